@@ -107,8 +107,8 @@ class ToolCall(Coroutine[Any, Any, Any]):
         # The result as the only item; empty until the call has its result.
         self._result: list[Any] = []
 
-    def _begin(self) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine that makes the call; create it at the first use."""
+    def _started_coroutine(self) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that makes the call, which the first use creates."""
         if self._coroutine is None:
             self._coroutine = self._caller.start(
                 self._expression_number, self._connection, self._method, self._args, self._kwargs
@@ -116,22 +116,23 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return self._coroutine
 
     def send(self, value: Any) -> Any:
+        """Continue the coroutine that makes the call; store the result when the coroutine ends."""
         try:
-            return self._begin().send(value)
+            return self._started_coroutine().send(value)
         except StopIteration as stop:
             self._result.append(stop.value)
             raise
 
     def throw(self, *args: Any) -> Any:
-        return self._begin().throw(*args)
+        return self._started_coroutine().throw(*args)
 
     def close(self) -> None:
-        self._begin().close()
+        self._started_coroutine().close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
         if self._result:
             return self._result[0]
-        result = yield from self._begin().__await__()
+        result = yield from self._started_coroutine().__await__()
         self._result.append(result)
         return result
 
@@ -191,11 +192,11 @@ class Caller:
     """Sends tool calls to the host and passes the answers to the waiting coroutines.
 
     If nothing else can run in the guest, a call blocks the thread until its answer arrives, which
-    saves turns of the event loop.
+    saves iterations of the event loop.
 
     Args:
         send: Sends a frame; the flag says whether to send at once instead of at the end of the
-            turn.
+            event loop's iteration.
         receive: Blocks until frames arrive from the host, and dispatches them.
         loop: The event loop.
     """
@@ -215,15 +216,16 @@ class Caller:
         self._last_call_number = 0
         # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
         self._number_of_blocking_call = 0
-        # In a replay, the answers by call number that arrived before their recorded turn.
-        self._stored_answers: dict[int, list[Any]] = {}
+        # In a replay, the answers that arrived before the iteration in which the recorded run got
+        # these answers, by call number.
+        self._early_answers: dict[int, list[Any]] = {}
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         self._expression_numbers = itertools.count()
         # The call expressions that were not awaited yet, by number, each with its line in the
         # script.
         self._unawaited: dict[int, tuple[str, int]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
-        self._no_open_calls: asyncio.Future[None] | None = None
+        self._all_calls_answered: asyncio.Future[None] | None = None
         # The number of calls of each task since the script's last line; None before.
         self._calls_after_end: Counter[Any] | None = None
 
@@ -237,7 +239,10 @@ class Caller:
         return bool(self._future_by_call)
 
     def limit_calls_of_tasks(self) -> None:
-        """Limit the calls of each asyncio task that still runs after the script's last line."""
+        """Let each asyncio task that runs on after the script's last line make a few more calls.
+
+        More than ``_MAX_CALLS_AFTER_END`` calls of one task are refused.
+        """
         self._calls_after_end = Counter()
 
     def end_limit_on_tasks(self) -> None:
@@ -249,13 +254,13 @@ class Caller:
 
     def when_idle(self) -> asyncio.Future[None]:
         """Return a future that completes when no call is in flight."""
-        self._no_open_calls = self._loop.create_future()
-        return self._no_open_calls
+        self._all_calls_answered = self._loop.create_future()
+        return self._all_calls_answered
 
     def begin_script(self) -> None:
         """Reset the state of the previous script as a new script begins."""
         self._unawaited.clear()
-        self._stored_answers.clear()
+        self._early_answers.clear()
         self._last_call_number_of_earlier_scripts = self._last_call_number
 
     def end_script(self) -> None:
@@ -304,11 +309,12 @@ class Caller:
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Check before the call is sent, because a refused call must leave no trace on the host.
-        self._check_calls_after_end()
+        self._refuse_too_many_calls_after_end()
         is_alone = not self._future_by_call
         is_blocking = is_alone and self._loop.waits_only_for_host()
         number = self._last_call_number = self._last_call_number + 1
-        # Send a lone call at once; calls of the same turn are sent together at its end.
+        # Send a lone call at once; calls that the same iteration of the event loop makes are sent
+        # together at the end of the iteration.
         self._send(["call", number, *fields, is_blocking, line], is_alone)
         # Register after the call is sent, because a call that could not be sent has no answer.
         self._future_by_call[number] = future
@@ -329,12 +335,12 @@ class Caller:
             del self._future_by_call[number]
             if (
                 not self._future_by_call
-                and self._no_open_calls is not None
-                and not self._no_open_calls.done()
+                and self._all_calls_answered is not None
+                and not self._all_calls_answered.done()
             ):
-                self._no_open_calls.set_result(None)
+                self._all_calls_answered.set_result(None)
 
-    def _check_calls_after_end(self) -> None:
+    def _refuse_too_many_calls_after_end(self) -> None:
         """Raise :class:`ToolError` if one task has made too many calls after the script's end."""
         task = asyncio.current_task()
         if self._calls_after_end is None or task is None:
@@ -348,45 +354,45 @@ class Caller:
     def accept_answer(self, frame: list[Any]) -> None:
         """Pass an answer from the host to the waiting call.
 
-        During a replay, the answer is stored until the event loop reaches the turn in which the
-        answer arrived in the recorded run.
+        During a replay, the answer is stored until the event loop reaches the iteration in which
+        the answer arrived in the recorded run.
         """
         number = frame[1]
         if number == self._number_of_blocking_call:
-            # The whole guest waits for this answer, so no turn of the loop has to be recorded.
+            # The whole guest waits for this answer, so no iteration has to be recorded.
             self._resolve_call(frame)
         elif self._loop.is_replaying:
-            self._stored_answers[number] = frame
+            self._early_answers[number] = frame
         elif number in self._future_by_call:
             self._loop.record(number - self._last_call_number_of_earlier_scripts)
             self._resolve_call(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
-        """Resolve the calls that were answered in this turn of the event loop in the recorded run.
+        """Resolve the calls that the recorded run answered in this iteration of the event loop.
 
-        If no recorded turn is left, resolve the other calls whose answers were stored, too.
+        After the last recorded iteration, resolve all calls whose answers have arrived.
 
         Args:
-            numbers: The numbers of the answered calls; the first call that the script sent has
-                number 1.
+            numbers: The numbers of the answered calls. The first call of the script has number 1,
+                whereas the host counts the calls of all scripts of the session.
         """
         for number in numbers:
-            wire_number = number + self._last_call_number_of_earlier_scripts
-            # In the recorded run, the answer had arrived by this turn, so wait for the answer.
+            number_in_session = number + self._last_call_number_of_earlier_scripts
+            # In the recorded run, the answer had arrived by this iteration, so wait for the answer.
             while (
-                wire_number in self._future_by_call
-                and wire_number not in self._stored_answers
-                and self._awaits_answer(wire_number)
+                number_in_session in self._future_by_call
+                and number_in_session not in self._early_answers
+                and self._awaits_answer(number_in_session)
             ):
                 self._receive()
-            frame = self._stored_answers.pop(wire_number, None)
+            frame = self._early_answers.pop(number_in_session, None)
             if frame is not None:
                 self._resolve_call(frame)
         if not self._loop.is_replaying:
-            stored_answers = list(self._stored_answers.values())
-            self._stored_answers.clear()
-            # The recording has no turn for these answers, so treat them as just received.
-            for frame in stored_answers:
+            early_answers = list(self._early_answers.values())
+            self._early_answers.clear()
+            # The recording has no iteration for these answers, so treat them as just received.
+            for frame in early_answers:
                 self.accept_answer(frame)
 
     def _awaits_answer(self, number: int) -> bool:
