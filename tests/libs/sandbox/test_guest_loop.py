@@ -151,7 +151,7 @@ def test_replayed_timers_fire_in_recorded_order_without_delay(loop):
     loop.begin(())
     assert loop.run_until_complete(work()) == ["0.2", "0.4", "0.6"]
     notes = loop.take_recording()
-    assert notes[1::2] == [0, 0, 0]
+    assert notes[1::2] == [-2, -1, -3]
     loop.begin(notes)
     before = time.monotonic()
     assert loop.run_until_complete(work()) == ["0.2", "0.4", "0.6"]
@@ -172,3 +172,24 @@ def test_set_of_tasks_keeps_creation_order(loop: GuestLoop) -> None:
         return [task.get_name() for task in done] == [str(size) for size in range(40)]
 
     assert loop.run_until_complete(main())
+
+
+def test_replayed_timers_keep_their_order_after_the_last_recorded_clock_read(
+    loop: GuestLoop,
+) -> None:
+    """A script has more timers than recorded clock reads if it sleeps in a long loop."""
+
+    async def work() -> list[str]:
+        order: list[str] = []
+        asyncio.get_running_loop().call_later(0.1, order.append, "limit")
+        for number in range(3):
+            await asyncio.sleep(0.04)
+            order.append(f"step {number}")
+        return order
+
+    loop.attach(lambda: None, lambda _: None, lambda clock: clock())
+    loop.begin(())
+    recorded = loop.run_until_complete(work())
+    assert len(recorded) == 4
+    loop.begin(loop.take_recording())
+    assert loop.run_until_complete(work()) == recorded

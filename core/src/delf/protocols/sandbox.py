@@ -263,9 +263,9 @@ class ScriptHost:
         """Record in which iterations of the script's event loop answers arrived or timers fired.
 
         Args:
-            turns: Alternately the number of an iteration and the number of the call that was
-                answered in that iteration; 0 in place of a call stands for a timer. The first call
-                that the script sent has the number 1.
+            turns: Alternately the number of an iteration and an event of that iteration. The event
+                ``n`` is the answer to the ``n``-th call that the script sent. The event ``-n``
+                means that the ``n``-th timer of the script fired.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -120,7 +120,7 @@ class Budget:
 
         Args:
             turns: Two numbers for each event: the number of the loop's iteration, then the number
-                of the answered call, or 0 for a timer.
+                of the answered call, or the negative number of the timer that fired.
 
         Raises:
             WireError: If the guest reported too many turns.

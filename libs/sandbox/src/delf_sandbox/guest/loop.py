@@ -21,7 +21,6 @@ from time import monotonic_ns  # the real clock; scripts get a patched one
 from typing import Any
 
 _thread_count = _thread._count  # pyright: ignore[reportPrivateUsage]
-_TIMER = 0
 # The maximum number of recorded events; a replay does not order any events after these.
 _MAX_EVENTS = 10_000
 _MAX_CANCELLED_TIMERS = 100
@@ -53,6 +52,14 @@ class _Task(asyncio.Task[Any]):
         return self._number
 
 
+class _Timer(asyncio.TimerHandle):
+    """A timer with its number in the script, by which a replay finds the timer that fired."""
+
+    def __init__(self, number: int, when: float, callback: Any, args: Any, **options: Any) -> None:
+        super().__init__(when, callback, args, **options)
+        self.number = number
+
+
 class GuestLoop(asyncio.SelectorEventLoop):
     """An event loop that records in which iteration it handled each event.
 
@@ -61,7 +68,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
     """
 
     _ready: deque[Any]
-    _scheduled: list[Any]
+    _scheduled: list[_Timer]
     _signal_handlers: dict[int, Any]
     _timer_cancelled_count: int
     _clock_resolution: float
@@ -82,13 +89,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
-        # An event is the number of the call that the host answered, or 0 for a timer. Each event to
-        # replay comes with the number of its iteration.
+        # An event is the number of the call that the host answered, or the negative number of the
+        # timer that fired. Each event to replay comes with the number of its iteration.
         self._events_to_replay: deque[tuple[int, int]] = deque()
         # The number of an iteration and an event of that iteration, alternately.
         self._recording: list[int] = []
         self._recordable_events_left = 0
         self._iteration_number = 0
+        self._timer_count = 0
         # True until no callback is ready for the first time after the last replayed event.
         self._is_catching_up = False
         self._catch_up_iterations_left = 0
@@ -150,6 +158,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._tasks.clear()
         self._discarded_errors.clear()
         self._iteration_number = 0
+        self._timer_count = 0
         iteration_numbers, events = recording[::2], recording[1::2]
         self._recordable_events_left = _MAX_EVENTS - len(events)
         # A script without a recording catches up, too, so that its replay needs as many iterations.
@@ -182,7 +191,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Record an event of this iteration.
 
         Args:
-            event: The number of the call that was answered; 0 for a timer.
+            event: The number of the call that was answered, or the negative number of the timer
+                that fired.
         """
         if self._recordable_events_left > 0:
             self._recordable_events_left -= 1
@@ -215,6 +225,17 @@ class GuestLoop(asyncio.SelectorEventLoop):
         task = _Task(coro, loop=self, **options)
         self._tasks.add(task)
         return task
+
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Set a timer as asyncio does, with the number by which a replay finds the timer."""
+        self._check_closed()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
+        self._timer_count += 1
+        timer = _Timer(self._timer_count, when, callback, args, loop=self, context=context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
 
     @property
     def has_ready_callbacks(self) -> bool:
@@ -364,15 +385,28 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)._scheduled = False
 
-    def _fire_next_timer(self) -> bool:
-        """Schedule the callback of the next timer; return False if the timer was cancelled."""
-        handle = heapq.heappop(self._scheduled)
-        handle._scheduled = False
-        if handle._cancelled:
+    def _fire(self, timer: _Timer) -> bool:
+        """Schedule the callback of a timer that is due; return False if the timer was cancelled."""
+        timer._scheduled = False
+        if timer._cancelled:
             self._timer_cancelled_count -= 1
             return False
-        self._ready.append(handle)
+        self._ready.append(timer)
         return True
+
+    def _replay_timer(self, number: int) -> None:
+        """Fire the timer with a number, unless the script differs from its record.
+
+        Without its number, the timer that is due next might be another one: a script may set more
+        timers than recorded clock reads, and the replay does not wait.
+        """
+        timers = self._scheduled
+        place = next((n for n, timer in enumerate(timers) if timer.number == number), None)
+        if place == 0:  # nearly always
+            self._fire(heapq.heappop(timers))
+        elif place is not None:
+            self._fire(timers.pop(place))
+            heapq.heapify(timers)
 
     def _wait(self) -> None:
         timeout = None
@@ -382,10 +416,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
         self._select(timeout)
         end = self._now() / 1e9 + self._clock_resolution
-        # Record each timer that fires, so that a replay fires as many timers in this iteration.
+        # Record each timer that fires, so that a replay fires the same timers in this iteration.
         while self._scheduled and self._scheduled[0]._when < end:
-            if self._fire_next_timer():
-                self.record(_TIMER)
+            timer = heapq.heappop(self._scheduled)
+            if self._fire(timer):
+                self.record(-timer.number)
 
     def _select(self, timeout: float | None) -> None:
         """Wait for a descriptor; receive frames, and schedule the callbacks of other descriptors.
@@ -407,19 +442,17 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 return
             self._iteration_number = next_iteration  # nothing can happen before that iteration
         answered_call_numbers: list[int] = []
-        remaining_timers = 0
+        fired_timer_numbers: list[int] = []
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
-            # An event is ``_TIMER``, or the number of the call whose answer arrived.
             _, event = self._events_to_replay.popleft()
-            if event == _TIMER:
-                remaining_timers += 1
+            if event < 0:
+                fired_timer_numbers.append(-event)
             else:
                 answered_call_numbers.append(event)
         if answered_call_numbers:
             self._deliver(answered_call_numbers)
-        while remaining_timers and self._scheduled:
-            if self._fire_next_timer():
-                remaining_timers -= 1
+        for number in fired_timer_numbers:
+            self._replay_timer(number)
 
     def _wait_for_threads(self) -> None:
         """Wait until a thread of a library calls back, if nothing else can run.
