@@ -35,7 +35,15 @@ from delf_engine.journal.replay import Replay
 from delf_engine.memory import AgentMemory, is_own_fact
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
-from delf_engine.origins.fold import ANSWER, CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
+from delf_engine.origins.fold import (
+    ANSWER,
+    CONVERSATION,
+    MEMORY,
+    PARENT,
+    VARIABLE,
+    ContextText,
+    Origins,
+)
 from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION, parse_calls
 from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
@@ -265,7 +273,7 @@ class TaskRun:
         Args:
             followed: The texts whose instructions the user tells the agent to obey.
         """
-        user_words = self._values.own_words
+        user_words = self._values.user_words
         choice = self.tool_choice()
         # The model does not see descriptions that a server wrote ("outside"), only the user's own.
         untrusted_names = {
@@ -295,25 +303,27 @@ class TaskRun:
         # A script of the parent wrote the task of a child, so that task may contain untrusted data.
         is_task_trusted = self.request.trust == "own"
 
-        def earlier_texts() -> Iterator[tuple[Trust, str, str]]:
-            """Yield the trust, the text and the place of each text that the model gets."""
+        def earlier_texts() -> Iterator[ContextText]:
+            """Yield each text that the model gets in addition to the user's words."""
             if not is_task_trusted:  # a script of the parent task wrote the text of this task
-                yield "outside", self.request.task, PARENT
+                yield ContextText("outside", self.request.task, PARENT)
             # The variables that were passed with this task.
             for name, value in self.request.variables.items():
-                yield "outside", repr(value), f"{VARIABLE} {name}"
+                yield ContextText("outside", repr(value), f"{VARIABLE} {name}")
             for message in self.context.history:
                 if message.role == "user":
-                    yield "own", message.text, CONVERSATION
+                    yield ContextText("own", message.text, CONVERSATION)
                 else:
-                    yield message.trust, message.text, ANSWER
+                    yield ContextText(message.trust, message.text, ANSWER)
             if self.context.summary:
-                yield self.context.summary_trust, self.context.summary, ANSWER
+                yield ContextText(self.context.summary_trust, self.context.summary, ANSWER)
             # The variables that the conversation's previous task left.
             for name, value in self.conversation_variables.values.items():
-                yield self.conversation_variables.trust, repr(value), f"{VARIABLE} {name}"
+                yield ContextText(
+                    self.conversation_variables.trust, repr(value), f"{VARIABLE} {name}"
+                )
             for fact in self.context.facts:
-                yield "own" if is_own_fact(fact) else "outside", fact, MEMORY
+                yield ContextText("own" if is_own_fact(fact) else "outside", fact, MEMORY)
             yield from self._texts_of_connections()
 
         untrusted_files = [file for file in self.inputs if file.trust != "own"]
@@ -342,15 +352,12 @@ class TaskRun:
             untrusted_variables=untrusted_variables,
         )
 
-    def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
-        """Yield the trust, the text and the source of what connections add to the prompt."""
+    def _texts_of_connections(self) -> Iterator[ContextText]:
+        """Yield each text that connections add to the prompt."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
-            yield (
-                _trust_of_texts(sources.get(name), "context_trust"),
-                text,
-                f"the facts about {name}",
-            )
+            trust = _trust_of_texts(sources.get(name), "context_trust")
+            yield ContextText(trust, text, f"the facts about {name}")
         # Descriptions that are trusted need no search: their values count as the user's own.
         for bound_action in self.tools.shown:
             if (
@@ -359,7 +366,7 @@ class TaskRun:
             ):
                 place = f"the descriptions of {bound_action.connection.name}"
                 for text in filter(None, bound_action.action.texts()):
-                    yield "outside", text, place
+                    yield ContextText("outside", text, place)
 
     def trust_of(self, call: Call) -> Trust:
         """Return ``own`` if all arguments of a call are the user's own data, else ``outside``."""

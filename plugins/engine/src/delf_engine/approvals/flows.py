@@ -137,7 +137,7 @@ class TaskFlows:
             shown_text_count = max(self._outlined_text_count, self._outline_answer_count)
             was_shown_all_texts = shown_text_count >= text_count
             is_extended = self._outline_answer_count > known_answer_count
-            has_users_words = bool(origins.own_words)  # False if a script wrote the task
+            has_users_words = bool(origins.user_words)  # False if a script wrote the task
             if has_users_words and not is_extended and not was_shown_all_texts:
                 self._outlined_text_count = text_count
                 await self._request_outline(texts_to_obey)
@@ -175,7 +175,7 @@ class _Suspect:
         deciding_paths = [
             path for path, text in self.text_by_path.items() if not self._is_content(path, text)
         ]
-        has_model_read_untrusted_data = not self.origins.is_author_untainted
+        has_model_read_untrusted_data = not self.origins.has_author_read_only_trusted_data
         if has_model_read_untrusted_data:
             return self._reason_after_untrusted_read(deciding_paths)
         return self._reason_before_untrusted_read(deciding_paths)

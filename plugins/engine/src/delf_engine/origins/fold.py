@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from delf.events import (
     ASK,
@@ -28,7 +28,7 @@ from delf.events import (
 )
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.origin import Origin, ReadCall, Results, find_in
+from delf_engine.origins.origin import Origin, PastCall, Results, find_in
 from delf_engine.origins.outline import Outline
 from delf_engine.origins.scripts import FIELD, Scripts
 from delf_engine.origins.texts import mentions, mentions_record, normalized_text
@@ -49,40 +49,47 @@ _QUOTATION_SIGNS: Final = re.compile(
 )
 
 
+class ContextText(NamedTuple):
+    """A text that the model gets in addition to the task, such as an earlier answer."""
+
+    trust: Trust
+    text: str
+    source: str
+    """Where the text comes from, in words."""
+
+
 class Origins:
     """Traces where the values in one task's calls came from.
 
     Args:
-        task: The user's words.
-        context_texts: Returns the texts that the model gets in addition to the task, as tuples of
-            the trust in the text, the text, and the source in words. The user's earlier messages
-            are trusted; an earlier answer may contain untrusted data.
+        task: The user's words; empty if a script wrote the task.
+        context_texts: Returns the texts that the model gets in addition to the task. The user's
+            earlier messages are trusted; an earlier answer may contain untrusted data.
         tool_of: Returns an action of the task by its name.
         files: Reads the input files, which are untrusted, and returns names and texts.
         has_received_untrusted: Whether scripts can read untrusted data without a call, for example
             in input files.
-        untrusted_variables: The variables that hold untrusted values before the first script, in a
-            routine.
+        untrusted_variables: The names of the script's variables that already hold untrusted values
+            when the first script starts. A routine has such variables if its arguments are
+            untrusted.
     """
 
     def __init__(
         self,
         task: str,
-        context_texts: Callable[[], Iterable[tuple[Trust, str, str]]],
+        context_texts: Callable[[], Iterable[ContextText]],
         tool_of: Callable[[str], BoundAction | None],
         files: Callable[[], Iterable[tuple[str, str]]] | None = None,
         *,
         has_received_untrusted: bool = False,
         untrusted_variables: Collection[str] = (),
     ) -> None:
-        self._words = [task]
+        # The texts that the user wrote: the task, earlier messages and typed answers.
+        self._user_texts = [task]
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
-        # Returns each text of the model's first context, as a tuple of the trust in the text, the
-        # text, and the text's source in words. None once the model has been called.
-        self._unread_context_texts: Callable[[], Iterable[tuple[Trust, str, str]]] | None = (
-            context_texts
-        )
+        self._context_texts = context_texts
+        self._was_model_called = False
         self._tool_of = tool_of
         self._files = files
         self._processed_event_count = 0
@@ -92,19 +99,21 @@ class Origins:
 
         Always true for a task that a script wrote, and not the user.
         """
-        self.is_author_untainted = bool(task)
-        """True if the author of the current script or calls had read no untrusted data.
+        self.has_author_read_only_trusted_data = bool(task)
+        """True if the author of the running script had read no untrusted data while writing it.
 
-        The author is the user or the model.
+        The author is the model, or the user who saved a routine. Without a script, the author is
+        the model that made the calls.
         """
         # The current script; None while the strategy itself makes calls.
         self._code: str | None = None
         self._analysed_scripts = Scripts(self._parameters_of, untrusted_variables)
-        self._calls: dict[int, ReadCall] = {}
-        self._calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
-        # All texts that the task has read, each as a call with its result.
-        self._texts: list[ReadCall] = []
-        self._finished_calls_by_action: dict[str, list[ReadCall]] = defaultdict(list)
+        self._calls: dict[int, PastCall] = {}
+        self._calls_by_action: dict[str, list[PastCall]] = defaultdict(list)
+        # All finished calls. A text that no call returned, such as an input file, is in this list,
+        # too, as the result of a made-up call.
+        self._searchable_calls: list[PastCall] = []
+        self._finished_calls_by_action: dict[str, list[PastCall]] = defaultdict(list)
         # The values that each action has returned, collected when they are first needed.
         self._results: dict[str, Results] = defaultdict(Results)
         # The actions that have returned untrusted data.
@@ -120,9 +129,12 @@ class Origins:
         )
 
     @property
-    def own_words(self) -> str:
-        """The user's own words, the task first; empty if a script wrote the task."""
-        return "\n\n".join(filter(None, self._words))
+    def user_words(self) -> str:
+        """All texts that the user wrote: the task, then earlier messages and typed answers.
+
+        A task that a script wrote is left out.
+        """
+        return "\n\n".join(filter(None, self._user_texts))
 
     def follow(self, events: Sequence[Event]) -> None:
         """Process the events that are new since the last call of this method."""
@@ -133,21 +145,23 @@ class Origins:
                 case CallFinished(status="ok" | "error"):
                     self._record_result(event)
                 case ModelCalled(purpose="generate"):
-                    self._record_context_texts()
+                    if not self._was_model_called:
+                        self._record_context_texts()
+                        self._was_model_called = True
                     # A tool of the provider, such as a web search, returns untrusted data.
                     if event.server_side:
                         self.has_received_untrusted = True
-                    # The model now writes the next script or calls, and reads all data so far.
-                    self.is_author_untainted = not self.has_received_untrusted
+                    # The model is the author of the next script or calls, and reads all data that
+                    # the task has received so far.
+                    self.has_author_read_only_trusted_data = not self.has_received_untrusted
                     self._code = None
                 case ScriptGenerated(code=code):
                     self._code = code
-                    # Only the first call of a model makes _unread_context_texts None. A script that
-                    # no model wrote comes from a routine, which the user trusts.
-                    was_model_called = self._unread_context_texts is None
-                    if not was_model_called:
-                        self.is_author_untainted = True
-                    if self.is_author_untainted:
+                    # A script that no model wrote comes from a routine. Its author is the user, who
+                    # saved the routine before this task received any data.
+                    if not self._was_model_called:
+                        self.has_author_read_only_trusted_data = True
+                    if self.has_author_read_only_trusted_data:
                         self._analysed_scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
                     self.outline.add(text)
@@ -166,49 +180,50 @@ class Origins:
         self._processed_event_count = len(events)
 
     def _record_context_texts(self) -> None:
-        """Record the model's initial context, when a model is first asked."""
-        context_texts = self._unread_context_texts
-        for trust, text, where in context_texts() if context_texts else ():
-            if trust == "own" and where == CONVERSATION:
-                self._words.append(text)
+        """Record the texts of the model's initial context."""
+        for trust, text, source in self._context_texts():
+            # The user's earlier messages count as the user's words.
+            if trust == "own" and source == CONVERSATION:
+                self._user_texts.append(text)
             else:
-                self._record_text(trust, text, where)
-        self._unread_context_texts = None
+                self._record_text(trust, text, source)
 
-    def _record_text(self, trust: Trust, text: str, where: str) -> None:
-        self._texts.append(_as_result(where, text, trust))
+    def _record_text(self, trust: Trust, text: str, source: str) -> None:
+        self._searchable_calls.append(_as_call(source, text, trust))
         self.has_received_untrusted = self.has_received_untrusted or trust != "own"
 
     def _record_call(self, event: CallStarted) -> None:
         """Record a call and the trust of its result, and mark a connection that the call taints.
 
         A connection is tainted if a call may send it untrusted data. The author of a call is the
-        model, or the user who saved a routine. An untainted author wrote the call before reading
-        any untrusted data.
+        model, or the user who saved a routine.
         """
         tool = self._tool_of(event.action)
         declared = tool.trust_of(event.arguments) if tool else None
-        call = ReadCall(
+        call = PastCall(
             number=event.call_id,
             action=event.action,
             trust=declared or (tool.action.trust if tool else "outside"),
             arguments=event.arguments,
             tool=tool,
-            is_author_untainted=self.is_author_untainted,
+            has_author_read_only_trusted_data=self.has_author_read_only_trusted_data,
             changes=event.effect != "read",
         )
         # A service may later return texts that it received, even the search terms of a read.
-        can_store_arguments = call.changes or (self.is_author_untainted and call.connection != "")
-        may_send_untrusted = self.has_received_untrusted and can_store_arguments
+        is_service_read = not call.changes and call.connection != ""
+        may_return_arguments_later = call.changes or (
+            self.has_author_read_only_trusted_data and is_service_read
+        )
+        may_send_untrusted = self.has_received_untrusted and may_return_arguments_later
         may_taint = may_send_untrusted and call.connection not in self._tainted_connections
         needs_argument_check = bool(declared) or may_taint
         if needs_argument_check and not self.are_only_from_user(
             event.action, event.arguments, event.line
         ):
             # Untrusted data in the arguments decides what the call finds, so the declared trust of
-            # the result does not hold. A call of a tainted author is compared with the outline
-            # instead.
-            if self.is_author_untainted and declared:
+            # the result does not hold. If the author had read untrusted data, unplanned_read()
+            # decides instead: it finds calls that the user's words do not ask for.
+            if self.has_author_read_only_trusted_data and declared:
                 call.trust = "outside"
             if may_send_untrusted:
                 self._tainted_connections.add(call.connection)
@@ -216,9 +231,9 @@ class Origins:
         self._calls_by_action[event.action].append(call)
 
     def _record_result(self, event: CallFinished) -> None:
-        """Record a call's result, with its trust."""
+        """Record a call's result with its trust: ``own`` for the user's data, else ``outside``."""
         # If the call's start is missing, its arguments are unknown.
-        unknown = ReadCall(event.call_id, event.action, "outside", {})
+        unknown = PastCall(event.call_id, event.action, "outside", {})
         call = self._calls.get(event.call_id, unknown)
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
@@ -229,8 +244,8 @@ class Origins:
             # A typed answer adds to the user's words. A chosen option does not, because the option
             # may be untrusted data.
             if isinstance(call.result, str) and not call.arguments.get("options"):
-                self._words.append(call.result)
-        self._texts.append(call)
+                self._user_texts.append(call.result)
+        self._searchable_calls.append(call)
         self._finished_calls_by_action[event.action].append(call)
         if call.trust != "own":
             self._untrusted_actions.add(event.action)
@@ -279,13 +294,14 @@ class Origins:
             text: The value.
             line: The line of the script with the call, if known.
         """
-        if not self.is_author_untainted:
+        if not self.has_author_read_only_trusted_data:
             return False
-        # A source is the name of an action, or FIELD and the name of a field that the script reads.
+        # A source is a string: the name of an action, or the name of a field that the script reads,
+        # with the prefix FIELD.
         sources = self.untrusted_sources(action, path, line)
         if sources is None:  # the script does not show where the value comes from
             return False
-        actions = {source for source in sources if source[0] != FIELD}
+        actions = {source for source in sources if not source.startswith(FIELD)}
         field_names = {source.removeprefix(FIELD) for source in sources - actions}
         # An action may return untrusted data in some fields, and the user's own data in others.
         return all(self._is_only_in_trusted_fields(name, text, field_names) for name in actions)
@@ -308,36 +324,40 @@ class Origins:
         )
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
-        """Return the actions whose results flow into an argument, as analysed in the script.
+        """Return the actions whose results flow into an argument, by analysis of the script.
 
-        Fields that the script reads are included, as ``.field``. None if the sources are unknown.
+        For each field of a result that the script reads, the set also contains ``.name``, with the
+        field's name. None if the sources are unknown.
 
         Args:
             action: The called action.
             path: The path of a value in the arguments.
             line: The line of the script with the call, if known.
         """
-        if self._code is None:  # a strategy's call: the model wrote the arguments
+        if self._code is None:
+            # Without a script, the model itself wrote the arguments of the call.
             return frozenset()
         return self._analysed_scripts.sources(action, path, line)
 
     def untrusted_sources(
         self, action: str, path: str, line: int | None
     ) -> AbstractSet[str] | None:
-        """Return the actions that a value comes from and that may have returned others' data.
+        """Return the actions behind a value that may have returned data of other people.
 
-        The fields that the script reads are included, as ``.field``. None if the script does not
-        show where the value comes from.
+        For each field of a result that the script reads, the set also contains ``.name``, with the
+        field's name. None if the script does not show where the value comes from.
         """
         sources = self.sources(action, path, line)
         if sources is None:
             return None
-        return {source for source in sources if not self._returned_only_own(source)}
+        return {source for source in sources if not self._returned_only_user_data(source)}
 
     def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
-        """Return the actions and fields that an expression in an outline uses.
+        """Return the sources of an expression in an outline.
 
-        An outline is a script with the calls that the user's words ask for; it is never run.
+        The sources are the names of the actions that the expression calls, and the fields that it
+        reads from their results. An outline lists the calls that the user's words ask for, as a
+        script that is never run.
         """
         return Scripts(self._parameters_of).read(node)
 
@@ -345,7 +365,7 @@ class Origins:
         tool = self._tool_of(action)
         return None if tool is None else [each.name for each in tool.action.parameters]
 
-    def _returned_only_own(self, action: str) -> bool:
+    def _returned_only_user_data(self, action: str) -> bool:
         """Return whether the user wrote all data that an action has returned so far."""
         tool = self._tool_of(action)
         if tool is None or action in self._untrusted_actions:
@@ -356,20 +376,21 @@ class Origins:
         return has_result or tool.action.trust == "own"
 
     def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether a value is in an action's results, and only in trusted parts of them.
+        """Return whether a value is in an action's results, and only in the user's own data there.
 
         Args:
             action: The action.
             text: The value.
-            fields: The fields that the script reads from the results; these must be trusted, too.
+            fields: The fields that the script reads from the results. The user must have written
+                all of these fields.
         """
         results = self._results[action]
         new_calls = self._finished_calls_by_action[action][results.count :]
         for call in new_calls:
             results.add(call)
-        return results.has_only_own(normalized_text(text), fields)
+        return results.is_only_in_user_data(normalized_text(text), fields)
 
-    def unplanned_read(self) -> ReadCall | None:
+    def unplanned_read(self) -> PastCall | None:
         """Return the first successful read that the task's outline does not ask for.
 
         A read that the model wrote before it had received untrusted data is ignored, because
@@ -378,26 +399,29 @@ class Origins:
         for call in self._calls.values():
             is_built_in = call.tool is not None and call.tool.built_in
             is_read = not (call.changes or is_built_in)
-            may_be_caused_by_others = is_read and not call.is_author_untainted
+            may_be_caused_by_others = is_read and not call.has_author_read_only_trusted_data
             if may_be_caused_by_others and not call.has_failed and not self.outline.has(call):
                 return call
         return None
 
     def find(self, text: str) -> Origin:
-        """Find the most likely source of a value."""
+        """Find the most likely source of a value: the user, a result or another text, or the model.
+
+        The author of a script is the model, or the user who saved a routine.
+        """
         if self.is_in_user_words(text):
             return Origin(kind="task", trust="own")
         code = self._code
         is_in_script = code is not None and mentions(code, text)
-        # An untainted author, the model or the user, wrote the script before reading any
-        # untrusted data. The value in the script can therefore only come from the user.
-        if self.is_author_untainted and is_in_script:
+        # An author that had read only trusted data can have the value only from the user.
+        if self.has_author_read_only_trusted_data and is_in_script:
             return Origin(kind="script", trust="own")
-        if found := find_in(self._all_read_calls(), text):
+        if found := find_in(self._all_searchable_calls(), text):
             return found
-        # The model may have made up the value under the influence of untrusted data. Without a
-        # script, the model wrote the call's arguments directly.
-        if not self.is_author_untainted and (code is None or is_in_script):
+        # Without a script, the model wrote the call's arguments directly.
+        is_written_by_author = code is None or is_in_script
+        # The model may have made up the value under the influence of untrusted data.
+        if is_written_by_author and not self.has_author_read_only_trusted_data:
             return Origin(kind="script", trust="outside")
         # There is no untrusted data from which the value could come.
         if not text.strip() or not self.has_received_untrusted:
@@ -406,37 +430,41 @@ class Origins:
 
     def is_in_user_words(self, text: str) -> bool:
         """Return whether a value occurs in the user's words."""
-        return self.is_answer(text) or any(mentions(words, text) for words in self._words)
+        return self.is_answer(text) or any(mentions(words, text) for words in self._user_texts)
 
     def is_answer(self, text: str) -> bool:
         """Return whether a value is the whole answer of a person to a question."""
         return normalized_text(text) in self._answers
 
     def _is_mentioned_in_untrusted_text(self, identifier: str) -> bool:
-        """Return whether an untrusted text has a record's identifier and also other words.
+        """Return whether an untrusted text mentions a record by its identifier.
 
         A text that is only the identifier, such as a field ``id``, does not mention the record.
         """
-        # A text without a call, such as an input file, stands here as the result of a call, too.
+        # The results include input files, each as the result of a made-up call.
         return any(
             trust == "outside" and mentions_record(text, identifier)
-            for call in self._all_read_calls()
+            for call in self._all_searchable_calls()
             for trust, _, text in texts_with_trust(call.result, call.trust)
         )
 
-    def _all_read_calls(self) -> Sequence[ReadCall]:
-        """Return all texts that the task has read, as results of calls.
+    def _all_searchable_calls(self) -> Sequence[PastCall]:
+        """Return the calls whose results are all the texts that the task has read.
 
-        The task's input files are read when this method is first called.
+        A text that no call returned, such as an input file, is the result of a made-up call. The
+        task's input files are read when this method is first called.
         """
         read_files = self._files
         if read_files is not None:
-            contents = (_as_result(f"the input file {name}", text) for name, text in read_files())
-            self._texts[:0] = contents
+            file_calls = (_as_call(f"the input file {name}", text) for name, text in read_files())
+            self._searchable_calls[:0] = file_calls
             self._files = None  # the files are read only once
-        return self._texts
+        return self._searchable_calls
 
 
-def _as_result(source: str, text: str, trust: Trust = "outside") -> ReadCall:
-    """Wrap a text that no call returned, such as an input file, to search it like a result."""
-    return ReadCall(0, source, trust, {}, result=text)
+def _as_call(source: str, text: str, trust: Trust = "outside") -> PastCall:
+    """Return a made-up call with a text as its result, to search the text like a result.
+
+    No call returned the text: it is, for example, the content of an input file.
+    """
+    return PastCall(0, source, trust, {}, result=text)

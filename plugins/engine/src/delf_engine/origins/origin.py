@@ -1,4 +1,4 @@
-"""``Origin``: where a value came from; ``ReadCall``: a text that a task has read."""
+"""``Origin``: where a value came from; ``PastCall``: a call of a task, with its result."""
 
 from __future__ import annotations
 
@@ -80,13 +80,17 @@ class Origin:
 
 
 @dataclass()
-class ReadCall:
-    """A text that the task has read: the result of a call, or a text of the first prompt."""
+class PastCall:
+    """A call of the task, with its result once the call has finished.
+
+    A text that no call returned, such as a part of the first prompt, is stored as the result of a
+    made-up call, so that the text can be searched like a result.
+    """
 
     number: int
-    """The number of the call among the task's calls; 0 if the text is from the prompt."""
+    """The number of the call, counted from 1 among the task's calls; 0 for a made-up call."""
     action: str
-    """The called action; for a text of the prompt, the text's source in words."""
+    """The called action; for a made-up call, the source of its text in words."""
     trust: Trust | Mapping[str, Trust]
     """The trust of the result: ``own`` or ``outside``, or a mapping from field to one of these.
 
@@ -94,7 +98,7 @@ class ReadCall:
     """
     arguments: Mapping[str, Any]
     tool: BoundAction | None = None
-    is_author_untainted: bool = True
+    has_author_read_only_trusted_data: bool = True
     """True if the author of the call, the user or the model, had read no untrusted data."""
     changes: bool = False
     result: Any = None
@@ -119,7 +123,10 @@ class ReadCall:
 
 
 class Results:
-    """The texts that one action has returned so far in a task, in trusted and untrusted fields."""
+    """The texts that one action has returned so far in a task.
+
+    Texts that count as the user's own data are stored apart from texts that others wrote.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -130,63 +137,73 @@ class Results:
         # The trust of each field, for actions whose results have fields of different trust.
         self._trusts_by_field: list[Mapping[str, Trust]] = []
 
-    def add(self, call: ReadCall) -> None:
+    def add(self, call: PastCall) -> None:
         """Add the texts in a finished call's result, by the trust that the action declares."""
         self.count += 1
         if isinstance(call.trust, str):
             texts = map(normalized_text, (text for _, text in leaves_of(call.result)))
-            is_users = call.trust == "own"
-            (self._texts_of_user if is_users else self._texts_of_others).update(texts)
-            return
-        trust_by_field = call.trust
+            is_user_data = call.trust == "own"
+            (self._texts_of_user if is_user_data else self._texts_of_others).update(texts)
+        else:
+            self._add_user_fields(call.result, call.trust)
+
+    def _add_user_fields(self, result: Any, trust_by_field: Mapping[str, Trust]) -> None:
+        """Add the texts in the fields of a result's records that the user wrote.
+
+        The texts in other fields are not stored: if the script reads one of these fields,
+        :meth:`is_only_in_user_data` returns False for any value.
+        """
         if trust_by_field not in self._trusts_by_field:
             self._trusts_by_field.append(trust_by_field)
-        user_fields = {name for name, trust in trust_by_field.items() if trust == "own"}
-        other_fields = trust_by_field.keys() - user_fields
-        for record in cast("Iterator[Mapping[str, Any]]", fields_at(call.result, ())):
-            if isinstance(record, dict):
-                # The name "*" stands for all fields that the mapping does not list.
-                names = record.keys() - other_fields if "*" in user_fields else user_fields
-                for name in names:
-                    item = record.get(name)
-                    if isinstance(item, str):
-                        self._texts_of_user.add(normalized_text(item))
-                    else:
-                        self._texts_of_user.update(_own_texts_in(item, trust_by_field))
+        # The name "*" stands for all fields that the mapping does not list.
+        trust_of_unlisted = trust_by_field.get("*", "outside")
+        for record in fields_at(result, ()):
+            items = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+            for name, item in items.items():
+                is_user_field = trust_by_field.get(name, trust_of_unlisted) == "own"
+                if is_user_field and isinstance(item, str):
+                    self._texts_of_user.add(normalized_text(item))
+                elif is_user_field:
+                    self._texts_of_user.update(_user_texts_in(item, trust_by_field))
 
-    def has_only_own(self, value: str, fields: Iterable[str]) -> bool:
+    def is_only_in_user_data(self, value: str, fields: Iterable[str]) -> bool:
         """Return whether a value is in the results, and only in data that the user wrote.
+
+        The result is also False if other people wrote any of the fields that the script reads,
+        whatever these fields contain.
 
         Args:
             value: The normalized value.
-            fields: The names of the fields that the script reads. The user must have written each
-                of these fields.
+            fields: The names of the fields that the script reads.
         """
-        is_only_in_user_data = value in self._texts_of_user and value not in self._texts_of_others
-        return is_only_in_user_data and all(
-            _is_own(trust_by_field, name)
+        if value not in self._texts_of_user or value in self._texts_of_others:
+            return False
+        return all(
+            _is_user_field(trust_by_field, name)
             for trust_by_field in self._trusts_by_field
             for name in fields
         )
 
 
-def _own_texts_in(item: Any, trust: Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the texts in a field's value that the user wrote.
+def _user_texts_in(item: Any, trust_by_field: Mapping[str, Trust]) -> Iterator[str]:
+    """Yield the normalized texts that the user wrote in the value of a field.
 
     Args:
-        item: The value of the field, which is the user's own.
-        trust: A mapping from the name of a field inside the value to another trust.
+        item: The value of a field that the user wrote.
+        trust_by_field: The trust of fields inside the value, by name. The user wrote all fields
+            that are not listed, because the user wrote the value.
     """
-    texts = texts_with_trust(item, {**trust, "*": "own"})
-    return (normalized_text(text) for text_trust, _, text in texts if text_trust == "own")
+    # The name "*" stands for all fields that the mapping does not list.
+    texts = texts_with_trust(item, {**trust_by_field, "*": "own"})
+    return (normalized_text(text) for trust, _, text in texts if trust == "own")
 
 
-def _is_own(trust: Mapping[str, Trust], name: str) -> bool:
+def _is_user_field(trust: Mapping[str, Trust], name: str) -> bool:
     rest = "outside" if name == UNKNOWN else trust.get("*", "outside")
     return trust.get(name, rest) == "own"
 
 
-def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
+def find_in(calls: Iterable[PastCall], text: str) -> Origin | None:
     """Return the call in whose result a text occurs; None if no result contains even a part of it.
 
     The whole text is searched for first, then its rare words and pieces. Untrusted results come
@@ -211,14 +228,15 @@ def find_in(calls: Iterable[ReadCall], text: str) -> Origin | None:
 
 
 def _origins_in(
-    calls: Iterable[ReadCall], pattern: str, searched_text: str, trust: Trust
+    calls: Iterable[PastCall], pattern: str, searched_text: str, trust: Trust
 ) -> Iterator[Origin]:
     """Yield an origin for each value in the calls' results that contains a pattern.
 
     Args:
         calls: The calls.
-        pattern: The text that a value must contain: the whole ``searched_text`` or a piece of the
-            text. If the pattern begins and ends with a separator, the whole value must be equal.
+        pattern: The letters and digits that a value must contain: the whole ``searched_text`` or a
+            piece of the text. If the pattern begins and ends with a separator, the value must have
+            exactly the letters and digits between the separators.
         searched_text: The letters and digits of the searched text. If a value contains the pattern
             but has other letters and digits than this text, its origin has ``is_part=True``.
         trust: The trust of the values to search; values of another trust are skipped.

@@ -15,7 +15,7 @@ from itertools import filterfalse
 from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.origin import ReadCall
+from delf_engine.origins.origin import PastCall
 from delf_engine.origins.scripts import UNKNOWN
 from delf_engine.origins.syntax import (
     arguments_of,
@@ -88,7 +88,7 @@ class Outline:
 
     def __init__(
         self,
-        past_calls: Mapping[str, Sequence[ReadCall]],
+        past_calls: Mapping[str, Sequence[PastCall]],
         tool_of: Callable[[str], BoundAction | None],
         sources_of_expression: Callable[[ast.expr], AbstractSet[str]],
         is_mentioned_in_untrusted_text: Callable[[str], bool],
@@ -208,13 +208,13 @@ class Outline:
             self._allowed_counts[key] += 1
         return is_planned_count_reached
 
-    def has(self, past_call: ReadCall) -> bool:
+    def has(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
         return any(
             self.is_call(call, past_call) for call in self._planned_calls_of(past_call.action)
         )
 
-    def is_call(self, planned_call: ast.Call, past_call: ReadCall) -> bool:
+    def is_call(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
         Where the planned call has a literal, the past call must have the same value. Where the
@@ -226,7 +226,7 @@ class Outline:
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        accepts_any_value = past_call.is_author_untainted or past_call.changes
+        accepts_any_value = past_call.has_author_read_only_trusted_data or past_call.changes
         # Only a value that counts as content may differ from a planned expression.
         is_content = _always_content if accepts_any_value else _never_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, is_content))
@@ -385,12 +385,12 @@ class Outline:
             for past_call in self._past_calls.get(dotted(planned_call.func), ())
         )
 
-    def _sets_planned_parameters(self, planned_call: ast.Call, past_call: ReadCall) -> bool:
+    def _sets_planned_parameters(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call sets each parameter of a planned call, to any value."""
         planned_names = self._planned_arguments(planned_call).keys()
         return planned_names <= {*map(normalized_name, self._parameters_set_by(past_call))}
 
-    def _parameters_set_by(self, past_call: ReadCall) -> Iterator[str]:
+    def _parameters_set_by(self, past_call: PastCall) -> Iterator[str]:
         """Yield the parameters of a call whose values differ from their defaults."""
         tool = self._tool_of(past_call.action)
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
@@ -437,7 +437,7 @@ class Outline:
                 yield fields_at(past_call.result, path, conditions)
 
     def _left_out_arguments(
-        self, planned_call: ast.Call, past_call: ReadCall
+        self, planned_call: ast.Call, past_call: PastCall
     ) -> Mapping[str, Any] | None:
         """Return the planned arguments that a successful read left out, by parameter.
 
