@@ -21,7 +21,7 @@ from delf_engine.calls.call import Call
 from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
-from delf_engine.origins.texts import may_hide_data
+from delf_engine.origins.texts import has_address_or_code
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
 # The maximum number of values whose origins are compared, to show the most suspicious one.
@@ -327,14 +327,16 @@ class _Suspect:
         for path, text in self.text_by_path.items():
             name = parameter_of(path)
             value = self.arguments[name]
-            is_in_planned_call = self.origins.outline.states(self.bound.name, name, value)
+            is_in_planned_call = self.origins.outline.has_literal_argument(
+                self.bound.name, name, value
+            )
             is_in_user_words = self.origins.is_in_user_words(text)
             if is_in_planned_call or is_in_user_words or not self._is_content(path, text):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"
                 return f"{path} may contain {result}, which the task does not ask for"
-            if may_hide_data(text):
+            if has_address_or_code(text):
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 
@@ -345,7 +347,7 @@ class _Suspect:
             differences: For each planned call, the parameters in which this call differs.
         """
         planned_count = sum(len(differing_parameters) == 0 for differing_parameters in differences)
-        was_made_often_enough = self.origins.outline.reaches_planned_count(
+        is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
-        return "the task does not ask to do this once more" if was_made_often_enough else None
+        return None if is_admitted else "the task does not ask to do this once more"

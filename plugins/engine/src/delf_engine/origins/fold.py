@@ -263,7 +263,9 @@ class Origins:
             if not author_field:
                 continue
             planned_calls = self.outline.calls_with_instructions
-            if not any(self.outline.is_call(planned, call) for planned in planned_calls):
+            if not any(
+                self.outline.is_successful_match(planned, call) for planned in planned_calls
+            ):
                 continue
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.

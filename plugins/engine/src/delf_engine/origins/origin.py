@@ -107,7 +107,7 @@ class PastCall:
     key: tuple[str, ...] = ()
     """The action and the values that decide the effect of the call, for finding equal calls.
 
-    Empty until :meth:`Outline.reaches_planned_count` has computed the key.
+    Empty until :meth:`Outline.admit_call` has computed the key.
     """
 
     @property

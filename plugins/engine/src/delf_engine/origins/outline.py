@@ -61,9 +61,9 @@ FOLLOWED: Final = "The text that these words order to follow:"
 _MAX_CHARACTERS: Final = 20_000
 
 IsContent = Callable[[str, str], bool]
-"""Takes the path and the text of a value in a call; returns whether the value is content.
+"""Takes a value's path in the arguments of a call and its text; returns whether it is content.
 
-Content, such as the body of a mail, may differ from the call that the user's words ask for.
+Content is text for people to read, such as the body of a mail. The user's words need not state it.
 """
 SourcesByParameter = Mapping[str, AbstractSet[str] | None]
 """A mapping from a parameter's name to the sources of the untrusted data in its argument.
@@ -105,15 +105,17 @@ class Outline:
         """The planned calls that read texts whose instructions the user tells the agent to obey."""
         self.answers = 0
         """The number of the model's answers that list planned calls."""
-        # How often :meth:`reaches_planned_count` has allowed a call. The key is the action with the
-        # values that decide the effect of the call.
-        self._allowed_counts: Counter[tuple[str, ...]] = Counter()
+        # How many calls :meth:`admit_call` has admitted. Equal calls have the same key: the action
+        # with the values that decide the effect of the call.
+        self._admitted_counts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, answer: str) -> None:
         """Add the calls in a model's answer to the calls that the user's words ask for.
 
         In ``follow(mail.read(…))``, the agent shall obey the text that the inner call returns. Only
-        the first answer may contain ``follow``: the later answers were made from texts of others.
+        in the first answer does ``follow`` count, because the model made this answer from the
+        user's words alone. The model made later answers also from texts that the agent has read,
+        and such a text could have put ``follow`` into an answer.
         """
         is_first_answer = self.answers == 0
         for call in parse_calls(answer):
@@ -153,32 +155,33 @@ class Outline:
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
-            has_constant = any(map(is_constant, self._planned_arguments(planned_call).values()))
-            # Without a constant, the planned call can be recognised only by its content.
-            must_equal_content = has_only_content and not has_constant
-            may_differ = _never_content if must_equal_content else is_content
+            has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
+            # If the call has only content and the planned call has no literal, only equal content
+            # shows that the call is the planned one. Content then may not differ.
+            must_equal_content = has_only_content and not has_literal
             names = self._differing_arguments(
-                planned_call, arguments, may_differ, sources_by_parameter
+                planned_call,
+                arguments,
+                _nothing_is_content if must_equal_content else is_content,
+                sources_by_parameter,
             )
             differences.append([*names])
         return differences
 
-    def states(self, action: str, name: str, value: Any) -> bool:
-        """Return True if a planned call of the action has this value as a literal argument."""
-        values = (
+    def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
+        """Return whether a planned call of the action has this value as a literal argument."""
+        planned_nodes = (
             self._planned_arguments(call).get(normalized_name(name))
             for call in self._planned_calls_of(action)
         )
-        nodes = (node for node in values if node is not None and is_constant(node))
-        return any(self._fits(node, value, name, _always_content) for node in nodes)
+        literals = (node for node in planned_nodes if node is not None and is_constant(node))
+        # A literal must equal the value. Only ``...`` in a planned list allows any text.
+        return any(self._fits(literal, value, name, _anything_is_content) for literal in literals)
 
-    def reaches_planned_count(
+    def admit_call(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned_count: int
     ) -> bool:
-        """Return whether a call was already made as often as the user's words ask for the call.
-
-        If the result is False, this method counts the call as allowed, because the caller then
-        makes the call.
+        """Admit a call and count it, unless it was made as often as the user's words ask for it.
 
         Args:
             action: The called action.
@@ -186,49 +189,46 @@ class Outline:
             is_content: Decides which values are content, such as the body of a mail. Calls that
                 differ only in content count as the same call.
             planned_count: How often the user's words ask for the call.
+
+        Returns:
+            Whether the call was admitted.
         """
-
-        def key_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-            return (
-                action,
-                *(" ".join(leaf) for leaf in values_of(arguments) if not is_content(*leaf)),
-            )
-
-        key = key_of(arguments)
+        key = _key_of(action, arguments, is_content)
         past_calls = self._past_calls.get(action, ())
         for call in past_calls:
-            call.key = call.key or key_of(call.arguments)
+            call.key = call.key or _key_of(action, call.arguments, is_content)
         same_calls = [call for call in past_calls if call.key == key]
-        failed_count = sum(call.has_failed for call in same_calls)
-        # An allowed call may not have started yet, and is then missing in past_calls.
-        started_or_allowed_count = max(len(same_calls), self._allowed_counts[key])
-        # A failed call may be repeated.
-        is_planned_count_reached = started_or_allowed_count - failed_count >= planned_count
-        if not is_planned_count_reached:
-            self._allowed_counts[key] += 1
-        return is_planned_count_reached
+        # The past calls include the admitted calls that have started, and calls that needed no
+        # admission. An admitted call that has not started yet is only in the other count.
+        made_count = max(len(same_calls), self._admitted_counts[key])
+        failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
+        is_admitted = made_count - failed_count < planned_count
+        if is_admitted:
+            self._admitted_counts[key] += 1
+        return is_admitted
 
     def has(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
         return any(
-            self.is_call(call, past_call) for call in self._planned_calls_of(past_call.action)
+            self.is_successful_match(planned_call, past_call)
+            for planned_call in self._planned_calls_of(past_call.action)
         )
 
-    def is_call(self, planned_call: ast.Call, past_call: PastCall) -> bool:
+    def is_successful_match(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
         Where the planned call has a literal, the past call must have the same value. Where the
-        planned call has another expression, any value matches in two cases: if the model wrote the
-        past call before it had read untrusted data, or if the past call changed something, because
-        such calls were checked before they ran. In other cases, the value must be one that the
-        expression allows.
+        planned call has another expression, such as ``find().id``, any value matches in two cases:
+        if the author of the past call had read only trusted data, or if the past call changed
+        something, because such calls were checked before they ran. In other cases, the value must
+        be one that the expression allows.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
         accepts_any_value = past_call.has_author_read_only_trusted_data or past_call.changes
-        # Only a value that counts as content may differ from a planned expression.
-        is_content = _always_content if accepts_any_value else _never_content
+        # A value that counts as content matches any planned expression, but not any literal.
+        is_content = _anything_is_content if accepts_any_value else _nothing_is_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, is_content))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
@@ -265,35 +265,54 @@ class Outline:
             compared = {*planned_nodes, *names}
         else:
             compared = {*map(normalized_name, sources_by_parameter)}
-        for letters in sorted(compared):
-            name, planned_node = names.get(letters, letters), planned_nodes.get(letters)
-            value = values.get(name)
-            is_default = name in defaults and value == defaults[name]
+        for normalized in sorted(compared):
+            name = names.get(normalized, normalized)
+            planned_node = planned_nodes.get(normalized)
+            has_literal = planned_node is not None and is_constant(planned_node)
             if name not in values:
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
-            # A default contains no untrusted data.
-            elif is_default and (planned_node is None or not is_constant(planned_node)):
-                is_fitting = True
+            elif not has_literal and name in defaults and values[name] == defaults[name]:
+                is_fitting = True  # a default contains no untrusted data
             elif sources_by_parameter is None or planned_node is None:
-                is_fitting = self._fits(planned_node, value, name, is_content)
-            # An argument that the script computes as planned may have any value.
-            elif self._is_computed_from(planned_node, sources_by_parameter[name]):
-                is_fitting = True
+                is_fitting = self._fits(planned_node, values[name], name, is_content)
             else:
-                # Only the parameter's name decides what is content here: an argument that the task
-                # leaves open may hold data for machines, such as a table.
-                is_content_by_name = partial(_is_content_by_name, is_content)
-                is_fitting = self._fits(planned_node, value, name, is_content_by_name)
+                is_fitting = self._fits_by_sources(
+                    planned_node, values[name], name, is_content, sources_by_parameter[name]
+                )
             if not is_fitting:
                 yield name
+
+    def _fits_by_sources(
+        self,
+        planned_node: ast.expr,
+        value: Any,
+        name: str,
+        is_content: IsContent,
+        sources: AbstractSet[str] | None,
+    ) -> bool:
+        """Return whether an argument has the planned sources, or else a value that the plan allows.
+
+        Args:
+            planned_node: The planned argument, as an expression.
+            value: The value of the argument in the call.
+            name: The name of the parameter.
+            is_content: Decides which values are content that may differ.
+            sources: The untrusted results and fields from which the script computes the argument;
+                None if they are unknown.
+        """
+        if self._is_computed_from(planned_node, sources):
+            return True
+        # Only the parameter's name decides what is content here: an argument that the task leaves
+        # open may hold data for machines, such as a table.
+        return self._fits(planned_node, value, name, partial(_is_content_by_name, is_content))
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
         """Return whether a value equals the planned value, or is allowed by the planned expression.
 
         A planned literal must equal the value, and ``choose(a, b)`` allows either choice. Any other
-        expression, such as ``find_contact(name="Ada").mail``, allows text for people (content), and
-        each value that the field ``mail`` has in the results of this call. ``...`` allows content
-        and each value that the user's words contain.
+        expression, such as ``find_contact(name="Ada").mail``, allows content (text for people, such
+        as the body of a mail), and each value that the field ``mail`` has in the results of this
+        call. ``...`` allows content and each value that the user's words contain.
 
         Args:
             node: The planned expression; None if the planned call does not have the argument.
@@ -321,6 +340,7 @@ class Outline:
                 single_value = items[0] if len(items) == 1 else value
                 return _is_same(ast.literal_eval(node), single_value)
             case _:
+                # Each text in the value must be content, or a value that the expression allows.
                 return all(
                     is_content(leaf_path, text)
                     or (_is_ellipsis(node) and self._is_in_user_words(text))
@@ -367,11 +387,12 @@ class Outline:
         """Return whether a script computes a value only from what a planned expression uses.
 
         For the planned ``find(sender="Ada").mail``, the value must come only from results of the
-        action ``find`` and from the field ``mail``. Each past call of ``find`` must have set the
-        parameter ``sender``, to any value.
+        action ``find`` and from the field ``mail``. Each call of ``find`` that the task has made so
+        far must have set the parameter ``sender``, to any value.
 
         Args:
-            planned_node: The planned expression.
+            planned_node: An argument in the outline, the list of calls that a model planned from
+                the user's words alone.
             script_sources: The actions and fields from which the script computes the value; None if
                 they are unknown.
         """
@@ -399,11 +420,11 @@ class Outline:
     def _field_contains(
         self, planned_call: ast.Call, path: Sequence[str], value: str, path_in_field: Sequence[str]
     ) -> bool:
-        """Return whether a field in the result of an earlier call contains a value.
+        """Return whether a field in the results of earlier calls contains a value.
 
-        The value must equal the field, or be the only mail address, web address or number in the
-        field's text. If the field has several values, the result is False for a value that
-        untrusted data mentions.
+        True in three cases: the value equals the field's only value; the value equals one of
+        several values of the field, and no untrusted text mentions the value; the value equals
+        none of them, but is the only mail address, web address or number in one of these texts.
 
         Args:
             planned_call: The planned call whose result has the field.
@@ -412,55 +433,61 @@ class Outline:
             path_in_field: The names that lead to the value inside the argument. The value is looked
                 for under the same names inside the field.
         """
-        results = self._field_values(planned_call, (*path, *path_in_field))
-        items = (item for result in results for item in result)
+        items = self._field_values(planned_call, (*path, *path_in_field))
         texts = {text for item in items for _, text in leaves_of(item)}
         if normalized_text(value) in map(normalized_text, texts):
             return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
         return any(is_only_one(value, text) for text in texts)
 
-    def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Iterator[Any]]:
+    def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Any]:
         """Yield the values of a field in the results of past calls that match a planned call.
 
-        If a past call leaves out a parameter of the planned call, such as ``sender="Bob"``, only
-        the records of its result that have ``Bob`` as ``sender`` are used.
-
-        Yields:
-            An iterator for each past call.
+        A past read also matches if it left out parameters of the planned call, and so returned more
+        records. If the read left out ``sender="Bob"``, only the records of its result that have
+        ``Bob`` as ``sender`` are used.
         """
         for past_call in self._past_calls.get(dotted(planned_call.func), ()):
-            if self.is_call(planned_call, past_call):
-                yield fields_at(past_call.result, path)
+            if self.is_successful_match(planned_call, past_call):
+                yield from fields_at(past_call.result, path)
                 continue
             conditions = self._left_out_arguments(planned_call, past_call)
             if conditions is not None:
-                yield fields_at(past_call.result, path, conditions)
+                yield from fields_at(past_call.result, path, conditions)
 
     def _left_out_arguments(
         self, planned_call: ast.Call, past_call: PastCall
     ) -> Mapping[str, Any] | None:
-        """Return the planned arguments that a successful read left out, by parameter.
+        """Return the planned arguments that a past read left out, by parameter.
 
-        None for a failed call and for a change, if the read has another value for a planned
-        argument, or if a planned argument that the read left out is no constant.
+        Returns:
+            The arguments. None if the call failed or was not a read, if any of its arguments
+            differs from the planned one, or if an argument that the read left out is planned as an
+            expression instead of a literal.
         """
-        differing = [*self._differing_arguments(planned_call, past_call.arguments, _never_content)]
-        has_other_value = not {*self._parameters_set_by(past_call)}.isdisjoint(differing)
-        if past_call.has_failed or past_call.changes or has_other_value:
+        if past_call.has_failed or past_call.changes:
+            return None
+        # Content must be equal, too: it may decide which records the read returns.
+        names = [*self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)]
+        # The parameters that the planned call has and the past call left out, or set to another
+        # value. Only the former are allowed.
+        has_other_value = not {*self._parameters_set_by(past_call)}.isdisjoint(names)
+        if has_other_value:
             return None
         planned_nodes = self._planned_arguments(planned_call)
-        nodes = [planned_nodes.get(normalized_name(name)) for name in differing]
-        planned_values = [ast.literal_eval(node) for node in nodes if node and is_constant(node)]
-        if len(planned_values) < len(differing):
-            return None
-        return dict(zip(differing, planned_values, strict=True))
+        left_out: dict[str, Any] = {}
+        for name in names:
+            node = planned_nodes.get(normalized_name(name))
+            if node is None or not is_constant(node):
+                return None
+            left_out[name] = ast.literal_eval(node)
+        return left_out
 
 
 def _is_ellipsis(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
 
 
-def _always_content(_path: str, _text: str) -> bool:
+def _anything_is_content(_path: str, _text: str) -> bool:
     return True
 
 
@@ -468,8 +495,14 @@ def _is_content_by_name(is_content: IsContent, path: str, _text: str) -> bool:
     return is_content(path, "")
 
 
-def _never_content(_path: str, _text: str) -> bool:
+def _nothing_is_content(_path: str, _text: str) -> bool:
     return False
+
+
+def _key_of(action: str, arguments: Mapping[str, Any], is_content: IsContent) -> tuple[str, ...]:
+    """Return a key that is equal for calls that differ only in content."""
+    leaves = values_of(arguments)
+    return (action, *(" ".join(leaf) for leaf in leaves if not is_content(*leaf)))
 
 
 def _is_same(literal: Any, value: Any) -> bool:

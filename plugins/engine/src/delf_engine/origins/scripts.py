@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Final
 
@@ -68,8 +69,8 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 class Scripts:
     """Data flow analysis of a task's scripts: which action results flow into which arguments.
 
-    Only scripts whose author had read no untrusted data are analysed. The scripts share their
-    variables.
+    A script is analysed only if its author, the model or the user who saved a routine, had read no
+    untrusted data before writing the script. The scripts share their variables.
 
     Args:
         parameters_of: Returns the parameter names of an action; None if there is no such action.
@@ -97,7 +98,7 @@ class Scripts:
         }
         # For each variable, the other variables whose objects it may contain: ``b`` for ``a`` after
         # ``a = [b]``.
-        self._contained_variables: dict[str, _Sources] = defaultdict(set)
+        self._contained_variables: dict[str, set[str]] = defaultdict(set)
         # The variables whose object may also belong to another variable, as in ``a = b = []``:
         # ``a.append(x)`` changes ``b``, too.
         self._aliased_variables: set[str] = set()
@@ -129,7 +130,7 @@ class Scripts:
         self._cached_sources: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
 
     def add(self, code: str) -> None:
-        """Analyse another script of the task.
+        """Analyse another script of the task, to find the sources of its calls' arguments.
 
         If the script is no valid Python or too complex, :meth:`sources` returns None for its calls.
         """
@@ -146,7 +147,8 @@ class Scripts:
             for _ in range(_MAX_PASSES):
                 self._has_new_sources = False
                 for each in self._trees:
-                    # Only the calls of the last script are looked up, by their lines.
+                    # The arguments of earlier scripts' calls are not needed: sources() finds a call
+                    # by its line, and only in the last script.
                     self._argument_sources.clear()
                     self.read(each)
                 if not self._has_new_sources:
@@ -185,7 +187,8 @@ class Scripts:
             for call, arguments in self._argument_sources[action].items()
             if line is None or call.lineno <= line <= (call.end_lineno or 0)
         ]
-        # A script that reads the connection's name as a value may call the action by another name.
+        # A script that reads the connection's name or a builtin such as globals() as a value may
+        # call the action by another name.
         connection_name = action.partition(".")[0]
         can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
         if not sources_by_parameter_of_calls or can_hide_calls:
@@ -197,7 +200,7 @@ class Scripts:
             for sources_by_parameter in sources_by_parameter_of_calls
         ]
         known = [sources for sources in found if sources is not None]
-        return frozenset[str]().union(*known or [{UNKNOWN}])
+        return frozenset[str]().union(*known) if known else frozenset({UNKNOWN})
 
     def _declare(self, tree: ast.Module) -> None:
         """Record the names that a script binds; :meth:`read` later records where values come from.
@@ -208,7 +211,7 @@ class Scripts:
         count as aliased: their objects may also be the objects of other variables.
         """
         for node in ast.walk(tree):
-            names: Sequence[str | None] = ()
+            unknown_names: Sequence[str | None] = ()
             match node:
                 case ast.Name(id=name, ctx=ast.Store()):
                     self._variable_sources.setdefault(name, set())
@@ -220,20 +223,22 @@ class Scripts:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
                     self._functions[name].append(function)
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                    modules = {getattr(node, "module", None) or each.name for each in aliases}
                     names = [each.asname or each.name.partition(".")[0] for each in aliases]
                     # Inside a condition, another branch may bind the same name to something else.
                     is_top_level = node in tree.body
-                    if modules <= {*_HARMLESS_MODULES.split()} and is_top_level:
+                    if is_top_level and _imported_modules(node) <= {*_HARMLESS_MODULES.split()}:
                         self._modules.update(names)
-                        names = ()
+                    else:
+                        unknown_names = names
+                # Functions without decorators match the cases before, so that these functions have
+                # decorators.
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                    names = [node.name, *_parameters(node)]
+                    unknown_names = [node.name, *_parameters(node)]
                 case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
-                    names = [getattr(node, "name", None) or getattr(node, "rest", None)]
+                    unknown_names = [getattr(node, "name", None) or getattr(node, "rest", None)]
                 case _:
                     pass
-            for name in filter(None, names):
+            for name in filter(None, unknown_names):
                 self._variable_sources.setdefault(name, set()).add(UNKNOWN)
                 self._aliased_variables.add(name)
 
@@ -251,8 +256,10 @@ class Scripts:
                 return self.read(value) | ({FIELD + name} if is_field else set())
             case ast.Subscript(value=value, slice=index):
                 return self.read(value) | self.read(index) | _fields(index)
+            case ast.Call() if (parameters := self._action_parameters(node)) is not None:
+                return self._read_action_call(node, parameters)
             case ast.Call():
-                return self._read_call(node)
+                return self._read_function_call(node)
             case ast.Lambda():
                 self._add_to_parameters(node, {UNKNOWN})
                 return self._read_parts(node)
@@ -323,11 +330,11 @@ class Scripts:
         Returns:
             The sources: the actions and fields from which the values in all parts come.
         """
-        # The conditions of the node are known only after all parts have been read.
+        # The node starts without sources that decide which parts run. Each part may decide whether
+        # another part runs, so that these sources are known only after all parts have been read.
         with self._visiting(node, set()):
             sources = self._sources_read_in[node]
             self._add_to(sources, self._read_all(parts))
-            # Each part may decide whether another part runs.
             self._add_to(self._condition_sources[node], sources)
             return sources
 
@@ -355,23 +362,45 @@ class Scripts:
         self._unbound_reads.add(name)
         return {UNKNOWN}
 
-    def _read_call(self, call: ast.Call) -> _Sources:
-        """Record into which variables and parameters the values of a call's arguments flow.
+    def _action_parameters(self, call: ast.Call) -> Sequence[str] | None:
+        """Return the parameters of the action that a call calls; None if it calls no action."""
+        name = dotted(call.func)
+        return None if self._is_variable_or_function(name) else self._parameters_of(name)
+
+    def _read_action_call(self, call: ast.Call, parameters: Sequence[str]) -> _Sources:
+        """Record the sources of an action call's arguments; return the sources of its result."""
+        name = dotted(call.func)
+        values = arguments_of(call, parameters).items()
+        sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
+        self._argument_sources[name][call] = sources_by_parameter
+        return {name}.union(*sources_by_parameter.values())
+
+    def _is_variable_or_function(self, name: str) -> bool:
+        """Return whether a dotted name begins with a variable or function of the scripts."""
+        root = name.partition(".")[0]
+        return root in self._variable_sources or root in self._functions
+
+    def _is_harmless(self, name: str) -> bool:
+        """Return whether a dotted name is a known function that changes no argument.
+
+        A function is known if it is a builtin or belongs to a module in ``_HARMLESS_MODULES``.
+        """
+        is_known = name.partition(".")[0] in self._modules or name in _HARMLESS_BUILTINS.split()
+        # next() is a known function, but changes its argument: it takes an item of the iterator.
+        return is_known and name != "next" and not self._is_variable_or_function(name)
+
+    def _read_function_call(self, call: ast.Call) -> _Sources:
+        """Record into which variables and parameters the arguments of a call flow.
+
+        The call is a call of a function or method, and not of an action.
 
         Returns:
             The actions and fields from which the call's result comes.
         """
         name = dotted(call.func)
+        # Reading the arguments may add variables, so that this value is computed before.
+        is_harmless = self._is_harmless(name)
         arguments = [*call.args, *(each.value for each in call.keywords)]
-        root = name.partition(".")[0]
-        is_bound = root in self._variable_sources or root in self._functions
-        parameters = None if is_bound else self._parameters_of(name)
-        is_action = parameters is not None
-        if is_action:
-            values = arguments_of(call, parameters).items()
-            sources_by_name = {key: self.read(value) for key, value in values}
-            self._argument_sources[name][call] = sources_by_name
-            return {name}.union(*sources_by_name.values())
         method, receiver = "", call.func
         if isinstance(receiver, ast.Attribute):
             method, receiver = receiver.attr, receiver.value
@@ -382,16 +411,13 @@ class Scripts:
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         if method == "get" and arguments:
             argument_sources |= _fields(arguments[0])
-        # A function can give a lambda only what the function itself was given.
+        # The parameters of a lambda can get only values of the receiver and of other arguments.
         for each in filter(_is_lambda, arguments):
             self._add_to_parameters(each, receiver_sources | argument_sources)
             argument_sources |= self._read_parts(each)
         sources = receiver_sources | argument_sources
-        for each in functions:
-            sources |= self._follow_into_function(each, call, arguments)
-        is_known = root in self._modules or name in _HARMLESS_BUILTINS.split()
-        # next() is a known function, but changes its argument: it takes an item of the iterator.
-        is_harmless = is_known and name != "next" and not is_bound
+        for function in functions:
+            sources |= self._follow_into_function(function, call, arguments)
         # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
         is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
         if method in _CHANGING_METHODS.split() and not is_receiver_builtin:
@@ -411,20 +437,22 @@ class Scripts:
         Returns:
             The sources of the function's result.
         """
-        names = function.args
+        parameters = function.args
         # The arguments by the parameters' names without case and underscores.
-        named = arguments_of(call, [each.arg for each in (*names.posonlyargs, *names.args)])
+        positional = [each.arg for each in (*parameters.posonlyargs, *parameters.args)]
+        named = arguments_of(call, positional)
         # The conditions around this call also decide whether the function changes variables that
         # are defined outside of it.
         self._add_to(self._condition_sources[function], *self._enclosing_conditions())
         # An argument that the call passes with * or ** may belong to any parameter.
         unpacked_arguments = named.get("*")
-        for each in (*names.posonlyargs, *names.args, *names.kwonlyargs):
+        for each in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs):
             if value := named.get(normalized_name(each.arg), unpacked_arguments):
                 self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
-        for each in filter(None, (names.vararg, names.kwarg)):
-            rest = ast.Tuple([*arguments])
-            self._bind(ast.Name(each.arg), self.read(rest), rest, is_passed=True)
+        # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments.
+        any_argument = ast.Tuple([*arguments])
+        for each in filter(None, (parameters.vararg, parameters.kwarg)):
+            self._bind(ast.Name(each.arg), self.read(any_argument), any_argument, is_passed=True)
         return self._sources_read_in[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
@@ -434,8 +462,8 @@ class Scripts:
             self._bind(targets[0], sources, value)
             return sources
         # The variables of ``a = b = []`` refer to one object. Each target is therefore bound to an
-        # expression that contains all targets. _bind() takes a list display for a new object of its
-        # variable alone, but not a starred expression, so that the targets count as aliased.
+        # expression that contains all targets. The expression is starred, because _bind() then does
+        # not take it for a new object of one variable alone, and the targets count as aliased.
         shared_value = ast.Starred(ast.Tuple([value, *targets]))
         for target in targets:
             self._bind(target, sources, shared_value)
@@ -464,13 +492,15 @@ class Scripts:
                 # Without a new object, the variable may refer to the object of another variable.
                 if not self._creates_object(value):
                     self._add_to(self._aliased_variables, [name])
-            case ast.Attribute(value=changed_node) | ast.Subscript(value=changed_node):
+            case ast.Attribute(value=changed_node):
                 self.read(changed_node)
-                index = target.slice if isinstance(target, ast.Subscript) else ast.Constant(0)
+                self._record_change(changed_node, sources, value)
+            case ast.Subscript(value=changed_node, slice=index):
+                self.read(changed_node)
                 self._record_change(changed_node, sources | self.read(index), value)
             case _:
-                # Each variable of ``a, b = value`` gets an item of the value, which is no new
-                # object and is written as ``*value`` here.
+                # Each variable of ``a, b = value`` gets an item of the value. The starred value
+                # stands for an item, because it does not count as a new object.
                 item = ast.Starred(value)
                 for each in ast.iter_child_nodes(target):
                     self._bind(each, sources, item, is_passed=is_passed)
@@ -484,7 +514,11 @@ class Scripts:
         return is_constructed or is_action or isinstance(value, _NEW_VALUES)
 
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
-        """Record that an object is changed in place: add sources to all variables that reach it.
+        """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
+
+        The sources of the change are added to each variable through which the script can read the
+        object. If other variables may refer to the object, too, the actions among the sources are
+        added to all variables.
 
         Args:
             node: The expression whose value is the changed object, such as ``a.b`` for a change of
@@ -495,12 +529,12 @@ class Scripts:
         names = [*_variables_reaching(node)]
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
-        # An aliased object, such as a loop's item, may be the object of any variable. The actions
-        # from which the change comes are therefore recorded as sources of all variables.
+        # An aliased object, such as a loop's item, may be the object of any variable, so that
+        # _alias_change_sources count as sources of all variables.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
         is_unaliased = bool(names) and {*names} <= unaliased_variables
         if not is_unaliased:
-            actions = (source for source in sources if source[0] != FIELD)
+            actions = (source for source in sources if not source.startswith(FIELD))
             self._add_to(self._alias_change_sources, actions, *self._enclosing_conditions())
         # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
         # list, which may also be the object of a variable that ``a`` contains.
@@ -521,6 +555,8 @@ class Scripts:
         names = [*changed]
         # The list grows during this loop, by the contained variables, which are then visited, too.
         for name in names:
+            # Other names, such as those of builtins, have no value that the script could change. A
+            # module counts, because the script can store a value in it.
             if name in self._variable_sources or name in self._modules:
                 known = self._variable_sources.setdefault(name, set())
                 self._add_to(known, sources, *self._enclosing_conditions(name))
@@ -536,9 +572,10 @@ class Scripts:
             sources: The actions and fields whose values decide whether or how often the parts run.
         """
         self._add_to(self._condition_sources[node], sources)
-        # The counts show whether a variable is also used outside of the node: the whole script then
-        # has more uses of its name. The handlers of a ``try`` count as outside of the node, because
-        # they run even if an exception skips the rest of the body.
+        # A variable is also used outside of the node if the whole script uses the name more often
+        # than the node does. The uses in the node are counted here, to compare these counts. The
+        # handlers of a ``try`` count as outside of the node, because the handlers run even if an
+        # exception skips the rest of the body.
         if node not in self._use_counts_in:
             body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
             self._use_counts_in[node] = Counter(name for each in body for name in _names_in(each))
@@ -548,22 +585,23 @@ class Scripts:
         finally:
             self._enclosing_nodes.pop()
 
-    def _enclosing_conditions(self, name: str | None = None) -> Iterator[_Sources]:
+    def _enclosing_conditions(self, variable: str | None = None) -> Iterator[_Sources]:
         """Yield, for each enclosing loop or condition, what decides whether its body runs.
 
-        A loop or condition that contains all uses of a variable does not affect the variable's
-        value: no statement outside can read the variable.
+        If a loop or condition contains all uses of a variable, the variable is read only while the
+        body runs. The variable's value then does not show whether the body ran.
 
         Args:
-            name: A variable. Loops and conditions that contain all of its uses are left out; None
-                to leave out none.
+            variable: The name of a variable. Loops and conditions that contain all uses of the
+                variable are left out; None to leave out none.
 
         Yields:
             The actions and fields from which the values in the condition come.
         """
         for node in self._enclosing_nodes:
             has_all_uses = (
-                name is not None and self._use_counts_in[node][name] >= self._use_counts[name]
+                variable is not None
+                and self._use_counts_in[node][variable] >= self._use_counts[variable]
             )
             if not has_all_uses:
                 yield self._condition_sources[node]
@@ -571,8 +609,9 @@ class Scripts:
     def _record_jump(self, sources: _Sources) -> _Sources:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
-        The statements after the jump run only if the jump does not. All sources that decide whether
-        the jump runs therefore also decide about each enclosing loop, condition and function.
+        The statements after the jump run only if the jump does not. What decides whether the jump
+        runs therefore also decides which other statements of each enclosing loop, condition and
+        function run, and is recorded as a source of each.
 
         Args:
             sources: The actions and fields from which the jump's own value comes, if any.
@@ -596,6 +635,13 @@ class Scripts:
         self._has_new_sources = self._has_new_sources or len(known) > size
 
 
+def _imported_modules(node: ast.Import | ast.ImportFrom) -> AbstractSet[str]:
+    """Return the modules of ``import a, b``, or the module of ``from a import b``."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return {node.module}
+    return {each.name for each in node.names}
+
+
 def _parameters(node: ast.AST) -> Iterator[str]:
     """Yield the parameter names of a function or lambda, or of all methods of a class."""
     tree = getattr(node, "args", node)
@@ -607,14 +653,17 @@ def _is_lambda(node: ast.AST) -> bool:
 
 
 def _fields(key: ast.expr) -> _Sources:
-    """Return the field that a subscript's key names, as a set of one source.
+    """Return a set with the field that a subscript's key names, as in ``record["email"]``.
 
     The set is empty for list indexes, and contains an unknown field for a computed key.
     """
-    if isinstance(key, (ast.Slice, ast.UnaryOp)) or isinstance(getattr(key, "value", ""), int):
-        return set()
-    name = getattr(key, "value", None)
-    return {f"{FIELD}{name if isinstance(name, str) else UNKNOWN}"}
+    match key:
+        case ast.Slice() | ast.UnaryOp() | ast.Constant(value=int()):
+            return set()  # indexes of lists, such as ``[0]``, ``[-1]`` and ``[1:]``
+        case ast.Constant(value=str(name)):
+            return {f"{FIELD}{name}"}
+        case _:
+            return {f"{FIELD}{UNKNOWN}"}
 
 
 def _variables_reaching(node: ast.AST) -> Iterator[str]:

@@ -53,17 +53,19 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
     """Parse an expression that reads a field of a call's result, such as ``find()[0].address``.
 
     Returns:
-        The call, and the names of the fields from the outermost to the innermost, without list
-        indexes. None for all other expressions.
+        The call, and the names of the fields in the order in which they are read: ``("a", "b")``
+        for ``find().a[0].b``. None for all other expressions, and if an argument of the call
+        contains another call.
     """
     path: list[str] = []
     while True:
         match node:
+            # ``list(find().a)`` has the same values as ``find().a``.
             case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[inner]):
                 pass
             case ast.Call(args=args):
-                is_composed = any(any(calls_in(each)) for each in args)
-                return None if is_composed else (node, path[::-1])
+                has_inner_call = any(any(calls_in(each)) for each in args)
+                return None if has_inner_call else (node, path[::-1])
             case ast.Attribute(value=inner, attr=name):
                 path.append(name)
             case ast.Subscript(value=inner, slice=index):

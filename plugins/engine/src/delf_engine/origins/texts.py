@@ -22,10 +22,10 @@ _RARE_WORD: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6
 _MAX_PATTERN_LENGTH: Final = 300
 # Matches a number that may be written in several ways, but not codes such as ``007``.
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-# Matches text in which data may be hidden: addresses, account numbers and encoded words.
+# Matches addresses, account numbers and encoded words.
 #
 # Addresses may be written with ``[dot]``, and words letter by letter.
-_HIDDEN_DATA: Final = re.compile(
+_ADDRESS_OR_CODE: Final = re.compile(
     r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
     r"|(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}"
     # Spelled: ``evil [dot] example``, and at least eight single letters: ``G B 4 4 - E V I L``.
@@ -39,8 +39,8 @@ _KINDS: Final = (
     re.compile(r"(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
     re.compile(r"\d+(?:[.,]\d+)?"),
 )
-_MARKS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
-_FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
+_ASCII_SYMBOLS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
+_NON_ASCII_SYMBOLS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
 
 def mentions(text: str, value: str) -> bool:
@@ -49,8 +49,10 @@ def mentions(text: str, value: str) -> bool:
     ``ada@example.co`` is not in a text with ``ada@example.com``.
     """
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
-    if not words or len(value) > _MAX_PATTERN_LENGTH:
-        return bool(words) and value.strip() in text
+    if not words:
+        return False
+    if len(value) > _MAX_PATTERN_LENGTH:
+        return value.strip() in text
     has_digit = any(map(str.isdigit, value))
     if has_digit:  # people write a code such as an account number with spaces anywhere
         characters = "".join(words)
@@ -101,12 +103,13 @@ def is_only_one(word: str, text: str) -> bool:
     return words == {word.strip().casefold()}
 
 
-def may_hide_data(text: str) -> bool:
-    """Return whether a text may hide data: an address, an account number or an encoded word.
+def has_address_or_code(text: str) -> bool:
+    """Return whether a text contains an address, an account number or an encoded word.
 
-    A word written letter by letter also counts.
+    A word of at least eight letters with a mark between them, as in ``p-a-s-s-w-o-r-d``, also
+    counts as an encoded word.
     """
-    return _HIDDEN_DATA.search(text) is not None
+    return _ADDRESS_OR_CODE.search(text) is not None
 
 
 def number_text(value: float) -> str:
@@ -131,9 +134,10 @@ def normalized_text(text: str) -> str:
 def letters_and_digits(text: str) -> str:
     """Return the letters and digits of a text in lower case, without invisible characters."""
     if not text.isascii():
-        text = _FOREIGN_MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
+        text = _NON_ASCII_SYMBOLS.sub("", unicodedata.normalize("NFKC", text).casefold())
     data = text.lower().encode(errors="surrogatepass")  # may contain lone surrogates
-    return data.translate(None, _MARKS).decode(errors="surrogatepass")
+    # No byte of another character equals an ASCII symbol, so that only the symbols are deleted.
+    return data.translate(None, _ASCII_SYMBOLS).decode(errors="surrogatepass")
 
 
 def pieces_of(text: str) -> Iterator[str]:

@@ -122,9 +122,10 @@ def fields_at(
         path: The names of the field, from the outermost to the innermost.
         conditions: The required values by field name; only records that meet all conditions are
             used. A record without the field of a condition meets the condition if any of the
-            record's other fields has the value. Texts in records are not parsed as JSON, because
-            their author could choose the field names.
+            record's other fields has the value.
     """
+    # Only the result itself is parsed as JSON. Another person may have written the texts in it, and
+    # could choose the names of fields in such a text.
     items = [*items_of(_parse_json(value))]
     for name, wanted_value in (conditions or {}).items():
         records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
@@ -132,6 +133,7 @@ def fields_at(
         items = [
             record
             for record in records
+            # Without the field, the whole record is searched for the value.
             if wanted_text in map(normalized_text, _texts_in(record.get(name, record)))
         ]
     for name in path:
@@ -189,7 +191,8 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return parameter_of(path) not in action.sinks
     if action.contents is not None:
         return parameter_of(path) in action.contents
-    # All words of the name must be names of contents: ``message_id`` is not.
+    # Every word of the name must be a word for content. The name ``message_id`` is not the name of
+    # content, because ``id`` is no such word.
     words = _WORDS.findall("".join(names_in(path)[-1:]))
     has_content_name = bool(words) and CONTENT_WORDS.issuperset(
         w.lower().removesuffix("s") for w in words
