@@ -55,7 +55,7 @@ class ContextText(NamedTuple):
     trust: Trust
     text: str
     source: str
-    """Where the text comes from, in words."""
+    """The source of the text, in words."""
 
 
 class Origins:
