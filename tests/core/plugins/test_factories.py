@@ -12,7 +12,7 @@ from delf.errors import ConfigurationError, PluginError
 from delf.plugins.factories import check_options, make
 from delf.protocols.context import PluginContext
 from delf.settings import LocalPath
-from delf.specs import PrefilterSpec
+from delf.specs import ModelSpec, PrefilterSpec, Provider
 from delf.testing import TestHost
 
 if TYPE_CHECKING:
@@ -84,6 +84,21 @@ def test_factory_gets_its_context_and_options_as_keywords():
     assert made({"most": 3}, shape).given[0] == 3
     assert isinstance(taken[0][0], PluginContext)
     assert taken[0][1] == {"most": 3}
+
+
+def test_factory_context_has_the_providers_of_installed_plugins():
+    acme = Provider(name="acme", models=("acme-*",))
+    host = TestHost.discover(environ={}, no_plugins=True)
+    host.provide(ModelSpec(name="acme", summary="Acme.", factory="a:b", providers=(acme,)), Words)
+    contexts = []
+
+    def shape(context):
+        contexts.append(context)
+        return Words("words")
+
+    host.provide(SPEC, shape)
+    make(host, SPEC, {}, PluginContext())
+    assert contexts[0].installed_providers.for_model("acme-3") == acme
 
 
 def test_missing_factory_argument_is_reported():

@@ -109,6 +109,39 @@ def test_provider_can_use_the_protocol_of_another_provider():
     assert missing == "LIKE_API_KEY"
 
 
+LIKE = Provider(
+    name="like",
+    aliases=("lk",),
+    models=("like-*",),
+    dialect="openai",
+    url="https://like.example/v1",
+    keys=("LIKE_API_KEY",),
+)
+OWN = Provider(name="own", models=("own-*",), keys=("OWN_KEY",))
+
+
+@pytest.mark.parametrize("others", [NO_OTHERS, OTHERS], ids=["standard bundle", "with litellm"])
+@pytest.mark.parametrize(
+    ("model", "options", "expected"),
+    [
+        ("like-3", {}, ("like", "openai", "like-3")),
+        ("lk/like-3", {}, ("like", "openai", "like-3")),
+        ("lk:any", {}, ("like", "openai", "any")),
+        ("like-3", {"provider": "lk"}, ("like", "openai", "like-3")),
+        ("own-3", {}, ("own", None, "own/own-3")),
+        ("own/large", {}, ("own", None, "own/large")),
+        ("own/large", {"provider": "own"}, ("own", None, "own/large")),
+        ("gpt-5", {}, ("openai", "openai", "gpt-5")),
+    ],
+)
+def test_installed_provider_of_another_plugin_is_resolved(model, options, expected, others):
+    environ = {"LIKE_API_KEY": "a-key", "OWN_KEY": "a-key", "OPENAI_API_KEY": "a-key"}
+    context = PluginContext(environ=environ, installed_providers=Providers((LIKE, OWN)))
+    found = resolve(LLMConfig(model, **options), context, SUPPORTED_PROVIDERS, others)
+    assert (found.provider, found.dialect, found.name) == expected
+    assert found.api_key == "a-key"
+
+
 def test_provider_prefix_chooses_the_protocol_at_an_address():
     found = endpoint("anthropic:claude-x", base_url="http://h")
     assert (found.dialect, found.name) == ("anthropic", "claude-x")

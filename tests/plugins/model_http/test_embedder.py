@@ -11,6 +11,8 @@ import pytest
 
 from delf.errors import EnvironmentKeyError, LLMExecutionError
 from delf.protocols.context import PluginContext
+from delf.providers import Providers
+from delf.specs import Provider
 from delf.testing import EmbedderContract
 from delf_model_http.embedder import HttpEmbedder
 from delf_model_providers.retry import RetryPolicy
@@ -133,6 +135,30 @@ async def test_embedding_request_has_the_provider_form(
     assert headers["x-goog-api-key"] == KEY
     assert body["requests"][0]["taskType"] == "RETRIEVAL_QUERY"
     assert body["requests"][0]["content"] == {"parts": [{"text": "tea"}]}
+
+
+async def test_embedder_asks_the_installed_provider_of_its_model(
+    server: Server, tmp_path: Path
+) -> None:
+    acme = Provider(
+        name="acme",
+        models=("acme-*",),
+        keys=("ACME_KEY",),
+        dialect="openai",
+        url=f"{server.url}/v1",
+    )
+    context = PluginContext(
+        data_dir=tmp_path,
+        environ={"OPENAI_API_KEY": "of-openai", "ACME_KEY": KEY},
+        installed_providers=Providers([acme]),
+    )
+    for model in ("acme-embed", "acme/acme-embed"):
+        embedder = HttpEmbedder(context, model, retry=QUICK)
+        await embedder.embed(["tea"])
+        await embedder.aclose()
+        path, headers, body = server.requests[-1]
+        assert (path, headers["Authorization"]) == ("/v1/embeddings", f"Bearer {KEY}")
+        assert body["model"] == "acme-embed"
 
 
 async def test_transient_failure_is_retried(server: Server, context: PluginContext) -> None:

@@ -18,7 +18,10 @@ from opentelemetry.trace import Tracer
 
 from delf import Agent, CallContext, Response, tool
 from delf.errors import LLMExecutionError
+from delf.providers import Providers
+from delf.specs import Provider
 from delf.testing import ObserverContract, ScriptedModel, TestHost
+from delf_model_litellm.providers import PROVIDERS
 from delf_otel.observer import OtelObserver
 from delf_otel.spans import provider_of
 from support import program
@@ -304,10 +307,13 @@ print({span.context.trace_id for span in spans} == {order.get_span_context().tra
         ("azure/gpt-4o", "azure.ai.openai"),
         ("ollama/llama3", "ollama"),
         ("recorded:demo.jsonl", "recorded"),
+        ("acme-large", "acme"),
+        ("AC/large", "acme"),
     ],
 )
 def test_provider_names_follow_the_conventions(model: str, provider: str) -> None:
-    assert provider_of(model) == provider
+    acme = Provider(name="acme", aliases=("ac",), models=("acme-*",))
+    assert provider_of(model, Providers((*PROVIDERS, acme))) == provider
 
 
 class TestOtel(ObserverContract):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -40,7 +41,8 @@ def make(
         host: The host of the spec.
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
-        context: Passed as a keyword if the factory has a parameter ``context``.
+        context: Passed as a keyword, with the host's providers as ``installed_providers``, if the
+            factory has a parameter ``context``.
         arguments_by_name: Further values that are passed only to parameters of these names.
         extras: Options that override ``options``.
 
@@ -52,6 +54,7 @@ def make(
     factory = host.resolve(spec)
     plugin_options = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
     signature = inspect.signature(factory)
+    context = replace(context, installed_providers=host.providers)
     offered_arguments = {**(arguments_by_name or {}), "context": context}
     accepted_arguments = {k: v for k, v in offered_arguments.items() if k in signature.parameters}
     arguments = {**plugin_options, **accepted_arguments, **extras}

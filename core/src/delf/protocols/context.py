@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 
 from delf.errors import PluginError
 from delf.protocols.embedder import Embedder
 from delf.protocols.shared_journal import SharedJournal
+from delf.providers import Providers
 from delf.records import dataclass
 
 
@@ -16,10 +17,6 @@ def _data_dir() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("delf", appauthor=False)
-
-
-def _as_it_is(name: str) -> tuple[str, ...]:
-    return (name.lower(),)
 
 
 def _no_embedder(name: str | None) -> Embedder:
@@ -53,8 +50,8 @@ class PluginContext:
         providers: API keys given in code, by provider name.
         api_key_for: API keys given in code, by the address to which each may be sent, such as
             ``gateway.example:8080``.
-        spellings: Returns all spellings of a model's name, as of
-            :meth:`delf.providers.Providers.spellings`.
+        installed_providers: The model providers that installed plugins declare, as in
+            :attr:`delf.plugins.host.PluginHost.providers`.
         embedder: Returns the shared embedder of a name, or the agent's own for None; raises
             ``PluginError`` if no plugin provides it.
         conversations: Opens the journal for conversations: the agent's own for None, else by file
@@ -66,6 +63,6 @@ class PluginContext:
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    spellings: Callable[[str], Collection[str]] = _as_it_is
+    installed_providers: Providers = field(default_factory=Providers, repr=False)
     embedder: Callable[[str | None], Embedder] = _no_embedder
     conversations: Callable[[str | None], SharedJournal] = _no_conversations

@@ -119,8 +119,9 @@ def resolve(
 
     Args:
         config: The model's name and settings.
-        context: The configured keys and the environment variables.
-        supported_providers: The providers whose protocols delf implements.
+        context: The configured keys, the environment variables and the installed providers.
+        supported_providers: The providers whose protocols delf implements. Each installed provider
+            with the ``dialect`` of one of these providers is added.
         other_providers: The providers that litellm supports.
 
     Raises:
@@ -129,7 +130,12 @@ def resolve(
             not sent to that address.
     """
     written_config = config
-    config = Providers((*supported_providers.all, *other_providers.all)).resolve_provider(config)
+    installed_providers = context.installed_providers
+    supported_providers = _add_installed(supported_providers, installed_providers)
+    all_providers = Providers(
+        (*supported_providers.all, *other_providers.all, *installed_providers.all)
+    )
+    config = all_providers.resolve_provider(config)
     prefix, slash, rest = config.model.partition("/")
     base_url = config.base_url
     resolver = _EndpointResolver(written_config.model, config, context)
@@ -141,16 +147,14 @@ def resolve(
             has_prefix = base_url is None and supported_providers.by_name(prefix) is named
             name = without_prefix if has_prefix else config.model
             return resolver.for_dialect(named, name, base_url)
-        other = other_providers.by_name(config.provider)
+        other = all_providers.by_name(config.provider)
         if other is None:
-            provider_names = ", ".join(
-                provider.name for provider in (*supported_providers.all, *other_providers.all)
-            )
+            provider_names = ", ".join(provider.name for provider in all_providers.all)
             raise ModelConfigurationError(
                 f"the model {written_config.model!r}: provider {config.provider!r} is not one of: "
                 f"{provider_names}"
             )
-        has_prefix = other_providers.by_name(prefix) is other
+        has_prefix = all_providers.by_name(prefix) is other
         return resolver.for_litellm(other, without_prefix if has_prefix else config.model)
     other = other_providers.by_name(prefix) if slash else None
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
@@ -160,9 +164,12 @@ def resolve(
         named = supported_providers.by_name(prefix)
         if named is not None:
             return resolver.for_dialect(named, rest, base_url)
-        return resolver.for_litellm(other or _provider_by_convention(prefix), rest)
+        declared = all_providers.by_name(prefix) or _provider_by_convention(prefix)
+        return resolver.for_litellm(declared, rest)
     if owner := supported_providers.for_model(config.model):
         return resolver.for_dialect(owner, config.model, None)
+    if owner := all_providers.for_model(config.model):
+        return resolver.for_litellm(owner, config.model)
     if base_url := _first_variable(context, compatible.addresses):
         return resolver.for_dialect(compatible, config.model, base_url)
     # Suggest only providers that work here; the rest would need another plugin.
@@ -175,6 +182,13 @@ def resolve(
         f"http://localhost:11434/v1 (base_url in a program); with a provider in front of its name: "
         f"{prefixes}",
     )
+
+
+def _add_installed(supported_providers: Providers, installed_providers: Providers) -> Providers:
+    """Add the installed providers that use the protocol of a supported provider."""
+    dialects = {provider.name for provider in supported_providers.all}
+    added_providers = (each for each in installed_providers.all if each.dialect in dialects)
+    return Providers((*supported_providers.all, *added_providers))
 
 
 def _provider_by_convention(prefix: str) -> Provider:

@@ -42,8 +42,8 @@ class Embedders:
     ) -> None:
         self._host = host
         self._options = options
-        self.context = replace(context, embedder=self.get)
-        """The context for factories, whose ``embedder`` is :meth:`get`."""
+        self.context = replace(context, embedder=self.get, installed_providers=host.providers)
+        """The context for factories and connections, whose ``embedder`` is :meth:`get`."""
         self._default = default
         # A factory may ask for another embedder, so the lock is reentrant.
         self._lock = threading.RLock()

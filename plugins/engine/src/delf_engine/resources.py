@@ -126,7 +126,6 @@ class AgentParts:
             environ=agent_context.environ,
             providers=config.providers,
             api_key_for=config.api_key_for,
-            spellings=agent_context.host.providers.spellings,
             conversations=agent_context.open_conversation_journal,
         )
         return Embedders(agent_context.host, agent_context.plugin_options, context, config.embedder)

@@ -54,7 +54,6 @@ class HttpEmbedder:
         retry: RetryPolicy | None = None,
     ) -> None:
         model = model or embedding_model
-        is_google = "gemini" in model or model.startswith("google/")
         config = LLMConfig(
             model=model,
             base_url=embedding_base_url,
@@ -63,10 +62,10 @@ class HttpEmbedder:
                 if isinstance(embedding_api_key, SecretStr)
                 else embedding_api_key
             ),
-            provider="google" if is_google else "openai",
+            provider=_provider_name(model, embedding_base_url, context),
         )
         self._endpoint: Endpoint = resolve(config, context)
-        self._is_google = is_google
+        self._is_google = self._endpoint.dialect == "google"
         self._requested_dimension = embedding_dimensions
         self._received_dimension: int | None = None  # None before the first reply
         self._attempts = Attempts(
@@ -155,6 +154,16 @@ class HttpEmbedder:
     async def aclose(self) -> None:
         """Close the running loop's connections; a later request opens new connections."""
         await self._pool.aclose()
+
+
+def _provider_name(model: str, base_url: str | None, context: PluginContext) -> str:
+    """Return the name of the provider to ask: OpenAI, Google or an installed one of their kind."""
+    if "gemini" in model or model.startswith("google/"):
+        return "google"
+    provider = None if base_url else context.installed_providers.for_model(model)
+    if provider is not None and provider.dialect in ("openai", "google"):
+        return provider.name
+    return "openai"
 
 
 def _unit_vector(row: list[float]) -> list[float]:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from delf.events import Event
+from delf.protocols.context import PluginContext
 from delf.settings import check_variables, source_of
 from delf_otel.spans import Spans
 
@@ -28,6 +29,8 @@ class OtelObserver:
     ``http://localhost:4318``.
 
     Args:
+        context: The agent's context, whose installed providers name a model's provider; without
+            one, the prefix of the model's name is its provider.
         content: Whether to send contents, too: tasks, answers, arguments, results, errors.
         service_name: The ``service.name``; the environment variable ``OTEL_SERVICE_NAME`` takes
             precedence.
@@ -39,13 +42,18 @@ class OtelObserver:
     """
 
     def __init__(
-        self, *, content: bool = False, service_name: str = "delf", endpoint: str | None = None
+        self,
+        context: PluginContext | None = None,
+        *,
+        content: bool = False,
+        service_name: str = "delf",
+        endpoint: str | None = None,
     ) -> None:
         # OpenTelemetry sends the headers in these environment variables to the endpoint, and the
         # headers may hold a key. A project's file could send the key anywhere, so this raises an
         # error if such a file sets the endpoint while one of the variables is set.
         check_variables("otel", source_of(endpoint), _HEADER_VARIABLES)
-        self._spans = Spans(content=content)
+        self._spans = Spans((context or PluginContext()).installed_providers, content=content)
         self._service_name = service_name
         self._endpoint = endpoint
         self._export: Export | None = None

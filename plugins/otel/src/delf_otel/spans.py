@@ -35,7 +35,7 @@ from delf.events import (
     Warned,
 )
 from delf.messages import Usage
-from delf_model_providers.families import SUPPORTED_PROVIDERS
+from delf.providers import Providers
 from delf_otel.context import parent_in
 
 _OTHER: Final = "_OTHER"
@@ -53,12 +53,16 @@ _CONVENTIONS: Final = {
 Attribute = str | int | float | bool | tuple[str, ...]
 
 
-def provider_of(model: str) -> str:
+def provider_of(model: str, providers: Providers) -> str:
     """Return the name of a model's provider in OpenTelemetry's conventions.
 
     For an unknown provider, return the prefix of the model's name.
+
+    Args:
+        model: The model's name.
+        providers: The installed providers.
     """
-    provider = SUPPORTED_PROVIDERS.for_model(model)
+    provider = providers.for_model(model)
     name = re.split("[/:]", model, maxsplit=1)[0] if provider is None else provider.name
     return _CONVENTIONS.get(name, name) or _OTHER
 
@@ -130,10 +134,12 @@ class Spans:
     events are ignored, so that no span lacks its parent.
 
     Args:
+        providers: The installed model providers.
         content: Whether spans contain tasks, answers, arguments, results and errors.
     """
 
-    def __init__(self, *, content: bool = False) -> None:
+    def __init__(self, providers: Providers, *, content: bool = False) -> None:
+        self._providers = providers
         self._records_content = content
         self._tasks: dict[str, _Task] = {}
         # A mapping from the id of a child task to the span of the call that started the task.
@@ -211,7 +217,7 @@ class Spans:
         return _id(16, event.task_id), None, True
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
-        provider = provider_of(event.model)
+        provider = provider_of(event.model, self._providers)
         task.attributes["gen_ai.provider.name"] = provider
         task.attributes.setdefault("gen_ai.request.model", event.model)
         attributes: dict[str, Attribute] = {

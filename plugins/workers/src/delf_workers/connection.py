@@ -243,7 +243,7 @@ class Workers(Connection[WorkersSettings]):
         model = definition.llm(context.llm)
         # A generated worker is also limited to the compatible models of its makers.
         name, plugin_context = (model or context.llm).model, self.agent_workers.plugin_context
-        names = () if plugin_context is None else plugin_context.spellings(name)
+        names = () if plugin_context is None else plugin_context.installed_providers.spellings(name)
         for ancestor in line:
             ancestor.check_model(name, names)
         tools = await asyncio.to_thread(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from delf_web import WebSearch
+from support.plugin_site import site as plugin_site  # noqa: F401 - a fixture
 from support.raw_http import RawServer, Reply, raw_server
 
 OPENAI: dict[str, Any] = {

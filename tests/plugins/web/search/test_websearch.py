@@ -16,6 +16,7 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.protocols.context import PluginContext
+from delf.specs import Provider
 from delf_web import WebSearch
 from plugins.web.search.conftest import ANSWERS, ANTHROPIC, GOOGLE, KEY, MODELS, OPENAI, answering
 from support.raw_http import Reply
@@ -251,3 +252,30 @@ async def test_agent_keys_are_used_for_searches(given, open_search, server) -> N
     search.use_context(PluginContext(**{given: keys}))
     await search.search("lakes")
     assert server.last.header("Authorization") == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("model", ["acme-3", "acme/acme-3"])
+async def test_search_asks_the_installed_provider_of_its_model(model, server, plugin_site) -> None:
+    provider = Provider(
+        name="acme",
+        models=("acme-*",),
+        keys=("ACME_KEY",),
+        dialect="openai",
+        url=f"{server.url}/v1",
+    )
+    plugin_site.add(
+        "acme",
+        f"""
+from delf.hookspecs import hookimpl
+from delf.specs import ModelSpec, Provider
+
+@hookimpl
+def delf_models():
+    yield ModelSpec(name="acme", summary="Acme.", factory="acme:Model", providers=({provider!r},))
+""",
+    )
+    answering(server, ANSWERS["openai"])
+    with using_environ({"OPENAI_API_KEY": "of-openai", "ACME_KEY": KEY}):
+        await WebSearch(llm=model).search("lakes")
+    assert server.last.header("Authorization") == f"Bearer {KEY}"
+    assert sent(server)["model"] == "acme-3"

@@ -17,6 +17,7 @@ from delf.llm import LLMConfig
 from delf.network.bodies import ACCEPTED, BodyError, read_body
 from delf.network.proxies import async_transport
 from delf.network.tls import default_context
+from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf.settings import SourcedText, current_environ
 from delf_model_providers.endpoint import Endpoint, resolve
@@ -36,8 +37,10 @@ from delf_web.search.settings import WebSearchSettings
 if TYPE_CHECKING:
     import httpx
 
+# The search protocols by dialect; OpenAI's search uses the responses API for all its models.
 _ENGINES: Final[dict[str, type[Engine]]] = {
     "openai": OpenAI,
+    "openai-responses": OpenAI,
     "anthropic": Anthropic,
     "google": Google,
 }
@@ -68,7 +71,7 @@ class WebSearch(Connection[WebSearchSettings]):
                 hint='llm="gemini-…", "gpt-…" or "claude-…"; or searxng="http://host:8080"',
             )
         self._endpoint = self._resolve_endpoint(settings.llm) if settings.llm is not None else None
-        if self._endpoint is not None and self._endpoint.provider == "google" and settings.domains:
+        if self._endpoint is not None and self._endpoint.dialect == "google" and settings.domains:
             raise ConnectionConfigurationError(
                 f"connection {self.name!r}: Gemini's search cannot limit domains",
                 hint="use another model, SearXNG, or ask for sites in the words of the search",
@@ -122,28 +125,31 @@ class WebSearch(Connection[WebSearchSettings]):
     def _resolve_endpoint(self, model: str, context: PluginContext | None = None) -> Endpoint:
         """Return the endpoint of a model; the connection's own key and URL take precedence."""
         settings = self.settings
-        context = context or PluginContext(environ=current_environ())
+        if context is None:
+            environ = current_environ()
+            providers = PluginHost.discover(environ=environ).providers
+            context = PluginContext(environ=environ, installed_providers=providers)
         key, base_url = settings.api_key, settings.base_url
         if key is not None:
             key = SourcedText(key.get_secret_value(), settings.source("api_key"))
         if base_url is not None:
             base_url = SourcedText(base_url, settings.source("base_url"))
-        provider = settings.provider
+        provider: str = settings.provider
         if provider == "auto":
             endpoint = resolve(LLMConfig(model=model, api_key=key), context)
-            if endpoint.dialect is None:
+            if endpoint.dialect not in _ENGINES:
                 raise ConnectionConfigurationError(
                     f"{model!r}: delf does not support a web search of {endpoint.provider}",
                     hint="a model of Gemini, OpenAI or Anthropic; or searxng",
                 )
-            # The endpoint speaks the dialect of this provider, and so offers its search, too.
-            provider = endpoint.dialect
+            provider = endpoint.provider
         config = LLMConfig(model=model, api_key=key, base_url=base_url, provider=provider)
         return resolve(config, context)
 
     async def _ask_model(self, endpoint: Endpoint, query: Query, findings: Findings) -> None:
         endpoint.require_key()
-        engine = _ENGINES[endpoint.provider]()
+        # The endpoint speaks the dialect of this provider, and so offers its search, too.
+        engine = _ENGINES[endpoint.dialect or ""]()
         root = (endpoint.base_url or engine.root).rstrip("/")
         address = f"{root}/{engine.path.format(model=query.model.removeprefix('models/'))}"
         headers = {**engine.headers(endpoint.api_key or ""), **endpoint.headers}
