@@ -247,7 +247,7 @@ def like_text(text: str) -> str:
 
 
 def stored_task(row: SqlRow, is_alive: IsAlive) -> TaskRecord:
-    """Convert a row with the columns ``TASK`` and ``COLUMNS`` to a task record."""
+    """Convert a row to a task record. The query selects the constants ``TASK`` and ``COLUMNS``."""
     is_running = row.state == TaskState.RUNNING
     has_live_owner = is_running and is_alive(owner_of(row))
     stored = {name: getattr(row, column) for name, column in _FIELDS.items()}
@@ -337,15 +337,16 @@ def to_prune(
         state_conditions.append(f"({condition})")
     if not state_conditions:
         return []
-    newest = ""
+    except_newest = ""
     if keep > 0:
         values["keep"] = keep - 1
-        newest = (
+        except_newest = (
             "AND (t.started_at, t.id) < (SELECT started_at, id FROM delf_tasks "
             "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :keep) "
         )
     rows = connection.execute(
-        f"SELECT t.task_id FROM delf_tasks AS t WHERE ({' OR '.join(state_conditions)}) {newest}"  # noqa: S608 - only names of this module
+        "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
+        f"WHERE ({' OR '.join(state_conditions)}) {except_newest}"
         "ORDER BY t.started_at, t.id LIMIT :limit",
         values,
     )
@@ -441,7 +442,7 @@ def written_files(connection: Connection, keys: str) -> list[str]:
         keys: The tasks' database keys as an SQL list, such as ``(1, 2)``.
     """
     rows = connection.execute(
-        f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - only names of this module
+        f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - ``keys`` has only integers
     )
     return [str(fields["path"]) for fields in _readable_fields(rows) if "path" in fields]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -31,7 +31,7 @@ class Budgets:
 
     Args:
         limits: The limits in US dollars, by name of a user, key or team.
-        keys: The people.
+        keys: The people with their teams, and the API keys of the server.
         journal: Returns the journal.
     """
 
@@ -67,16 +67,19 @@ class Budgets:
         ledgers = await self._ledgers_of(key)
         if not ledgers:
             return None
-        for name, ledger in ledgers:
+        if checked:
+            _raise_if_exhausted(ledgers)
+        for _, ledger in ledgers:
             ledger.allow_unpriced = agent_ledger.allow_unpriced
-            if checked and ledger.is_exhausted:
-                raise ProblemError(
-                    402,
-                    f"the budget of {name} for this month is used up: "
-                    f"${ledger.cost_usd:.2f} of ${ledger.budget_usd:.2f}",
-                    "budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
-                )
         return SharedLedger([ledger for _, ledger in ledgers], agent_ledger)
+
+    async def raise_if_exhausted(self, key: Key) -> None:
+        """Raise if a budget that covers a person's tasks is exhausted.
+
+        Raises:
+            ProblemError: If a budget is exhausted.
+        """
+        _raise_if_exhausted(await self._ledgers_of(key))
 
     async def shown(self, key: Key) -> list[OwnBudget]:
         """Return the budgets that cover a person's tasks, in the API's model."""
@@ -95,12 +98,11 @@ class Budgets:
         if not self._limits:
             return []
         ledgers: list[tuple[str, Ledger]] = []
-        # Without keys, the server has one user without an owner name, who owns all tasks. With
-        # keys, only tasks from webhooks that belong to no person have no owner name. These tasks
-        # have no budget of a person.
+        # A task without an owner name belongs to the only user of a server without keys. On a
+        # server with keys, such a task comes from a webhook and counts only for budgets of teams.
         is_only_user = not self._keys
-        is_person = key.holder is not None or is_only_user
-        if is_person and (key.name in self._limits or EVERYBODY in self._limits):
+        has_owner = key.holder is not None or is_only_user
+        if has_owner and (key.name in self._limits or EVERYBODY in self._limits):
             owners = None if key.holder is None else (key.holder,)
             ledger = await self._up_to_date_ledger(("person", key.holder), key.name, owners)
             ledgers.append((key.name, ledger))
@@ -151,3 +153,15 @@ class Budgets:
             raise ProblemError(501, "budgets need a journal with figures") from None
         figures_of_people = await journal.figures("person", TaskFilter(since=since, keys=owners))
         return sum(figures.cost_usd for figures in figures_of_people)
+
+
+def _raise_if_exhausted(ledgers: Sequence[tuple[str, Ledger]]) -> None:
+    """Raise for the first of the budgets, each with its name, that is exhausted."""
+    for name, ledger in ledgers:
+        if ledger.is_exhausted:
+            raise ProblemError(
+                402,
+                f"the budget of {name} for this month is used up: "
+                f"${ledger.cost_usd:.2f} of ${ledger.budget_usd:.2f}",
+                "budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
+            )

@@ -802,7 +802,11 @@ def budget_of(call: Call, key: Key) -> s.Budget | None:
     if not sees_all_tasks:
         # The agent's totals would reveal the costs of other people's tasks.
         tasks = call.service.tasks
-        costs = [(task_id, amount) for task_id, amount in costs if tasks.sees_here(key, task_id)]
+        costs = [
+            (task_id, amount)
+            for task_id, amount in costs
+            if tasks.sees_task_of_this_process(key, task_id)
+        ]
         limit, total, remaining = None, sum(amount for _, amount in costs), None
     newest = [
         s.TaskCost(task_id=task_id, cost_usd=amount)

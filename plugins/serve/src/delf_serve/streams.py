@@ -213,7 +213,7 @@ class Streams:
                 changed.clear()
                 for task_id in task_ids:
                     try:
-                        self._send_to_readers(await self._tasks.listed(task_id))
+                        self._send_to_readers(await self._tasks.task_and_pending_requests(task_id))
                     except DelfError as error:  # removed, or the journal is unavailable
                         _log.warning("a change of a task is not streamed: %s", error.message)
 

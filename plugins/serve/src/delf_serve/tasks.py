@@ -101,8 +101,9 @@ def has_right(record: RequestRecord, key: Key) -> bool:
 
     A question can also be answered by the owner of its task.
     """
-    is_own = record.requested.is_question and record.task.key == key.holder
-    return "decide" in key.rights or (is_own and "run" in key.rights)
+    owner_of_task = record.task.key
+    is_own_question = record.requested.is_question and owner_of_task == key.holder
+    return "decide" in key.rights or (is_own_question and "run" in key.rights)
 
 
 def may_decide(record: RequestRecord, key: Key) -> bool:
@@ -230,7 +231,7 @@ class Tasks:
         """
         for work in self._background_tasks:  # the server's own loops
             work.cancel()
-        # A task may wait for a person for days, so that the shutdown does not wait for its end.
+        # The shutdown does not wait for a task that waits for a person, which may take days.
         pending_requests: Waiting = {}
         try:
             pending_requests = await self.pending_requests()
@@ -413,9 +414,11 @@ class Tasks:
             output=to_jsonable(first_event.setup.get("output")),
         )
         strategy = None if wanted.task else first_event.setup.get("strategy")
+        # The other people whose words are in the task: its earlier owners.
         other_authors = [*first_event.setup.get(OTHER_AUTHORS_KEY, ())]
-        if first_event.key != key.holder:
-            other_authors.append(name_of_holder(first_event.key))
+        earlier_owner = first_event.key
+        if earlier_owner != key.holder:
+            other_authors.append(name_of_holder(earlier_owner))
         return await self.submit(
             order,
             key,
@@ -454,7 +457,11 @@ class Tasks:
             await running_task.recorded.wait()
 
     async def _find_first_event(self, task_id: str, digest: str) -> TaskQueued | TaskStarted | None:
-        """Return the first event of the task with an idempotency key; None if there is none.
+        """Return the first event of the task of an idempotency key; None if there is no task.
+
+        Args:
+            task_id: The id of the task, derived from the key.
+            digest: The digest of the present request. The task has that of its own request.
 
         Raises:
             ProblemError: If the task was deleted, or belongs to a different request.
@@ -472,7 +479,8 @@ class Tasks:
             return None
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None
-        if first.setup.get(SERVER_FIELD, {}).get("order") != digest:
+        digest_of_first_request = first.setup.get(SERVER_FIELD, {}).get("order")
+        if digest_of_first_request != digest:
             raise ProblemError(
                 409, "this idempotency key belongs to another task", "use a new key for a new task"
             )
@@ -487,9 +495,11 @@ class Tasks:
             del self._owners_by_task_id[next(iter(self._owners_by_task_id))]
         return running_task
 
-    def sees_here(self, key: Key, name: str) -> bool:
+    def sees_task_of_this_process(self, key: Key, task_id: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
-        return name in self._owners_by_task_id and key.sees(self._owners_by_task_id[name] or None)
+        if task_id not in self._owners_by_task_id:
+            return False
+        return key.sees(self._owners_by_task_id[task_id] or None)
 
     def _forget_running(self, task_id: str) -> None:
         running_task = self._running_tasks.pop(task_id, None)
@@ -500,7 +510,7 @@ class Tasks:
 
     async def _is_over_or_waiting(self, name: str) -> bool:
         """Return True if a task has ended or waits for a person."""
-        record, waiting = await self.listed(name)
+        record, waiting = await self.task_and_pending_requests(name)
         state = state_of(record, waiting=waiting)
         return state.is_terminal or state is TaskState.WAITING
 
@@ -562,8 +572,8 @@ class Tasks:
         If another read is in progress, wait for its end first.
         """
         async with self._pending_requests_lock:
-            # This read begins now, and may miss later changes. Callers from now on therefore get
-            # the result of another read.
+            # Until now, new callers of pending_requests() shared this read. The read begins now and
+            # may miss later changes, so the next caller starts another read.
             self._next_read_of_pending_requests = None
             requests_by_task = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True, limit=MAX_REQUESTS):
@@ -571,7 +581,7 @@ class Tasks:
             return requests_by_task
 
     async def pending_requests_in(self, _journal: SharedJournal) -> Waiting:
-        """Adapt :meth:`waiting` to the signature that searches expect."""
+        """Adapt :meth:`pending_requests` to the signature that searches expect."""
         return await self.pending_requests()
 
     async def find(
@@ -661,8 +671,8 @@ class Tasks:
         prompts = [Prompt(**asdict(item)) for item in all_prompts[offset : offset + limit]]
         return PromptList(prompts=prompts, more=len(all_prompts) > offset + limit)
 
-    async def listed(self, task_id: str) -> tuple[TaskRecord, Waiting]:
-        """Return a task, and the pending requests of all tasks, for :func:`task_view`."""
+    async def task_and_pending_requests(self, task_id: str) -> tuple[TaskRecord, Waiting]:
+        """Return the first two arguments of :func:`task_view` for a task."""
         return await self.journal.task(task_id), await self.pending_requests()
 
     async def view(self, id_or_prefix: str, key: Key) -> Task:
@@ -709,6 +719,7 @@ class Tasks:
         if (await self._by_full_id(task_id, key)).state.is_terminal:
             return task_id, False
         if (running_task := self._running_tasks.get(task_id)) is not None:
+            # Only a task whose start is in the journal can be stopped.
             await running_task.recorded.wait()
         await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
         await self.journal.stop(task_id, key.name, via)  # waits for the end
@@ -740,9 +751,9 @@ class Tasks:
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
-        # The caller's budgets are only checked here; the task counts against its owner's budgets.
-        await self.budgets.ledger(key, self._agent.ledger)
-        await self._resume(record.task_id, record.key, timeout, may_have_failed=True)
+        # The costs are charged to the budgets of the task's owner, who may be another person.
+        await self.budgets.raise_if_exhausted(key)
+        await self._resume(record.task_id, record.key, timeout, continue_past_limit=True)
         return record.task_id
 
     async def fork(
@@ -758,7 +769,7 @@ class Tasks:
         record = await self._by_full_id(task_id, key)
         if self._open_task_counts_by_owner[key.limits_name] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        await self.budgets.ledger(key, self._agent.ledger)  # raises if a budget is used up
+        await self.budgets.raise_if_exhausted(key)
         try:
             setup = _setup(key, client)
             name = await self._agent.afork(
@@ -769,7 +780,7 @@ class Tasks:
                 key=key.holder,
                 setup=setup,
             )
-        except UnknownTaskError as error:
+        except UnknownTaskError as error:  # the task exists, but has no event ``wanted.at``
             raise ProblemError(422, error.message, param="at") from None
         await self._resume(name, key.holder)
         return name
@@ -780,7 +791,7 @@ class Tasks:
         owner: str | None,
         timeout: float | None = None,
         *,
-        may_have_failed: bool = False,
+        continue_past_limit: bool = False,
     ) -> None:
         """Continue a task in this process; return after its first new event, or a few seconds.
 
@@ -788,7 +799,8 @@ class Tasks:
             task_id: The id of the task.
             owner: The owner name of the task.
             timeout: The task's timeout in seconds; None for the one of its submission.
-            may_have_failed: Whether a task that failed, for example at its timeout, continues, too.
+            continue_past_limit: Whether to continue also a task that ended at its timeout or
+                budget.
         """
         if task_id in self._running_tasks:
             return
@@ -816,11 +828,12 @@ class Tasks:
                 first_event.set_result(None)
 
         async def resume_task() -> None:
+            """Continue the task until its end."""
             try:
                 await self._agent.aresume(
                     task_id,
                     timeout,
-                    continue_past_limit=may_have_failed,
+                    continue_past_limit=continue_past_limit,
                     listeners=[listen],
                     ledger=ledger,
                 )
@@ -871,6 +884,7 @@ class Tasks:
         is_resumed_too_often = (
             len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
         )
+        # Only servers store this field in the set-up of a task.
         if first_event is None or SERVER_FIELD not in first_event.setup or is_resumed_too_often:
             self._tasks_not_to_resume.add(task_id)
             return
@@ -953,7 +967,11 @@ def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = 
 
 
 def stored_name(conversation: str | None, key: Key) -> str | None:
-    """Return the journal's name of a caller's conversation, which has the owner as prefix."""
+    """Return the name under which the journal stores a caller's conversation: ``OWNER|NAME``.
+
+    Without an owner, as on a server without keys, the stored name is the given name. Return None if
+    no conversation is given.
+    """
     if conversation is None or key.holder is None:
         return conversation
     return f"{key.holder}{_OWNER_SEPARATOR}{conversation}"
@@ -983,7 +1001,7 @@ def _detail(
     Slow for long tasks, so call the function in a thread.
 
     Args:
-        view: The task as a list entry.
+        view: The task without details, as the list of tasks shows it.
         events: The events of the task.
         request_ids: The ids of its pending requests.
         key: The caller.
@@ -1008,11 +1026,13 @@ def _detail(
         else shown_name(start_event.conversation, key),
         asked_from=None if start_event is None else start_event.setup.get(ASKED_FROM),
         stopped_by=None if end is None else end.by,
+        # ``via`` is the channel and the address from which a person stopped or decided.
         stopped_from=None if end is None else end.via or None,
         decisions=[
             TaskDecision(
                 request_id=event.request_id,
                 action=actions.get(event.request_id, ""),
+                # A vote, the first of two approvals, is always an approval.
                 decision=event.decision if isinstance(event, ApprovalDecided) else "approved",
                 source=event.source if isinstance(event, ApprovalDecided) else "person",
                 by=event.by,
