@@ -193,7 +193,8 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     for event in votes_and_comments:
         match event:
             case ApprovalVoted(reason=reason):
-                events.append(("gave the first of two approvals", reason, event))
+                # A vote is the first of the two approvals that the request needs.
+                events.append(("approved first", reason, event))
             case ApprovalCommented(text=text):
                 events.append(("commented", text, event))
             case ApprovalAssigned(to=to):
