@@ -407,9 +407,10 @@ class Origins:
         return None
 
     def find(self, text: str) -> Origin:
-        """Find the most likely source of a value: the user, a result or another text, or the model.
+        """Find the most likely source of a value.
 
-        The author of a script is the model, or the user who saved a routine.
+        The source is the user's words, the script, or a text that the task has read, such as the
+        result of a call. The script's author is the model, or the user who saved a routine.
         """
         if self.is_in_user_words(text):
             return Origin(kind="task", trust="own")
@@ -465,8 +466,8 @@ class Origins:
 
 
 def _as_call(source: str, text: str, trust: Trust = "outside") -> PastCall:
-    """Return a made-up call with a text as its result, to search the text like a result.
+    """Return a made-up call whose result is a text, so that the text is searched like a result.
 
-    No call returned the text: it is, for example, the content of an input file.
+    No real call returned the text, which is, for example, the content of an input file.
     """
     return PastCall(0, source, trust, {}, result=text)

@@ -468,8 +468,7 @@ class Outline:
             return None
         # Content must be equal, too: it may decide which records the read returns.
         names = [*self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)]
-        # The parameters that the planned call has and the past call left out, or set to another
-        # value. Only the former are allowed.
+        # The past call left out each of these parameters, or set it to another value than planned.
         has_other_value = not {*self._parameters_set_by(past_call)}.isdisjoint(names)
         if has_other_value:
             return None
