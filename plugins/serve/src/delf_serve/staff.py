@@ -189,8 +189,7 @@ def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:
     request = record.requested
     decided = record.decided
     events: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
-    votes_and_comments = record.discussion
-    for event in votes_and_comments:
+    for event in record.discussion:
         match event:
             case ApprovalVoted(reason=reason):
                 # A vote is the first of the two approvals that the request needs.
