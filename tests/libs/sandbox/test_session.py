@@ -16,11 +16,10 @@ from delf.protocols.sandbox import (
     ToolMessage,
 )
 from delf_sandbox import budget as budget_module
-from delf_sandbox.guest.output import MAX_FILES
 from delf_sandbox.session import WireSession
 from support.until import until
 
-from .guests import FakeProcess
+from .guests import LIMITS, FakeProcess
 
 DONE = ["done", None, {}]
 
@@ -355,9 +354,9 @@ async def test_files_over_the_limit_end_the_session(guest, frames):
 
 async def test_flood_of_files_ends_the_session(guest):
     running = await guest.start()
-    await guest.send(*(["file", f"f{n}", True, b""] for n in range(MAX_FILES + 1)))
+    await guest.send(*(["file", f"f{n}", True, b""] for n in range(LIMITS.max_files + 1)))
     assert (await running).limit == "file"
-    assert len(guest.host.files) == MAX_FILES
+    assert len(guest.host.files) == LIMITS.max_files
 
 
 async def test_flood_of_unfinished_files_ends_the_session(guest):

@@ -65,6 +65,7 @@ class Limits:
         output_bytes: Text printed by one script.
         file_bytes: Size of one output file, and of each file written to scratch space.
         total_file_bytes: All output files of a session together.
+        max_files: Output files of a session.
         frame_bytes: Size of one message on the wire: a call's arguments or result.
         open_files: File descriptors.
         processes: Processes in addition to the script's own.
@@ -77,6 +78,7 @@ class Limits:
     output_bytes: int = 10 * 1024 * 1024
     file_bytes: int = 50 * 1024 * 1024
     total_file_bytes: int = 200 * 1024 * 1024
+    max_files: int = 1000
     frame_bytes: int = 64 * 1024 * 1024
     open_files: int = 64
     processes: int = 0

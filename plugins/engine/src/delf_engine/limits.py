@@ -44,7 +44,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
     if scripts:
         parts.append(f"{_size(session_limits.output_bytes)} printed")
         parts.append(
-            f"{_size(session_limits.file_bytes)} a file, "
+            f"{session_limits.max_files:,} files, {_size(session_limits.file_bytes)} a file, "
             f"{_size(session_limits.total_file_bytes)} in all"
         )
     return "; ".join(parts)

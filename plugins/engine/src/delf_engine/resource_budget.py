@@ -21,12 +21,12 @@ class ResourceBudget:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._used_seconds = 0.0
-        self._used_calls = self._used_file_bytes = 0
-        self._session_calls = self._session_file_bytes = 0
+        self._used_calls = self._used_files = self._used_file_bytes = 0
+        self._session_calls = self._session_files = self._session_file_bytes = 0
 
     def begin_session(self) -> None:
         """Reset the session's counts, since a new session runs unfinished scripts again."""
-        self._session_calls = self._session_file_bytes = 0
+        self._session_calls = self._session_files = self._session_file_bytes = 0
 
     def count_call(self) -> None:
         """Count a call of a script."""
@@ -49,6 +49,7 @@ class ResourceBudget:
         Args:
             size: The size in bytes.
         """
+        self._session_files += 1
         self._session_file_bytes += size
 
     def charge_session(self, session: SandboxSession) -> None:
@@ -56,8 +57,9 @@ class ResourceBudget:
         if isinstance(session, SupportsUsage):
             self._used_seconds += session.cpu_seconds
         self._used_calls += self._session_calls
+        self._used_files += self._session_files
         self._used_file_bytes += self._session_file_bytes
-        self._session_calls = self._session_file_bytes = 0
+        self._session_calls = self._session_files = self._session_file_bytes = 0
 
     @property
     def remaining(self) -> Limits:
@@ -67,6 +69,7 @@ class ResourceBudget:
             limits,
             cpu_seconds=max(0.0, limits.cpu_seconds - self._used_seconds),
             calls=max(0, limits.calls - self._used_calls),
+            max_files=max(0, limits.max_files - self._used_files),
             total_file_bytes=max(0, limits.total_file_bytes - self._used_file_bytes),
         )
 

@@ -369,6 +369,7 @@ class TestPreparesBadly(Backend):
     "test_cpu_time_is_limited",
     "test_output_is_limited",
     "test_output_files_are_limited",
+    "test_number_of_output_files_is_limited",
     "test_messages_are_limited",
 )
 class TestNoLimits(Backend):

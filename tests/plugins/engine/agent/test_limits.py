@@ -49,14 +49,15 @@ async def test_call_limit_ends_the_script(
     assert len(scripted_model.requests) == 2, "nothing is left for another script"
 
 
+@pytest.mark.parametrize("limits", [{"total_file_bytes": 100}, {"max_files": 1}])
 async def test_output_file_limits_end_the_script(
-    make_agent: MakeAgent, scripted_model: ScriptedModel
+    make_agent: MakeAgent, scripted_model: ScriptedModel, limits: dict[str, int]
 ) -> None:
     hand_over = "add_to_output_files('{}.txt', 'x' * 60)"
     scripted_model.writes(
         f"{hand_over.format('a')}\nawait asyncio.sleep(0.01){LEAVE}", hand_over.format("b")
     )
-    agent = make_agent(sandbox_config={"total_file_bytes": 100}, retry_count=1)
+    agent = make_agent(sandbox_config=limits, retry_count=1)
     response = await agent.arun("Write.")
     assert isinstance(response.exception, SandboxLimitError)
     assert response.exception.limit == "file"

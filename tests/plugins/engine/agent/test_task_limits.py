@@ -85,6 +85,7 @@ def test_script_limits_are_shown_only_for_script_strategies(make_agent, scripted
         "at most 5 child tasks",
         "$0.50",
         "10 MB printed",
+        "1,000 files",
     ):
         assert limit in shown
     make_agent(delegate, **options, strategy="stream").run("x")

@@ -22,7 +22,6 @@ _PIECE_CHARS = 64 * 1024
 
 _MAX_BUFFER_SECONDS = 0.05
 _CHUNK_BYTES = 1024 * 1024
-MAX_FILES = 1000
 
 
 class LimitReachedError(BaseException):
@@ -169,6 +168,7 @@ class FileLimits:
     def __init__(self, limits: Mapping[str, float]) -> None:
         self.file_bytes = int(limits["file_bytes"])
         self._total_bytes = int(limits["total_file_bytes"])
+        self._max_files = int(limits["max_files"])
         self._byte_count = self._file_count = 0
 
     def count_chunk(self, name: str, size: int, added: int, *, complete: bool) -> str | None:
@@ -187,8 +187,8 @@ class FileLimits:
             return f"{name[:80]!r} has {size:,} bytes; at most {self.file_bytes:,} are allowed"
         if self._byte_count > self._total_bytes:
             return f"the output files together pass {self._total_bytes:,} bytes"
-        if self._file_count > MAX_FILES:
-            return f"a task can have {MAX_FILES:,} files"
+        if self._file_count > self._max_files:
+            return f"at most {self._max_files:,} output files are allowed"
         return None
 
 

@@ -210,6 +210,16 @@ class SandboxLimits(Contract):
             assert sum(map(len, run.host.files.values())) <= 3 * _MB
             await self._check_usable(bench)
 
+    @needs("limits:file")
+    async def test_number_of_output_files_is_limited(self, backend: Any) -> None:
+        async with Bench(backend) as bench:
+            run = await bench.open(limits=Limits(max_files=3))
+            outcome = await run("for n in range(9): add_to_output_files(str(n), 'x')")
+            assert isinstance(outcome, LimitReached), outcome
+            assert outcome.limit == "file"
+            assert len(run.host.files) <= 3
+            await self._check_usable(bench)
+
     @needs("limits:file", "cpython")
     async def test_files_of_a_script_are_limited(self, backend: Any) -> None:
         """Check by system calls that the operating system limits the size of a script's files."""
