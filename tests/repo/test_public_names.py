@@ -76,6 +76,14 @@ def test_renamed_names_leave_the_snapshot() -> None:
         assert not [name for name in names if not re.search(rf"\b{name}\b", missing)]
 
 
+def test_snapshot_has_members_of_private_bases() -> None:
+    module = "delf.protocols.connection"
+    before = set(public_names())
+    assert f"{module}._Shown.basis: str | None" in before
+    texts = {module: source_of(module).replace("    basis: str | None", "    origin: str | None")}
+    assert f"{module}._Shown.basis: str | None" not in public_names(texts)
+
+
 def test_snapshot_has_names_outside_of_python() -> None:
     """One for each kind of name that files, commands and other programs use."""
     assert {

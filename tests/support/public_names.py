@@ -233,9 +233,26 @@ def _inherited(member: Any, place: str, texts: Mapping[str, str]) -> Iterator[st
 
 
 def _of(thing: Any, place: str) -> Iterator[str]:
+    public_bases = _private_bases_of_public_classes(thing)
     for name, member in thing.members.items():
-        if not member.is_alias and (name == "__init__" or not name.startswith("_")):
+        is_public = name == "__init__" or not name.startswith("_") or name in public_bases
+        if is_public and not member.is_alias:
             yield from _line_of(member, f"{place}.{name}")
+
+
+def _private_bases_of_public_classes(thing: Any) -> set[str]:
+    """Return the private bases whose members public classes of a module inherit."""
+    found: set[str] = set()
+    classes = [each for name, each in thing.members.items() if not name.startswith("_")]
+    while classes:
+        member = classes.pop()
+        if member.is_alias or not member.is_class:
+            continue
+        names = {str(base).partition("[")[0] for base in member.bases}
+        new = {name for name in names & thing.members.keys() if name.startswith("_")} - found
+        classes += [thing.members[name] for name in new]
+        found |= new
+    return found
 
 
 def _line_of(member: Any, where: str) -> Iterator[str]:
