@@ -80,8 +80,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self.task_count = 0
         self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
         self._discarded_errors: list[BaseException] = []
+        # Converts the awaitable of each new task to a coroutine.
         self._to_coroutine: Callable[[Any], Any] = _identity
-        self._block_depth = 0
+        self._block_depth = 0  # the number of nested blocking waits
         self._own_thread_count = 0
         self._selector = selectors.PollSelector()
         self._wire: selectors.SelectorKey | None = None
@@ -97,7 +98,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._recordable_events_left = 0
         self._iteration_number = 0
         self._timer_count = 0
-        # True until no callback is ready for the first time after the last replayed event.
+        # True during a replay, and after its last event until the script only waits for answers.
         self._is_catching_up = False
         self._catch_up_iterations_left = 0
         # The difference between the loop's clock and the real clock, after a replayed time.
@@ -161,7 +162,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._timer_count = 0
         iteration_numbers, events = recording[::2], recording[1::2]
         self._recordable_events_left = _MAX_EVENTS - len(events)
-        # A script without a recording catches up, too, so that its replay needs as many iterations.
+        # At the start, the script also runs without answers of the host until it only waits for
+        # answers. A first run does the same as a replay, so that both number iterations alike.
         self._is_catching_up = True
         self._catch_up_iterations_left = _MAX_CATCH_UP_ITERATIONS
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
@@ -202,9 +204,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def is_replaying(self) -> bool:
         """True while the loop delivers each answer of the host in its recorded iteration.
 
-        The replay does not end with the last recorded event, but when the script then has nothing
-        more to do than to wait for answers. The recorded script got no answer in between, so an
-        answer delivered there would change the order.
+        The replay ends when, after the last recorded event, the script does nothing but wait for
+        answers. The recorded run got no answer between its last event and this wait, so an answer
+        that is delivered earlier would change the order.
         """
         return bool(self._events_to_replay) or self._is_catching_up
 
@@ -246,7 +248,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Return the exceptions of tasks that the script never retrieved, oldest task first."""
         # asyncio's own flag for an exception that nobody has retrieved; it has no public name.
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
-        failed_tasks.sort(key=hash)  # the hash of a task is its number in the order of creation
+        # The class _Task defines the hash of a task: its number in the order of creation.
+        failed_tasks.sort(key=hash)
         return [
             *self._discarded_errors,
             *(error for task in failed_tasks if (error := task.exception())),
@@ -330,17 +333,23 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the time of the loop in seconds, on which timers are based."""
-        now = self._now() if self._read_clock is None else self._read_clock(self._now)
-        # A replayed time moves the clock, so that the following times continue from that time.
-        self._clock_offset_ns = now - monotonic_ns()
-        return now / 1e9
+        # In a replay, read_clock() returns the recorded time instead of the present time.
+        now_ns = self._now_ns() if self._read_clock is None else self._read_clock(self._now_ns)
+        # The following times continue from the recorded time.
+        self._clock_offset_ns = now_ns - monotonic_ns()
+        return now_ns / 1e9
 
-    def _now(self) -> int:
+    def _now_ns(self) -> int:
         """Return the monotonic time in nanoseconds, continuing the recorded time in a replay."""
         return monotonic_ns() + self._clock_offset_ns
 
     def _run_once(self) -> None:
-        """Run one iteration of the loop: wait for events, then run the callbacks that are ready."""
+        """Run one iteration of the loop: wait for events, then run the callbacks that are ready.
+
+        A replay of a script has three phases: the recorded events are replayed; then the script
+        catches up, which means that it runs on without answers until it only waits for answers;
+        then it gets answers as they arrive. A first run starts with the second phase.
+        """
         # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
         # script would see another order.
         self._remove_cancelled_timers()
@@ -350,8 +359,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if self._events_to_replay:
             self._replay_iteration()
         elif self._is_catching_up and self._ready and self._catch_up_iterations_left > 0:
-            # After the last recorded event, the recorded script went on until it only waited for
-            # answers. An answer delivered before the script waits again would change the order.
+            # An answer that is delivered before the script waits again would change the order.
             self._catch_up_iterations_left -= 1
         else:
             if self._is_catching_up:
@@ -413,13 +421,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if self._ready or self._stopping:
             timeout = 0.0
         elif self._scheduled:
-            timeout = max(0.0, self._scheduled[0]._when - self._now() / 1e9)
+            timeout = max(0.0, self._scheduled[0]._when - self._now_ns() / 1e9)
         self._select(timeout)
-        end = self._now() / 1e9 + self._clock_resolution
+        end = self._now_ns() / 1e9 + self._clock_resolution
         # Record each timer that fires, so that a replay fires the same timers in this iteration.
         while self._scheduled and self._scheduled[0]._when < end:
             timer = heapq.heappop(self._scheduled)
-            if self._fire(timer):
+            is_fired = self._fire(timer)  # False if the timer was cancelled
+            if is_fired:
                 self.record(-timer.number)
 
     def _select(self, timeout: float | None) -> None:
@@ -444,6 +453,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         answered_call_numbers: list[int] = []
         fired_timer_numbers: list[int] = []
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
+            # An event is the number of an answered call, or the negative number of a fired timer.
             _, event = self._events_to_replay.popleft()
             if event < 0:
                 fired_timer_numbers.append(-event)
@@ -471,7 +481,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Return True if only a message of the host can make the script continue.
 
         Return False if a callback is ready, a timer is pending, a thread could call back, a signal
-        handler is set, another descriptor is watched, or the current task is being cancelled.
+        handler is set, another descriptor is watched, or the current task is being cancelled. Also
+        return False if the script has set a task factory, whose tasks may behave in other ways.
         """
         task = asyncio.current_task(self)
         # The loop itself watches the wire and, if open, the wake-up descriptor.
