@@ -42,11 +42,13 @@ def normalized_name(name: str) -> str:
 
 
 def is_constant(node: ast.expr) -> bool:
-    """Return whether an expression is a literal value, except ``...``."""
+    """Return whether an expression is a literal value that contains no ``...``."""
     try:
-        return ast.literal_eval(node) is not ...
+        ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
+    constants = (each for each in ast.walk(node) if isinstance(each, ast.Constant))
+    return all(constant.value is not ... for constant in constants)
 
 
 def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
