@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 
+from delf.types import ConfirmMode, FlowMode
 from delf_cli import complete
 from delf_cli.pruning import SECONDS
 
@@ -69,12 +70,12 @@ _OPTIONS: Final = (
     ),
     click.Option(
         ["--confirm-mode"],
-        type=click.Choice(("call", "plan")),
+        type=click.Choice(get_args(ConfirmMode)),
         help="Ask before each call (default), or once for the whole script before it runs.",
     ),
     click.Option(
         ["--flows"],
-        type=click.Choice(("off", "show", "guard", "deny")),
+        type=click.Choice(get_args(FlowMode)),
         help="Use of the origins of arguments: none, shown in requests for approval (default), ask "
         "even if such a call was approved, or refuse.",
     ),

@@ -15,6 +15,7 @@ from delf.plugins.commands import Program
 from delf.terminal import wrap_text
 from delf_audit.observer import trail_at
 from delf_audit.trail import AuditTrail, VerifiedTrail
+from delf_cli.as_json import as_json_option
 
 _HEAD = ("at", "task", "what", "prev", "mac")
 
@@ -44,7 +45,7 @@ def _configured_path(program: object) -> str | None:
 @click.option(
     "--head", metavar="DIGEST", help="A digest that you noted earlier; the file must contain it."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_obj
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """Check who wrote the records, and that no record was changed or removed.
@@ -83,7 +84,7 @@ def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
 
 
 @audit.command()
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_obj
 def head(trail: AuditTrail, *, as_json: bool) -> None:
     """Print the digest of the last line, which you should store in another place."""

@@ -16,6 +16,7 @@ from delf.errors import ConfigurationError
 from delf.plugins.commands import Program
 from delf.specs import MemorySpec
 from delf.terminal import wrap_text
+from delf_cli.as_json import as_json_option
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
@@ -30,7 +31,6 @@ T = TypeVar("T")
 _NOTICE_DELAY_SECONDS: Final = 1.0
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 
 
 @click.group("memory", invoke_without_command=True)

@@ -17,7 +17,14 @@ from starlette.responses import Response
 
 from delf.events import DECISION_WORDS, EXPIRY_REASONS, LIMIT_CODES
 from delf.protocols.journal import filterable_fields
-from delf.types import EFFECT_WORDS, STATE_WORDS, WAITING_FOR_OTHERS_WORDS, TaskState, can_be_undone
+from delf.types import (
+    EFFECT_WORDS,
+    STATE_WORDS,
+    WAITING_FOR_OTHERS_WORDS,
+    TaskState,
+    can_be_undone,
+    effect_words,
+)
 from delf_serve.problems import ProblemError
 
 _FOLDER: Final = "page"
@@ -106,6 +113,7 @@ def _effects() -> str:
     undoable = [name for name in EFFECT_WORDS if can_be_undone(name)]
     return (
         f"export const EFFECTS = {json.dumps(words)};\n"
+        f"export const UNKNOWN_EFFECT_MARK = {json.dumps(effect_words('').mark)};\n"
         f"export const UNDOABLE = {json.dumps(undoable)};\n"
     )
 

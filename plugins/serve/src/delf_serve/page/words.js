@@ -1,13 +1,13 @@
 // How numbers, times and values are written, everywhere the same.
 
-import { EFFECTS, UNDOABLE } from "./effects.js";
+import { EFFECTS, UNDOABLE, UNKNOWN_EFFECT_MARK } from "./effects.js";
 import { OTHERS_WAIT, STATE, STATES } from "./states.js";
 
 /** A state in words for somebody; what waits for others does not wait for them. */
 export const stateOf = (state, forYou = true) => (state === STATE.WAITING && !forYou ? OTHERS_WAIT : STATES[state] || ["·", state]);
 
 /** The mark and the words of an effect; a level without words of its own is named. */
-export const effectOf = (effect) => EFFECTS[effect] || ["●", effect];
+export const effectOf = (effect) => EFFECTS[effect] || [UNKNOWN_EFFECT_MARK, effect];
 
 /** Whether it is red; an unknown level is. */
 export const isFinal = (effect) => !UNDOABLE.includes(effect);

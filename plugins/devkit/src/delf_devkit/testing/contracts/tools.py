@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from delf.tools.action import Action
+from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import describe_actions
 from delf.tools.function import Tool, as_connection
 from delf_devkit.testing.contracts.base import fail_without
@@ -56,7 +56,7 @@ class ToolsContract(ConnectionContract):
             name = str(getattr(function, "__name__", function))
             assert _declares_effect(item, function), (
                 f"{name} has no effect: delf takes it for irreversible, and a person is asked "
-                "before each call; say @tool(effect='read'), 'write' or 'irreversible'"
+                f"before each call; say @tool(effect=…), one of: {', '.join(EFFECTS)}"
             )
             hints = getattr(inspect.unwrap(function), "__annotations__", {})
             assert "return" in hints, (
