@@ -6,12 +6,33 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from delf.plugins.host import PluginHost
     from delf.tools.context import Connect
 
 
+class ConnectionSection(Protocol):
+    """The section of a project's settings that configures one connection."""
+
+    @property
+    def type(self) -> str:
+        """The name of the connection's type, as after ``type =`` in ``delf.toml``."""
+        ...
+
+
 class ProjectSettings(Protocol):
     """The settings of the project in which a command runs."""
+
+    @property
+    def file(self) -> Path | None:
+        """The project's ``delf.toml``; None if the project has none."""
+        ...
+
+    @property
+    def connections(self) -> Mapping[str, ConnectionSection]:
+        """The configured connections by name."""
+        ...
 
     @property
     def plugin_options(self) -> Mapping[str, Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from delf.errors import ConfigurationError
+from delf.plugins.commands import Program
 from delf_google.connection import SCOPE_URL_PREFIX, GoogleConnection
 from delf_google.credentials import client_of, is_login, read_json
 from delf_google.errors import LOGIN
@@ -210,7 +211,7 @@ def _logins(
     ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
 ) -> list[Login]:
     """Return the logins that connections need: one for each pair of account and OAuth client."""
-    program: Any = ctx.find_root().obj
+    program: Program = ctx.find_root().obj
     project = program.load_project()
     connection_names = list(names) or [
         name for name, entry in project.connections.items() if entry.type in _TYPES
