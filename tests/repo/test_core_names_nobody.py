@@ -43,6 +43,7 @@ PROSE = {"delf runs on", "delf serve others"}
 
 VENDORS = (
     *("chatgpt", "claude", "gemini", "gpt", "langchain_openai", "llama", "qwen"),
+    *("apertus", "gemma", "gpt-oss", "granite", "kimi", "magistral", "openthinker", "sky-t1"),
     *("cogency", "delfhos", "langchain", "pydantic-ai", "pydantic_ai", "smolagents"),
     *("aws", "dropbox", "github", "mariadb", "mysql", "notion", "postgres", "postgresql", "stripe"),
     "kubernetes",
@@ -102,6 +103,8 @@ def test_core_names_no_plugin_vendor_suffix_or_command() -> None:
         'SUFFIX = ".worker"',
         "from delf_sql import SQL",
         "# as Slack has it",
+        'MARK = "◁think▷"  # Kimi',
+        "# gpt-oss without its marks",
         'ENDINGS = (".xlsx",)',
     ],
 )

@@ -17,16 +17,18 @@ _WORD: Final = (
     r"(?:[a-z]+[:_])?(?:ant)?"
     r"(?:think(?:ing)?|thoughts?|reasoning|reflection|scratch_?pad|(?:inner_)?monologue)"
 )
+# The opening mark of each form, and its closing mark, with the word of the opening mark as ``{}``.
 _MARK_PATTERNS: Final = (
-    (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # many open models
-    (rf"\[({_WORD})\]", r"[/{}]"),  # Magistral
-    (rf"◁({_WORD})▷", r"◁/{}▷"),  # Kimi
-    (rf"<\|begin_of_({_WORD})\|>", r"<|end_of_{}|>"),  # Sky-T1, OpenThinker
-    (rf"<\|start_({_WORD})\|>", r"<|end_{}|>"),  # Command
-    (rf"<\|({_WORD})\|>", r"<|/{}|>"),
-    (r"<\|(inner)_prefix\|>", r"<|{}_suffix|>"),  # Apertus
-    (r"<\|channel>(thought)(?=\s)", r"<channel|>"),  # Gemma
-    (r"(?:<\|start\|>assistant)?<\|channel\|>(analysis)<\|message\|>", r"<|end|>"),  # gpt-oss
+    (rf"<({_WORD})(?:\s[^<>\n]*)?>", r"</{}>"),  # a tag
+    (rf"\[({_WORD})\]", r"[/{}]"),  # a tag in square brackets
+    (rf"◁({_WORD})▷", r"◁/{}▷"),  # a tag between triangles
+    (rf"<\|begin_of_({_WORD})\|>", r"<|end_of_{}|>"),  # a pair of special tokens
+    (rf"<\|start_({_WORD})\|>", r"<|end_{}|>"),
+    (rf"<\|({_WORD})\|>", r"<|/{}|>"),  # a tag as special tokens
+    (r"<\|(inner)_prefix\|>", r"<|{}_suffix|>"),  # a prefix and a suffix
+    (r"<\|channel>(thought)(?=\s)", r"<channel|>"),  # a channel and its end
+    # A channel of the harmony format.
+    (r"(?:<\|start\|>assistant)?<\|channel\|>(analysis)<\|message\|>", r"<|end|>"),
 )
 _ANY_OPENING: Final = re.compile("|".join(opened for opened, _ in _MARK_PATTERNS), re.IGNORECASE)
 _CLOSING: Final = re.compile(
@@ -40,12 +42,10 @@ _HARMONY: Final = re.compile(
 )
 _HARMONY_MARK: Final = re.compile(r"<\|channel\|>\w+[^<\n]*(?:<\|constrain\|>\w*)?<\|message\|>")
 _UNMARKED_REASONING: Final = (
-    re.compile(
-        r"\s*analysis(?=[^a-z])(?P<reasoning>.*)assistantfinal", re.DOTALL
-    ),  # gpt-oss without its marks
-    re.compile(
-        r"(?is)\s*here is my thought process:?(?P<reasoning>.*?)here is my response:?\s"
-    ),  # Granite
+    # The harmony format after a server removed the tokens.
+    re.compile(r"\s*analysis(?=[^a-z])(?P<reasoning>.*)assistantfinal", re.DOTALL),
+    # Headings in prose, which some models write instead of tokens.
+    re.compile(r"(?is)\s*here is my thought process:?(?P<reasoning>.*?)here is my response:?\s"),
 )
 _LAST_MARK: Final = (
     r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|end_of_turn_token|user|"
@@ -177,7 +177,7 @@ def _is_in_code_block(text: str, position: int) -> bool:
 
 
 def _split_channels(text: str) -> tuple[str, str, bool]:
-    """Do the work of :func:`split_reasoning` for the harmony format of gpt-oss models.
+    """Do the work of :func:`split_reasoning` for the harmony format.
 
     In that format each part of an answer names a channel; the channel ``final`` has the text.
 
