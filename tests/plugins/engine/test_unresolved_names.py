@@ -5,14 +5,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from delf.errors import DelfError, ModelConfigurationError
+from delf import Agent
+from delf.errors import DelfError, ModelConfigurationError, PluginError
 from delf.hookspecs import hookimpl
 from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
-from delf.specs import ConnectionSpec, ModelSpec
+from delf.specs import ConnectionSpec, FormatSpec, ModelSpec, StrategySpec
 from delf.testing import DelfProject, ScriptedModel, TestHost
 from delf_cli.session import Options, restore_options
 from delf_cli.state import State
@@ -103,6 +105,45 @@ async def test_error_for_an_unresolved_name_names_faulty_plugins(
         await ask(host)
     assert (caught.value.hint or "").startswith(REASON)
     assert str(caught.value.hint).count(REASON) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [
+        ({"memory": "unheard-of"}, "memory"),
+        ({"strategy": "unheard-of"}, "strategy"),
+        ({"observers": ("unheard-of",)}, "observer"),
+    ],
+)
+async def test_agent_with_an_unknown_plugin_does_not_start(
+    option: dict[str, Any], kind: str, scripted_model: ScriptedModel
+) -> None:
+    host = TestHost.discover(environ={})
+    host.provide(scripted_model.spec, scripted_model.factory)
+    agent = Agent(config=AgentConfig(llm="scripted", **option), host=host)
+    with pytest.raises(PluginError, match=f"unknown {kind} 'unheard-of'"):
+        await agent.astart()
+
+
+async def test_plugin_that_only_some_tasks_use_is_looked_up_at_the_start(
+    scripted_model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AgentConfig, "plugins", lambda _: iter([(FormatSpec, "unheard-of")]))
+    host = TestHost.discover(environ={})
+    host.provide(scripted_model.spec, scripted_model.factory)
+    with pytest.raises(PluginError, match="unknown format 'unheard-of'"):
+        await Agent(tools=[], llm="scripted", host=host).astart()
+
+
+async def test_strategy_given_as_an_object_needs_no_installed_strategy(
+    scripted_model: ScriptedModel,
+) -> None:
+    host = TestHost.discover(environ={})
+    host.provide(scripted_model.spec, scripted_model.factory)
+    config = AgentConfig(llm="scripted", strategy="unheard-of")
+    strategy = host.resolve(host.spec(StrategySpec, "codegen"))()
+    async with Agent(config=config, host=host, strategy=strategy) as agent:
+        assert agent.started
 
 
 FAULTY = "from delf.hookspecs import hookimpl\n@hookimpl\ndef delf_models(): return [ModelSpec()]"

@@ -229,6 +229,9 @@ class Resources:
                 # First, so that errors of the start are redacted, too.
                 with failures_named(f"the connection {connection.name!r}", "tell_secrets"):
                     connection.tell_secrets(redactor)
+        for kind, name in config.plugins():
+            if kind is not StrategySpec or agent.strategy is None:
+                agent_context.host.spec(kind, name)  # raises now for an unknown name
         # Register each part for closing at once, so that a later failure leaves nothing open.
         models = _models_of(agent, redactor)
         closing.closers.append(models.aclose)
@@ -509,9 +512,6 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
     options, memory, name = agent.config.memory_config, agent.memory, agent.config.memory
     if memory is None and name is None:
         return None
-    if memory is None and name is not None:
-        # Raises now if the plugin is missing, because the store itself is made later, in a thread.
-        agent.context.host.spec(MemorySpec, name)
 
     def make_memory(owner: str | None) -> AgentMemory:
         namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
