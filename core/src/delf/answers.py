@@ -311,9 +311,10 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    # A truncated answer is continued by a further reply. ``broken_by`` is None if that reply is
-    # complete, but does not continue the truncated text.
-    cause, hint = _CAUSES_AND_HINTS[reply.broken_by or "break"]
+    # ``broken_by`` is None if the model was asked to continue a truncated answer, and its reply is
+    # complete, but starts anew. The truncated answer then counts as broken off.
+    broken_by = reply.broken_by or "break"
+    cause, hint = _CAUSES_AND_HINTS[broken_by]
     has_limit = reply.broken_by == "length" and reply.max_tokens
     limit = f" ({reply.max_tokens:,} tokens)" if has_limit else ""
     excerpt = quote_answer(reply.text or reply.reasoning)

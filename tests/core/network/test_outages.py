@@ -62,6 +62,21 @@ def test_outage_shared_by_two_parts_is_logged_once(caplog: pytest.LogCaptureFixt
     ]
 
 
+def test_outage_of_another_part_has_its_own_failures_at_debug_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("delf.test")
+    notes, search = (Outage(log, what, "a shared disk") for what in ("no notes", "no search"))
+    notes.record_failure(OSError("refused"))
+    caplog.set_level(logging.DEBUG)
+    for _ in range(2):
+        search.record_failure(OSError("refused"))
+    search.record_success()
+    last = caplog.records[-1]
+    assert last.getMessage() == "no search: works again after 2 failures in 0 s"
+    assert last.levelno == logging.DEBUG
+
+
 def test_outage_is_logged_again_after_its_reporter_is_deleted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

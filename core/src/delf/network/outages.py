@@ -34,9 +34,9 @@ class Outage:
         self.failures = 0
         """Failures that this object has recorded since its last success."""
         self.shared_failures = 0
-        """Failures that all ``Outage`` objects of the service have recorded during the outage.
+        """Failures during the outage that all ``Outage`` objects of the service have recorded.
 
-        Only the object that logs the outage counts the failures of the other objects.
+        The number is kept in the object that logs the outage; it is 0 in the other objects.
         """
 
     @contextmanager
@@ -99,5 +99,6 @@ class Outage:
         # Such as "new events are not found by search: works again after 3 failures in 2 s".
         message = "%s: works again after %d failures in %.0f s"
         level = logging.WARNING if is_reporting else logging.DEBUG
-        self._log.log(level, message, self._effect_text, self.shared_failures, seconds)
+        failure_count = self.shared_failures if is_reporting else self.failures
+        self._log.log(level, message, self._effect_text, failure_count, seconds)
         self.failures = 0

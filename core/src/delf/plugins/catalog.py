@@ -327,7 +327,7 @@ def _score_for_name(
     The score is the highest of these:
 
     - the length of each matching pattern of the spec and of its providers;
-    - ``_FALLBACK_SCORE`` for a fallback spec;
+    - ``_FALLBACK_SCORE`` for a fallback spec without a matching pattern;
     - for a spec with a provider whose protocol other servers imitate (``compatible``):
       ``_ADDRESS_SCORE`` if the user or the environment gives an address, else 0;
     - -1 for any other spec.

@@ -286,7 +286,8 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:
     """Return the flows of untrusted results into arguments, as patterns ``source -> target``."""
-    if not request.flow:  # the origins of the arguments need no approval
+    is_asked_about_flow = bool(request.flow)
+    if not is_asked_about_flow:  # the person who approves is shown no flow
         return ()
     flows: list[str] = []
     for argument, origin in request.origins.items():

@@ -172,24 +172,22 @@ class _Shown:
 
     def request_fields(self) -> dict[str, Any]:
         """Return the fields that the request for approval of the call copies, by name."""
-        return {name: getattr(self, name) for name in _names_shared_with_requests()}
+        names = {item.name for item in fields(_Shown)}
+        return {
+            item.name: getattr(self, item.name)
+            for item in fields(ApprovalRequest)
+            if item.name in names
+        }
 
 
 def _shown_fields(verdict: _Shown) -> dict[str, Any]:
     return {item.name: getattr(verdict, item.name) for item in fields(_Shown)}
 
 
-def _names_shared_with_requests() -> Sequence[str]:
-    names = {item.name for item in fields(_Shown)}
-    return [item.name for item in fields(ApprovalRequest) if item.name in names]
-
-
-def without_shown(request: ApprovalRequest) -> ApprovalRequest:
-    """Return a copy of a request without what the connection showed about the call."""
-    nothing = Allowed()
-    return replace(
-        request, **{name: getattr(nothing, name) for name in _names_shared_with_requests()}
-    )
+def without_verdict(request: ApprovalRequest) -> ApprovalRequest:
+    """Return a copy of a request without the preview and other fields of a verdict."""
+    empty_verdict = Allowed()
+    return replace(request, **empty_verdict.request_fields())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

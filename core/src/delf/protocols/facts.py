@@ -26,7 +26,7 @@ from delf.events import (
     Event,
     Label,
 )
-from delf.protocols.connection import without_shown
+from delf.protocols.connection import without_verdict
 from delf.protocols.people import LOCAL
 from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
@@ -180,9 +180,11 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
-    """Return a copy of a request with edited arguments, without details of the old values.
+    """Return a copy of a request with edited arguments, without the details of the old values.
 
-    What the connection showed is such a detail: its preview, for example.
+    The copy has no preview and no other field from the connection's verdict, because the connection
+    made them for the old arguments. For each edited argument, the origin and the flow warning are
+    left out.
 
     Args:
         request: The original request.
@@ -204,7 +206,7 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         if is_about_argument and root_of(path) not in unchanged:
             flow = None
     return replace(
-        without_shown(request),
+        without_verdict(request),
         arguments=arguments,
         origins={
             path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
@@ -382,13 +384,11 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
                 text=visible(value_text(value)),
                 required=label.required,
             )
+    method = request.action.rpartition(".")[2]
     # A permission with the name of the action or of its method says nothing new.
-    if request.permission not in ("", request.action, request.action.rpartition(".")[2]):
+    if request.permission not in ("", request.action, method):
         permission = visible(request.permission)
-        if request.code is None:
-            yield Fact(
-                kind=FactKind.PERMISSION, label="permission", text=permission, required=False
-            )
+        yield Fact(kind=FactKind.PERMISSION, label="permission", text=permission, required=False)
     if request.changes:
         count = request.changes_before + len(request.changes)
         lines = [f"… {request.changes_before:,} before these"] if request.changes_before else []

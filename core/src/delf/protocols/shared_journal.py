@@ -281,9 +281,8 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Claim a failed task, and accept further events after its end.
 
         Returns:
-            None if this process has reopened the failed task. If another process has reopened the
-            task already, the task is claimed with :meth:`SharedJournal.claim`, and the result of
-            ``claim`` is returned.
+            The previous owner of the task if that process may still be alive; else None. The task
+            is claimed in both cases.
 
         Raises:
             UnknownTaskError: If no such task is known.

@@ -272,9 +272,9 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model; the call counts towards cost and budget.
 
-        The answer is complete and without reasoning. An answer that was truncated at its token
-        limit is continued; if it still does not end, an error is raised. There are two exceptions,
-        in which only the calls that were already started may be used:
+        The answer is without reasoning. If the answer is truncated at its token limit, the model is
+        asked to continue; if the answer still does not end, an error is raised. A truncated answer
+        is returned only in two cases:
 
         - With ``on_delta`` or in a session, an answer that was truncated at its token limit is
           returned with ``broken_by`` set.
@@ -282,13 +282,16 @@ class StrategyHost(Protocol):
           ``finish_reason`` ``cut``. If the process died during an answer, the resumed task gets the
           journalled part of the answer, also with ``cut``.
 
+        Of the calls in such a truncated answer, the strategy may use only those that ``on_delta``
+        has already started.
+
         Args:
             messages: The whole conversation; in a session that was asked before, the new messages.
             tools: The tools that the model may call in its answer, if it supports tools.
             on_delta: Receives the answer's pieces as they arrive, and may start calls; before each
                 call, the text so far is journalled.
             session: An open session of :meth:`connect` to use instead of a separate request.
-            continues: Whether this is a further request in the session.
+            continues: Whether the session has already answered an earlier request.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.

@@ -214,9 +214,9 @@ class Ranking:
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to an ideal item.
 
-        For each search word, the ideal item scores as high as the best item for this word, and the
-        search has all words of its name. The ideal item also has the search words that no item has;
-        such a word therefore lowers all scores.
+        The ideal item has a score of 1. It would be the best item for each search word, and the
+        search would have all words of the ideal item's name. A search word that no item has lowers
+        the scores of all matches.
 
         Args:
             words: The search words.

@@ -44,8 +44,8 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         tools: The tools that the prompt shows.
 
     Returns:
-        A mapping from a tool's return type, such as ``list[{"id": int}]``, to the same type with
-        the new name in place of the record.
+        A mapping from a tool's return type, such as ``list[{"id": int}]``, to its :class:`Result`.
+        The ``text`` of the result is the type with the new name in place of the record.
     """
     tools_by_record: dict[str, list[ToolDescription]] = {}
     for tool in tools:
@@ -60,7 +60,7 @@ def named_results(tools: Iterable[ToolDescription]) -> Results:
         name = _record_name(record_tools, used_names)
         used_names.add(name)
         first_tool = record_tools[0]
-        # The return type of a tool may omit keys of the record; its definition has all keys.
+        # ``tool.returns`` may omit keys of the record, but the definition of the name has all keys.
         complete_record = _complete_record(first_tool, record)
         for tool in record_tools:
             results[tool.returns] = Result(

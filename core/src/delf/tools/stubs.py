@@ -59,8 +59,9 @@ class StubLimits(NamedTuple):
         other_parameter: The limit for the type of any other parameter.
         result: The limit for the type of the result.
         summary: The limit for the summary.
-        docs: Whether to describe all parameters, and to mark omitted notes with an ellipsis. If
-            False, only required parameters and those that the task names are described.
+        is_detailed: Whether to describe the result and all parameters, and to mark omitted notes
+            with an ellipsis. If False, only required parameters and those that the task names are
+            described.
         max_stub: The limit for the whole stub. A stub above this limit is written again with the
             limits of :data:`_SHORTEST`.
         values: The maximum number of values of an enumeration, in addition to values that the task
@@ -73,7 +74,7 @@ class StubLimits(NamedTuple):
     other_parameter: int
     result: int
     summary: int = 300
-    docs: bool = True
+    is_detailed: bool = True
     max_stub: int = 1_000_000
     values: int = 12
     notes: int = 0
@@ -83,12 +84,12 @@ _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = StubLimits(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
 # The limits that must suffice for all tools, or else the prompt shows only some of the tools.
 _COMPLETE_TYPES: Final = WHOLE._replace(notes=0)
-_MIN_LIMITS: Final = StubLimits(400, 60, 300, 120, docs=False, max_stub=1_000)
+_MIN_LIMITS: Final = StubLimits(400, 60, 300, 120, is_detailed=False, max_stub=1_000)
 # The limits for the best matching actions, if not all tools are shown.
 _BEST_LIMITS: Final = StubLimits(1_500, 1_000, 1_500)
 _MAX_BEST: Final = 5
 _BEST_BUDGET_SHARE: Final = 0.2
-_SHORTEST: Final = StubLimits(120, 30, 160, 90, docs=False, values=4)
+_SHORTEST: Final = StubLimits(120, 30, 160, 90, is_detailed=False, values=4)
 _LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
 _NO_LARGER_LIMITS: Final[Mapping[str, StubLimits]] = MappingProxyType({})
 _BEST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
@@ -113,49 +114,49 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     """
     max_size = choice.budget
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
+    is_mentioned = named_by(task)
     text_of_omitted_names = ""
+    largest_best_match_limits = _NO_LARGER_LIMITS
     if choice.left_out:
+        # The few tools that match the task best get larger limits than the other shown tools.
+        largest_best_match_limits = _best_match_limits(choice, is_mentioned, task)
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
         text_of_omitted_names = names_of(other_names, _without_notes(max_size))
         max_size -= len(text_of_omitted_names)
-    is_mentioned = named_by(task)
-    all_limits_of_best = (
-        _limits_of_best(choice, is_mentioned, task) if choice.left_out else _NO_LARGER_LIMITS
-    )
-    for limits, limits_of_best in _limit_options(all_limits_of_best):
-        if _size(shown_tools, limits, is_mentioned, max_size, limits_of_best) <= max_size:
+    for limits, best_match_limits in _limit_options(largest_best_match_limits):
+        if _size(shown_tools, limits, is_mentioned, max_size, best_match_limits) <= max_size:
             break
     else:
-        limits, limits_of_best = _MIN_LIMITS, _NO_LARGER_LIMITS
-    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, limits_of_best))
+        limits, best_match_limits = _MIN_LIMITS, _NO_LARGER_LIMITS
+    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_match_limits))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
 
 def _limit_options(
-    limits_of_best: Mapping[str, StubLimits],
+    best_match_limits: Mapping[str, StubLimits],
 ) -> Iterator[tuple[StubLimits, Mapping[str, StubLimits]]]:
     """Yield ever smaller limits for stubs.
 
     First the limits of all other tools shrink, then the notes on the best matching tools.
 
     Args:
-        limits_of_best: A mapping from the name of each best matching tool to its limits.
+        best_match_limits: A mapping from the name of each best matching tool to its limits.
 
     Yields:
-        The limits of all other tools, and a mapping like ``limits_of_best`` with the limits of the
-        best matching tools.
+        The limits of all other tools, and a mapping like ``best_match_limits`` with the limits of
+        the best matching tools.
     """
     for limits_of_others in _LIMITS:
         if limits_of_others != _MIN_LIMITS:
-            yield limits_of_others, limits_of_best
-    if not limits_of_best:
+            yield limits_of_others, best_match_limits
+    if not best_match_limits:
         yield _MIN_LIMITS, {}
         return
     for max_notes in _BEST_NOTES:
         yield (
             _MIN_LIMITS,
-            {name: best._replace(notes=max_notes) for name, best in limits_of_best.items()},
+            {name: best._replace(notes=max_notes) for name, best in best_match_limits.items()},
         )
 
 
@@ -175,7 +176,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         return frozenset(add_readers(wanted_names, choice.catalog))
     budget = _without_notes(choice.budget)
     is_mentioned = named_by(task)
-    limits_of_best = _limits_of_best(choice, is_mentioned, task)
+    best_match_limits = _best_match_limits(choice, is_mentioned, task)
     kept_tools: dict[str, ToolDescription] = {}
     ranked_names = [name for name in ranked if name in by_name]
     known_names = frozenset(ranked_names)
@@ -195,13 +196,13 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
             (name for name in by_name if name not in kept_tools), budget
         )
         stubs_size = _size(
-            [*kept_tools.values()], _MIN_LIMITS, is_mentioned, budget, limits_of_best
+            [*kept_tools.values()], _MIN_LIMITS, is_mentioned, budget, best_match_limits
         )
         remaining_tools, selected = _select_within(
             remaining_tools,
             budget - stubs_size - len(text_of_omitted_names),
             is_mentioned,
-            limits_of_best,
+            best_match_limits,
             kept_tools,
             # A text that is too long lists the resources of some tools instead of their names.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
@@ -221,7 +222,7 @@ def _select_within(
     tools: Sequence[ToolDescription],
     max_size: int,
     is_mentioned: NameTest,
-    limits_of_best: Mapping[str, StubLimits],
+    best_match_limits: Mapping[str, StubLimits],
     kept_tools: Mapping[str, ToolDescription],
     *,
     lists_each_omitted_name: bool,
@@ -232,8 +233,8 @@ def _select_within(
         tools: The tools to choose from, best first.
         max_size: The number of characters left for stubs.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        limits_of_best: The limits on the length of the best matching tools' stubs, by name of tool.
-            All other stubs have the limits ``_MIN_LIMITS``.
+        best_match_limits: The limits on the length of the best matching tools' stubs, by name of
+            tool. All other stubs have the limits ``_MIN_LIMITS``.
         kept_tools: The tools that were selected before, by name.
         lists_each_omitted_name: Whether the prompt has the name of each tool without a stub.
 
@@ -247,7 +248,7 @@ def _select_within(
     for number, tool in enumerate(tools, 1):
         # named_results() gives names only to records of several tools, so pass the tool twice.
         results = named_results((tool, tool))
-        limits = limits_of_best.get(tool.name, _MIN_LIMITS)
+        limits = best_match_limits.get(tool.name, _MIN_LIMITS)
         size = len(_stub(tool, limits, is_mentioned, results)) + 1
         if tool.returns not in shown_result_types and (result := results.get(tool.returns)):
             size += len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
@@ -282,7 +283,7 @@ def render_stubs(
     return "\n".join(_lines(list(tools), limits, is_mentioned or _is_never_mentioned))
 
 
-def _limits_of_best(
+def _best_match_limits(
     choice: ToolChoice, is_mentioned: NameTest, task: str
 ) -> Mapping[str, StubLimits]:
     """Choose the best matching tools, whose stubs have larger limits than those of other tools.
@@ -319,7 +320,7 @@ def _size(
     limits: StubLimits,
     is_mentioned: NameTest,
     max_size: int,
-    limits_of_best: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
+    best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
     if limits.important_parameter == _NO_LIMIT:
@@ -327,7 +328,7 @@ def _size(
         if min_size > max_size:
             return max_size + 1
     size = 0
-    for line in _lines(tools, limits, is_mentioned, limits_of_best):
+    for line in _lines(tools, limits, is_mentioned, best_match_limits):
         size += len(line) + 1
         if size > max_size:
             break
@@ -338,7 +339,7 @@ def _lines(
     tools: Sequence[ToolDescription],
     limits: StubLimits,
     is_mentioned: NameTest,
-    limits_of_best: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
+    best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
 ) -> Iterable[str]:
     """Yield the stubs of tools: functions first, then the actions of each connection.
 
@@ -346,14 +347,14 @@ def _lines(
         tools: The tools.
         limits: The limits for each stub.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        limits_of_best: The limits of the tools that match the task best, by name of tool. They
+        best_match_limits: The limits of the tools that match the task best, by name of tool. They
             apply only if they are larger than ``limits``.
     """
     results = named_results(tools)
     limits_of_results = {
-        result.name: limits_of_best[tool.name]
+        result.name: best_match_limits[tool.name]
         for tool in tools
-        if tool.name in limits_of_best
+        if tool.name in best_match_limits
         if (result := results.get(tool.returns))
     }
 
@@ -366,7 +367,9 @@ def _lines(
         if named_result is not None and named_result.first_tool is tool:
             definition_limits = max(limits_of_results.get(named_result.name, limits), limits)
             yield f"{indent}{_definition(named_result, definition_limits, is_mentioned)}"
-        yield _stub(tool, max(limits_of_best.get(tool.name, limits), limits), is_mentioned, results)
+        yield _stub(
+            tool, max(best_match_limits.get(tool.name, limits), limits), is_mentioned, results
+        )
 
     for tool in tools:
         if not tool.connection:
@@ -494,9 +497,9 @@ def _stub_text(
     docs = [
         (p.name, _describe(p.doc, p.notes, limits))
         for p in parameters
-        if limits.docs or p.required or is_mentioned(p.name)
+        if limits.is_detailed or p.required or is_mentioned(p.name)
     ]
-    if limits.docs:
+    if limits.is_detailed:
         notes = "" if named_result else result_notes  # the definition of the record has the notes
         docs.append(("returns", _describe(tool.returns_doc, notes, limits)))
     lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
@@ -530,8 +533,8 @@ def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:
         return summary
     end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
     notes_text = _truncate(tool.notes, limits.notes)
-    if not notes_text and limits.docs:
-        notes_text = "…"  # no part of the notes fits
+    if not notes_text and limits.is_detailed:
+        notes_text = "…"  # no part of the notes fits, but a detailed stub says that there are notes
     return f"{summary}{end} {notes_text}" if notes_text else summary
 
 
@@ -575,14 +578,17 @@ def _is_important(
 ) -> bool:
     """Return True if a script probably needs a parameter, or if its type is short anyway.
 
-    A script probably needs the only parameter whose type is a record (``is_only_record``).
+    A script probably needs a required parameter, a parameter that the task mentions, and the only
+    parameter whose type is a record (``is_only_record``). With the limits ``_SHORTEST``, an
+    optional parameter with a long type is important only if the task mentions the parameter, and
+    the parameter has the name of the resource of the action.
     """
     if parameter.required or _is_simple(parameter.type_text, limits.other_parameter):
         return True
-    is_named = is_mentioned(parameter.name)
+    is_in_task = is_mentioned(parameter.name)
     if limits == _SHORTEST:
-        return is_named and is_about_resource(parameter.name, action)
-    return is_named or is_only_record
+        return is_in_task and is_about_resource(parameter.name, action)
+    return is_in_task or is_only_record
 
 
 def _is_simple(type_text: str, max_length: int) -> bool:

@@ -319,7 +319,8 @@ def _text_of_record_or_literal(
         max_items = limits.max_keys if limits.depth > 0 else 0
     ranked_items: Sequence[_KeyOrValue] = type_part.items
     if not type_part.is_record:
-        # The values may be keys. The path of a nested key, such as "assignee.name", matters least.
+        # If the values are the names of fields, omit the paths of nested fields first, such as
+        # "assignee.name".
         ranked_items = sorted(type_part.items, key=_is_path)
     first_ids = {id(item) for item in ranked_items[:max_items]}
     kept_items = [

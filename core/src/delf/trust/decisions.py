@@ -158,9 +158,10 @@ class Trust:
 
 
 def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
-    """Return the :data:`Items` of one file; an empty mapping for a file outside of the folder.
+    """Return the :data:`Items` of a file that the user trusts as a whole.
 
-    The file is compared by the digest of its whole content.
+    The result maps the file's path in the folder to the digest of the content. For a file outside
+    of the folder, the result is empty.
 
     Args:
         path: The file.
@@ -171,8 +172,7 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root, real = root.resolve(), path.resolve()
-    # The record names a link in the folder by the link's own path, which the user knows, not by the
-    # path of the link's target.
+    # A link in the folder has the link's own path, which the user knows, not the target's path.
     path = path.absolute() if path.absolute().is_relative_to(root) else real
     if not path.is_relative_to(root):
         return {}

@@ -102,7 +102,8 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
             short_name = _shorten_deep_path(name)
             yield Effect(kind="instruct", what=short_name, where=short_name)
         elif path.suffix in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
-            is_worker = path.suffix not in _DOCUMENT_SUFFIXES  # Markdown below settings in YAML
+            # A file with any other suffix that begins with front matter describes a worker.
+            is_worker = path.suffix not in _DOCUMENT_SUFFIXES
             if is_worker:
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
@@ -266,14 +267,19 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
 
 
 def _declared_effect(path: tuple[str, ...]) -> Kind | None:
-    """Return the effect that the agent's configuration declares for a setting; else None."""
+    """Return the kind of effect that the agent's configuration declares for a setting; else None.
+
+    The settings of models, such as ``agent.llm``, declare the kind ``ask``. If such a setting is a
+    table, only the key ``model`` of the table has this effect.
+    """
     name = path[1] if path[:1] == ("agent",) and path[1:] else ""
     field = AgentConfig.model_fields.get(name)
     markers = [] if field is None else [one for one in field.metadata if isinstance(one, InProject)]
-    effect: Kind | None = markers[0].effect if markers else None
-    # Of a table that configures a model, only the key ``model`` chooses the model.
-    is_other_key_of_model = effect == "ask" and path[2:] not in ((), ("model",))
-    return None if is_other_key_of_model else effect
+    declared_kind: Kind | None = markers[0].effect if markers else None
+    keys_in_table = path[2:]
+    if declared_kind == "ask" and keys_in_table not in ((), ("model",)):
+        return None
+    return declared_kind
 
 
 def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:

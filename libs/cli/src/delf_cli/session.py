@@ -149,7 +149,8 @@ def work_session(state: State, work: Work, options: Options) -> int:
         if options.as_json:
             click.echo(output.failure_json(state.redact(error.message)))
         return errors.report(error, debug=state.debug, redact=state.redact)
-    has_succeeded, is_usage_error = response.status, exit_status == errors.USAGE
+    has_succeeded: bool = response.status
+    is_usage_error = exit_status == errors.USAGE
     for_programs = options.as_json or options.events
     if setup.is_journalled and not (for_programs or has_succeeded or is_usage_error):
         name = response.trace.task_id.removeprefix("task_")[:7]

@@ -135,23 +135,25 @@ def _indented_lines(
 
 
 def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
-    """Yield a line for each program, address or file, with the first setting that names it.
+    """Yield a line for each program, address or file, with the first place that names it.
 
-    The line also has the number of further settings. With ``only_names``, the programs, addresses
-    and files are in one line, without settings.
+    A place is a setting in a file. The line also has the number of further places. With
+    ``only_names``, the programs, addresses and files are in one line, without places.
     """
     if only_names:
         yield ", ".join(dict.fromkeys(effect.what for effect in effects))
         return
-    settings_by_name: dict[str, list[str]] = {}
+    places_by_name: dict[str, list[str]] = {}
     for effect in effects:
-        settings = settings_by_name.setdefault(effect.what, [])
-        if effect.where not in settings:
-            settings.append(effect.where)
-    for name, settings in settings_by_name.items():
-        is_whole_file = settings == [name]
-        rest_note = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
-        yield name if is_whole_file else f"{name}  ({settings[0]}{rest_note})"
+        places = places_by_name.setdefault(effect.what, [])
+        if effect.where not in places:
+            places.append(effect.where)
+    for name, places in places_by_name.items():
+        if places == [name]:  # a file that has its effect as a whole, without a setting
+            yield name
+            continue
+        rest_note = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield f"{name}  ({places[0]}{rest_note})"
 
 
 def _section(heading: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:

@@ -308,9 +308,9 @@ def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
 
 
 def _require_argument(argument: int, value: int) -> list[bytes]:
-    """Return BPF code that refuses a system call unless an argument has a value.
+    """Return BPF code that refuses a system call unless an argument equals the given value.
 
-    If the argument has the value, the instructions after these decide about the call.
+    If the argument equals the value, the instructions after these decide about the call.
     """
     return [
         _load_argument(argument),

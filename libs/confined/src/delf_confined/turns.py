@@ -30,7 +30,7 @@ class Turn:
         self.key = key
         self.can_restart = can_restart
         self.attempt_seconds = 0.0
-        """The seconds for which the call's attempts ran that have ended; 0 in the first attempt."""
+        """The total run time of the call's ended attempts in seconds; 0 in the first attempt."""
         self.began: float | None = None
         self.permit: asyncio.Future[None] | None = None
         """A future that is completed when the call may run; None before it first waits."""

@@ -142,7 +142,7 @@ def action_from_schema(
         return replace(declared, returns=with_types(result_type, undeclared_types))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
-    summary, notes = split_text(text, _MAX_SUMMARY, _MAX_DESCRIPTION)
+    summary, notes = split_text(text, _MAX_SUMMARY, _MAX_SUMMARY + _MAX_DESCRIPTION)
     return Action(
         name=action_name,
         permission=action_name,
@@ -219,7 +219,8 @@ class _Arguments:
         for arg, schema in self._schemas.items():
             resolved = _resolve_schema(self._document, schema)
             text = resolved.get("description") or self._docs.get(arg)
-            about, rest = split_text(text, limits.doc_chars, _MAX_DESCRIPTION)
+            max_chars = limits.doc_chars + _MAX_DESCRIPTION
+            about, rest = split_text(text, limits.doc_chars, max_chars)
             hints = hints_of(self._document, schema, limits.doc_chars, limits.hint_depth)
             parameters.append(
                 Parameter(

@@ -35,16 +35,16 @@ def sentence(text: object, limit: int = 120) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
-def split_text(text: object, limit: int, max_length: int) -> tuple[str, str]:
+def split_text(text: object, max_head: int, max_total: int) -> tuple[str, str]:
     """Split a description into as many first sentences as fit, and the rest.
 
     Args:
         text: The description.
-        limit: The maximum number of characters of the first part.
-        max_length: The number of characters of the description that are kept beyond ``limit``.
+        max_head: The maximum number of characters of the first part.
+        max_total: The maximum number of characters of both parts together.
     """
-    line = clean(text, limit + max_length)
-    head = line if len(line) <= limit else sentences(line, limit)
+    line = clean(text, max_total)
+    head = line if len(line) <= max_head else sentences(line, max_head)
     is_sentence_cut = head.endswith("…") and not line.startswith(head)
     if is_sentence_cut:  # end the first part at a word, without the ellipsis
         head = head[:-1].rpartition(" ")[0] or head[:-1]

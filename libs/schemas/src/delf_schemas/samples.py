@@ -213,7 +213,8 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
         return {"type": "array", "items": items} if items else {"type": "array"}
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
-        # Keys that are ids or other data are values, and values are not stored.
+        # Keys that are not names, such as ids and dates, are data, and a schema must not contain
+        # data.
         if len(mapping) > _MAX_KEYS or not all(_is_name(k) for k in mapping):
             return {"type": "object"}
         shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}

@@ -274,6 +274,7 @@ class Shapes:
         return "Any" if merged_object is None else "dict"
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        """Return the Python type for a schema with ``kind`` as its only ``type``."""
         content = schema.get(CONTENT)
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
@@ -282,7 +283,7 @@ class Shapes:
             return (
                 f"str ({notation}: {self._type_text(cast('Any', content), depth, mode)}{or_text})"
             )
-        if kind == "bytes":  # learned from a value, not from JSON
+        if kind == "bytes":  # only in the schemas that delf infers from Python values
             return "bytes"
         if kind == "string" and is_binary(schema):
             return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes

@@ -598,7 +598,7 @@ class SlackChannel:
             client: Slack's client.
             request: The request.
             discussion: The votes, comments and assignments.
-            subject: The latest of them in words, for notifications.
+            subject: The latest vote, comment or assignment in words, for notifications.
         """
         message = await self._recorded_message(request.task_id, request.request_id)
         if message is None:
@@ -618,7 +618,7 @@ class SlackChannel:
             page_url=self._settings.page_url,
             discussion=discussion,
         )
-        with convert_failures("say in Slack comments and assignments"):
+        with convert_failures("show comments and assignments in Slack"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=message,

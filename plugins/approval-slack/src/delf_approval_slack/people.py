@@ -103,14 +103,13 @@ class People:
         """
         names_by_id, user_id = self._settings.names, str(user.get("id"))
         chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
-        # A decider's key is ``NAME:ID``, so a name that was chosen in Slack must not have a colon.
+        # The key is ``NAME:ID``, so a name that was chosen in Slack must not have a colon.
         name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"
         group_ids = await self.groups_of(client, user_id)
         teams = {names_by_id[group_id] for group_id in group_ids if group_id in names_by_id}
+        key = f"{name}:{user_id}"
         known_person = await self.known(user_id)
-        return Decider(
-            name=name,
-            key=f"{name}:{user_id}" if known_person is None else known_person.holder,
-            teams=tuple(sorted(teams.union(() if known_person is None else known_person.teams))),
-            via="slack",
-        )
+        if known_person is not None:
+            teams.update(known_person.teams)
+            key = known_person.holder  # ``NAME:ID`` with the person's id in the journal
+        return Decider(name=name, key=key, teams=tuple(sorted(teams)), via="slack")

@@ -403,11 +403,14 @@ class Chat(FixedAttributes):
         return await self.store().load(self._conversation, self.history_window)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
-        if self._pid != os.getpid():  # a forked process, which does not have the parent's thread
+        is_forked = self._pid != os.getpid()
+        if is_forked:
             self._pid = os.getpid()
+            # The parent's threads do not run in this process: none of them would release the lock.
             self._lock = threading.Lock()
             self._thread = self._journal = None
-            if self.persist:  # a store in memory was copied by the fork
+            # A store in memory was copied by the fork, but a store on disk has to be opened again.
+            if self.persist:
                 self._store = None
         with self._lock:
             if self._thread is None:

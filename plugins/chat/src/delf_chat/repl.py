@@ -135,8 +135,9 @@ class Repl:
             session_task = asyncio.current_task()
             if session_task is not None and session_task.cancelling():
                 raise
-            if not self._reader.interactive:
-                self._tally.failed += 1  # a person at the terminal wanted the stop
+            was_stopped_on_purpose = self._reader.interactive
+            if not was_stopped_on_purpose:
+                self._tally.failed += 1
             if events:  # the task has begun, so its end is recorded, perhaps on another loop
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_END_SECONDS):

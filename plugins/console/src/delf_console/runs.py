@@ -260,15 +260,16 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
         position = event.seq
         follow = follow and not isinstance(event, TaskFinished)
     while follow:
-        # Read the state before the wait: all events from before the end then arrive in the wait.
-        state = (await journal.task(task_id)).state
+        # If the task is over before the wait, and no event arrives during the wait, there are no
+        # further events.
+        state_before_wait = (await journal.task(task_id)).state
         try:
             async with asyncio.timeout(POLL_SECONDS):
                 event = await anext(live)
         except TimeoutError:
-            if state is TaskState.INTERRUPTED:
+            if state_before_wait is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)
-            if state is not TaskState.RUNNING:
+            if state_before_wait is not TaskState.RUNNING:
                 return
             continue
         if event.seq > position:

@@ -115,10 +115,10 @@ def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
 
 
 def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield a warning for each feature of delf that a capability's class does not support.
+    """Yield a warning for each optional protocol that the class of a spec does not implement.
 
-    The class lacks the methods of an optional protocol. A further warning concerns a format that
-    can write although its spec does not say so.
+    The warning says which feature of delf is missing without the protocol. A further warning
+    concerns a format that can write although its spec does not say so.
 
     Args:
         host: The plugins.

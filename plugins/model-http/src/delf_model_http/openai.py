@@ -157,9 +157,10 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    # If the call with the index is complete, the server uses the same index for all calls, and the
-    # piece belongs to the latest call.
-    if 0 <= index < last_index and answer.is_emitted(index):
+    # A complete call has no further pieces. A piece with the index of such a call therefore belongs
+    # to the latest call, and the server uses one index for all calls.
+    is_complete_call = 0 <= index < last_index and answer.is_emitted(index)
+    if is_complete_call:
         index = last_index
     return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
 

@@ -82,9 +82,8 @@ class _StreamContent:
         begins_a_call = bool(part.function.name) and is_of_other_call
         if begins_a_call:
             return last_index + 1
-        if is_numbered_call_complete:
-            return last_index  # the numbered call needs no piece, so all calls have one number
-        return index
+        # A complete call has no further pieces, so the server gives one number to all calls.
+        return last_index if is_numbered_call_complete else index
 
 
 class LiteLLMModel(EndpointModel):

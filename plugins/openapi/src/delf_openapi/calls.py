@@ -157,8 +157,8 @@ class Caller:
     def _warn_once(self, action: str, faults: list[str]) -> None:
         """Log the faults of arguments that are sent nevertheless.
 
-        A warning is not repeated, as long as fewer than :data:`_MAX_REMEMBERED_FAULTS` warnings are
-        stored.
+        Each warning is logged once. After :data:`_MAX_REMEMBERED_FAULTS` different warnings, a new
+        warning is not remembered, and may be repeated.
         """
         key = (action, tuple(faults))
         if key in self._reported:

@@ -66,11 +66,13 @@ class _OperationMatcher:
             return [selector]
         if selector in self._ids:
             return self._ids[selector]
-        # A name or id in another letter case must not select the operations of an equal tag.
         lower_case_names = {name.lower() for name in (*self._names, *self._ids)}
-        is_like_a_name = selector.strip().lower() in lower_case_names
-        tagged_names = () if is_like_a_name else self.tagged(selector)
-        return tagged_names or self._match_pattern(selector)
+        is_name_in_wrong_case = selector.strip().lower() in lower_case_names
+        # A name or id in the wrong letter case is a typing error. Such a selector must not select
+        # the operations with a tag, even if a tag has the same letters.
+        if not is_name_in_wrong_case and (tagged_names := self.tagged(selector)):
+            return tagged_names
+        return self._match_pattern(selector)
 
     def tagged(self, selector: str) -> Sequence[str]:
         """Return the names of the operations with a tag; ``tag:`` before the tag is optional."""

@@ -303,10 +303,13 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
+        is_interrupted = record.state is TaskState.INTERRUPTED
+        # The journal counts the loss of a runner only when another runner claims the task, so
+        # ``record.losses`` does not include the loss that interrupted the task.
+        lost_runners = record.losses + 1 if is_interrupted else record.losses
         # Without this limit, a task that kills its process would kill one runner after another.
-        lost_runners, max_lost_runners = record.losses, queue.losses
-        if record.state is TaskState.INTERRUPTED and lost_runners >= max_lost_runners:
-            await self._fail(task_id, _lost_runner_error(task_id, lost_runners + 1))
+        if is_interrupted and lost_runners > queue.losses:
+            await self._fail(task_id, _lost_runner_error(task_id, lost_runners))
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
@@ -647,7 +650,7 @@ class Runner:
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
                     task_count_by_missing_folder[folder] += 1
-                # A runner in the folder restores the tasks of another folder that exists.
+                # A task of another project whose folder exists is left to that project's runner.
         for folder, count in task_count_by_missing_folder.items():
             _log.warning(
                 "%d tasks belong to the folder %s, which does not exist; if the project was "

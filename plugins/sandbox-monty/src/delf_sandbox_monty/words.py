@@ -164,7 +164,7 @@ def _explain(
     The message names an alternative to a feature that this subset of Python does not have.
     """
     if kind == "ModuleNotFoundError" and (match := _NO_MODULE.search(text)):
-        # The session's modules may have others than Monty's, which the message does not list.
+        # The session may also allow modules that Monty lacks: list only those that Monty has.
         available = sorted(name for name in modules if name in STANDARD_MODULES)
         is_part_missing = match[1].partition(".")[0] in modules  # such as a missing submodule
         if is_part_missing:

@@ -139,10 +139,10 @@ class OwnTables:
         """Return the names of the tables that a query reads.
 
         Returns:
-            The names, with None for each source that may be a table or a common table expression
-            (CTE): the name of a CTE, in the query of this CTE or of an earlier one, may mean a
-            table. Names are not resolved if CTEs are nested or recursive: the result is then
-            ``[None]``.
+            The names of the tables. None stands for a function, a file, or a name that may mean a
+            table or a common table expression (CTE). In the query of a CTE, the name of the same or
+            a later CTE is such a name. Any other name of a CTE is left out. The result is
+            ``[None]`` if CTEs are nested or recursive.
         """
         from sqlglot import exp
 

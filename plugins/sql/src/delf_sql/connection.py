@@ -103,7 +103,7 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # The comments of all other tables and columns are left out of the prompt.
+                # The prompt has no comments of tables and columns with any other trust.
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
@@ -117,7 +117,7 @@ class SQL(Connection[SQLSettings]):
             try:
                 checked = await asyncio.to_thread(check_writes, statements, self.target.dialect)
                 changes = _with_parameter_sets(checked, call.arguments.get("params"))
-                note = await self._note_on_missing_transactions(changes)
+                note = await self._check_transactions(changes)
             except ToolRefusedError as error:
                 return Refused(message=str(error))
             return Allowed(preview=await self._preview(changes, note) or None)
@@ -187,7 +187,7 @@ class SQL(Connection[SQLSettings]):
             return Changes(rowcount=0, rows=[], committed=True)
 
         if len(changes) > 1:
-            await self._note_on_missing_transactions(changes)
+            await self._check_transactions(changes)
         self._sampled_tables = {}  # the write may change the values in the columns
         written = await self._in_session(
             lambda backend, session: backend.write(session, changes),
@@ -276,11 +276,15 @@ class SQL(Connection[SQLSettings]):
 
         return await asyncio.to_thread(with_samples, table, rows, is_shown)
 
-    async def _note_on_missing_transactions(self, changes: Sequence[Change]) -> str:
-        """Return a warning if a failing change cannot be rolled back; empty otherwise.
+    async def _check_transactions(self, changes: Sequence[Change]) -> str:
+        """Check that failing changes can be rolled back.
+
+        Returns:
+            A warning if a single change cannot be rolled back; else an empty text.
 
         Raises:
-            ToolRefusedError: If there are several changes, which delf promises to make all or none.
+            ToolRefusedError: If several changes cannot be rolled back: delf promises to make all or
+                none of them.
         """
         if self.target.dialect != "mysql":
             return ""
@@ -461,8 +465,8 @@ class SQL(Connection[SQLSettings]):
     def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
         """Read the columns of relations.
 
-        With the setting ``trust``, the comments of tables and columns are left out, unless the
-        setting gives the table or column the value ``own``.
+        If the setting ``trust`` names tables or columns, only the comments of those with the value
+        ``own`` are kept.
         """
         tables = backend.tables(session, relations)
         if self._own_tables is None:
@@ -511,9 +515,11 @@ def _as_list(statement: str | list[str]) -> list[str]:
 def _with_parameter_sets(
     statements: Sequence[Statement], params: Params
 ) -> list[tuple[Statement, Sequence[Params]]]:
-    """Pair each statement with the sets of parameters to run it with.
+    """Pair each statement with its sets of parameters; the statement runs once for each set.
 
-    Only a single statement may have several sets, or none.
+    A single statement may have any number of sets. It does not run if ``params`` is an empty list,
+    and the statement has placeholders. Each of several statements has one set: the dict
+    ``params``, or None for a statement without placeholders.
     """
     if len(statements) == 1:
         statement = statements[0]

@@ -183,7 +183,7 @@ def _fits(value: Any, family: Family) -> bool:
     if family == "float":
         return not isinstance(value, int) or not loses_digits_as_float(value)
     if family == "year":
-        return value is not True and bool(_YEAR.fullmatch(str(value)))
+        return bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
         value = _number(value) if isinstance(value, str) else value
         return not isinstance(value, (int, float, decimal.Decimal)) or value in (0, 1)

@@ -177,7 +177,8 @@ class _Session:
         if open_options.read_only:
             self.unparsable_definition = _unparsable_definition(connection)
         else:
-            # A write cannot be repeated if a text of RETURNING is not valid UTF-8.
+            # RETURNING may return bytes that are not valid UTF-8. A query with such bytes would be
+            # repeated with this decoding, but a write must not be repeated.
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # If the process of an earlier write was killed, this read makes SQLite roll it back.

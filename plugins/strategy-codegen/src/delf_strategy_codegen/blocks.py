@@ -143,9 +143,10 @@ class _BlockParser:
         return self._close(opened, first_closing_line)
 
     def _close(self, opened: _Open, index: int | None) -> int:
-        """Add a block that ends at a line; return the index of the next line.
+        """Add a block that ends at a line; return the index of the line to parse next.
 
-        A closing line such as ```python also opens the next block, so it is the next line itself.
+        A closing line such as ```python also opens the next block. The line to parse next is then
+        the closing line again, otherwise the line after it.
 
         Args:
             opened: The opening fence of the block.

@@ -194,11 +194,12 @@ def free_names(code: str) -> set[str]:
         loaded_names = _loaded([node])
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
-        # ``x = x + 1`` uses ``x`` before it binds ``x``, so only names that the value binds count,
-        # such as a comprehension's variable. A statement without a value, such as a loop, binds
-        # names that it then uses.
+        # The assignment ``x = x + 1`` uses the names in its value before it binds ``x``. Only the
+        # value can bind a name before the use, such as a comprehension's variable. A statement
+        # without a value, such as a loop, binds names before it uses them.
         value = getattr(node, "value", None)
-        bound_before_use = _stored([value if isinstance(value, ast.expr) else node])
+        first_part = value if isinstance(value, ast.expr) else node
+        bound_before_use = _stored([first_part])
         free |= loaded_names - (bound_before_use | stored_names)
         stored_names |= _stored([node])
     return free

@@ -353,11 +353,11 @@ class _RerunCounter:
 def _last_answer(result: ScriptResult) -> str:
     """Return the answer to the user after a last script that printed nothing.
 
-    The answer says that nothing was found, and lists the types and sizes of the calls' results.
+    The answer says that nothing was found, and lists the empty results of the script's calls.
 
     Raises:
-        SandboxExecutionError: If the script made no call, or a call had a result, so that the
-            silence of the script is no answer.
+        SandboxExecutionError: If the script made no call, or a call returned a result that is not
+            empty. The script should then have printed an answer.
     """
     has_only_empty_results = result.found_nothing
     if not has_only_empty_results:

@@ -220,8 +220,10 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             kernel_text = await probe.run(_KERNEL)
             file_texts = await probe.run(_FILES)
             await probe.run(CHANGES_INPUTS)
-            network_findings = await probe.run(_NETWORK)
-            process_findings = await probe.run(_PROCESSES)
+            network_text = await probe.run(_NETWORK)
+            # This script prints a line such as "reached a start of processes" for each way to start
+            # a process, and the environment of the host's process if that is readable.
+            process_text = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
         reached_files = _reached(
@@ -231,14 +233,14 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
                 "an input file, to write": targets.has_changed_inputs(),
             }
         )
-        reached_network = [*_reached_in_output(network_findings), *targets.visits]
+        reached_network = [*_reached_in_output(network_text), *targets.visits]
         reached_processes = _reached(
             {
                 "a process of the host": targets.was_process_reached,
-                "the environment of a process": targets.secret in process_findings,
+                "the environment of a process": targets.secret in process_text,
             }
         )
-        new_processes = _reached_in_output(process_findings)
+        new_processes = _reached_in_output(process_text)
         reached = [*reached_files, *reached_network, *reached_processes, *new_processes]
         measurement = Measured(
             can_make_system_calls=can_make_system_calls,
@@ -257,13 +259,12 @@ async def _with_limits(backend: SandboxBackend, measurement: Measured) -> Measur
     memory_limits = replace(_LIMITS, memory_bytes=_MEMORY)
     limits_memory = await _is_limited(backend, _TAKES_MEMORY, memory_limits)
     limits_cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
-    limits_process_count = measurement.blocks_new_processes or await _is_limited(
-        # This script also ends as done: it reports itself whether it could start processes.
-        backend,
-        FIND_POSIX + _TAKES_PROCESSES,
-        _LIMITS,
-        Done,
-    )
+    limits_process_count = measurement.blocks_new_processes
+    if not limits_process_count:
+        # A limit does not stop this script, but refuses a further process. The script then ends
+        # normally (Done), without printing "reached".
+        script = FIND_POSIX + _TAKES_PROCESSES
+        limits_process_count = await _is_limited(backend, script, _LIMITS, Done)
     return replace(
         measurement,
         limits_memory=limits_memory,

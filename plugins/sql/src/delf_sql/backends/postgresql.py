@@ -225,24 +225,23 @@ class PostgresBackend(EngineBackend):
         self._check_calls(_psycopg_connection(session), statement)
 
     def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
-        """Refuse calls of user-defined functions that are not allowed."""
+        """Refuse calls of volatile or user-defined functions that are not allowed."""
         if not statement.calls and not statement.names_after_dot:
             return
-        # PostgreSQL reads `row.f` as a call of the function f if the row has no column f.
         allowed = self._settings.functions
-        names = statement.calls | statement.names_after_dot
-        names_to_check = {name for name in names if not is_listed(name, allowed)}
-        known_names = known_functions("postgresql") & names_to_check
-        # A volatile or user-defined function is refused. Known names are always included, because a
-        # user-defined function may have a name that delf knows as PostgreSQL's own.
-        refused_if_unsafe = (names_to_check & statement.calls) | known_names
-        # A function with at least one parameter is refused.
-        refused_if_with_parameter = (names_to_check & statement.names_after_dot) - known_names
+        called_names = {name for name in statement.calls if not is_listed(name, allowed)}
+        names_after_dot = {
+            name for name in statement.names_after_dot if not is_listed(name, allowed)
+        }
+        known_names = known_functions("postgresql") & (called_names | names_after_dot)
         parameters = {
-            "calls": sorted(refused_if_unsafe),
-            # PostgreSQL's own function with such a name is allowed even if it is volatile.
+            # A function with one of these names is refused if it is user-defined or volatile.
+            "calls": sorted(called_names | known_names),
+            # PostgreSQL's own function with one of these names is allowed even if it is volatile.
             "known": sorted(known_names),
-            "names_after_dot": sorted(refused_if_with_parameter),
+            # PostgreSQL reads `row.f` as a call of the function f if the row has no column f. A
+            # function with one of these names is refused if it has a parameter.
+            "names_after_dot": sorted(names_after_dot - known_names),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:

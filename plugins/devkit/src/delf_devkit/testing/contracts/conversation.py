@@ -91,7 +91,8 @@ class ConversationContract(Contract):
     async def test_outdated_summary_changes_nothing(self, conversations: ConversationStore) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
         assert await conversations.summarize("c", "first", upto=2, expected_upto=0)
-        # A summary is outdated if it does not replace the present one, which covers 2 messages.
+        # The second summary is outdated: it was made when no message was summarised yet
+        # (expected_upto=0), but since then the first summary covers 2 messages.
         assert not await conversations.summarize(
             "c", "second", upto=1, expected_upto=0, trust="own"
         )

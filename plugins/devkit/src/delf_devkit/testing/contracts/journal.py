@@ -348,17 +348,18 @@ class JournalContract(Contract):
     async def test_use_leaves_the_process_unchanged(self, journal: Any) -> None:
         numbers = iter(range(_MANY))
 
-        async def use() -> None:
+        async def use_journal() -> None:
             task_id = f"{_MARK}-{next(numbers)}"
             events = journal.subscribe(task_id)
             for event in (started(task_id), printed(task_id, 2), finished(task_id, 3)):
                 await journal.append(event)
-            # Leave the subscription after its first event: the task's id and the event's number.
-            assert await self._take(events, 1) == [(task_id, 1)]
+            # Take one event, then leave the subscription.
+            taken_ids_and_numbers = await self._take(events, 1)
+            assert taken_ids_and_numbers == [(task_id, 1)]
             await journal.read(task_id)
             await journal.find()
 
-        await self.check_nothing_remains(journal, use, forbidden_texts=(_MARK,))
+        await self.check_nothing_remains(journal, use_journal, forbidden_texts=(_MARK,))
 
     @needs("durable")
     async def test_journal_works_on_another_event_loop(

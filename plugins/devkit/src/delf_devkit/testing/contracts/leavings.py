@@ -293,7 +293,7 @@ class _SharedState:
         self._remembered_texts: dict[str, str] = {}
 
     def remember(self) -> None:
-        """Remember the state, with which :meth:`check` compares the later state.
+        """Remember the attributes of the object's class, for comparison in :meth:`check`.
 
         Call this method after the object was used for the first time.
         """
