@@ -9,6 +9,7 @@ import pytest
 
 from delf.events import ApprovalRequested
 from delf.protocols.approval import ApprovalRequest
+from delf.protocols.connection import Allowed
 from delf.protocols.facts import FactKind, as_edited, facts, facts_data, labels, plain_lines
 from delf.testing import request_for
 from delf.types import EFFECT_WORDS, Effect, can_be_undone, effect_words
@@ -233,3 +234,16 @@ def test_every_effect_has_words_in_one_table():
 def test_facts_as_data_are_plain():
     for fact in facts_data(sample_requests()["everything"]):
         assert {type(item) for item in fact.values()} <= {str, bool}
+
+
+def test_digest_of_what_was_shown_ignores_the_order_of_files():
+    files = {"a.txt": 1, "b.txt": 2}
+    shown = Allowed(preview="sends two files", files=files)
+    assert (
+        shown.digest
+        == Allowed(preview="sends two files", files=dict([*files.items()][::-1])).digest
+    )
+    assert shown.digest != Allowed(preview="sends two files", files={**files, "b.txt": 3}).digest
+    assert shown.digest != Allowed(preview="sends two files", files=files, basis="rev 2").digest
+    assert Allowed(preview="").digest not in (None, shown.digest)
+    assert Allowed().digest is None

@@ -99,6 +99,7 @@ def test_effects_put_declared_settings_of_the_agent_under_their_heading(tmp_path
         "agent.chat.summarizer_llm = gpt-5-mini",
     }
     assert "agent.tools_budget" in found["set"]
+    assert effects_by_kind(tmp_path, delfDOTtoml="[agent.chat]\nallow_x = true\n")["loosen"]
 
 
 def test_effects_mention_every_setting_of_delf_toml(tmp_path):

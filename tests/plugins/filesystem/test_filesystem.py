@@ -113,8 +113,9 @@ def test_unreadable_file_does_not_end_a_search(
         found = files.find("e")
     assert {match["path"] for match in found} == {"notes/plan.md"}
     assert list(notes) == ["cannot read 'notes/deep/er/list.txt': the system does not permit it"]
-    with pytest.raises(ToolExecutionError, match="does not permit"):
-        files.find("e", "notes/deep/er/list.txt")
+    for spelling in ("notes/deep/er/list.txt", "notes//deep/./er/list.txt"):
+        with pytest.raises(ToolExecutionError, match="does not permit"):
+            files.find("e", spelling)
 
 
 def test_written_file_keeps_its_mode(files: Filesystem, out: Path) -> None:

@@ -148,6 +148,8 @@ async def test_schedules_of_other_programs_are_left_out(queue: DbosQueue, tmp_pa
     foreign = {"schedule_name": "theirs", "workflow_name": "report", "schedule": "0 8 * * *"}
     await queue.call(lambda client: client.create_schedule(**foreign, context={"of": "another"}))
     assert [schedule.name for schedule in await schedules.all()] == ["ours"]
+    with pytest.raises(ConfigurationError, match="no schedule 'theirs'"):
+        await schedules.find("theirs")
     assert await delete_idle_firings(queue) == set()
 
 

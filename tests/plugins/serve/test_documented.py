@@ -138,5 +138,5 @@ def test_oidc_secret_variable_is_not_sent_to_an_issuer_of_a_file(start: Any, run
     page = page_of(*SET_UPS["logins"])
     settings = re.sub(r"oidc_client_secret.*\n", "", page.settings)
     variables = {"DELF_SERVE_OIDC_CLIENT_SECRET": "of the environment"}
-    with pytest.raises(AssertionError, match="oidc_issuer of a file"):
+    with pytest.raises(AssertionError, match="oidc_issuer in a file"):
         start(Page([], variables, settings))

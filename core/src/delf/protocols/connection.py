@@ -163,8 +163,14 @@ class _Shown:
 
         The basis is the state from which the preview was made.
         """
-        shown_fields = {name: value for name, value in _shown_fields(self).items() if value}
-        return hashlib.sha256(dumps(shown_fields)).hexdigest() if shown_fields else None
+        shown_fields = {
+            name: value for name, value in _shown_fields(self).items() if value not in (None, {})
+        }
+        if not shown_fields:
+            return None
+        if self.files:
+            shown_fields["files"] = sorted(self.files.items())  # their order means nothing
+        return hashlib.sha256(dumps(shown_fields)).hexdigest()
 
     def with_reason_to_ask(self, reason: str) -> NeedsApproval:
         """Return a :class:`NeedsApproval` verdict with this verdict's preview, basis and files."""

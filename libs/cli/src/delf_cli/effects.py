@@ -250,6 +250,8 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     declared_effect = _declared_effect(path)
     is_of_agent = path[:1] == ("agent",)
     inner_keys = path[1:] if is_of_agent else path[2:]  # drop the connection's name
+    is_agent_field = is_of_agent and path[1:2] and path[1] in AgentConfig.model_fields
+    guessed_keys = path[2:] if is_agent_field else (last_key, *inner_keys)
     setting_names = {*inner_keys, last_key, last_key.rpartition("_")[2]}
     if not _COMMAND_KEYS.isdisjoint(setting_names) or (last_key == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)
@@ -257,7 +259,7 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
         yield Effect(kind="run", what=f"the class {value}", where=file_and_key)
     elif declared_effect is not None:
         yield Effect(kind=declared_effect, what=text, where=file)
-    elif not is_of_agent and any(_PERMISSION_KEY.search(part) for part in (last_key, *inner_keys)):
+    elif any(map(_PERMISSION_KEY.search, guessed_keys)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
         # An address with "://" is a URL, for which _text_effects() yields an effect.

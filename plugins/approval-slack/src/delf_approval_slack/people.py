@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,7 +31,7 @@ class People:
         self._settings = settings
         self._journal: SharedJournal | None = None
         self._members_by_group: Mapping[str, frozenset[str]] = {}
-        self._members_expire_at = 0.0  # on the monotonic clock
+        self._members_expire_at = -math.inf  # on the monotonic clock
         self._workspace: str | None = None
 
     def use_journal(self, journal: Journal) -> None:

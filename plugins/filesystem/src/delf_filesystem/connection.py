@@ -273,7 +273,8 @@ class Filesystem(Connection[FilesystemSettings]):
             try:
                 matches += itertools.islice(lines, max(limit - len(matches), 0))
             except ToolExecutionError as error:
-                if str(place) == path:
+                is_only_file = path != "." and place == self._roots.place(path)
+                if is_only_file:
                     raise
                 note(error.message)  # the other files are searched nevertheless
             if len(matches) >= limit:

@@ -86,12 +86,12 @@ class Trees:
             path = path_of(uri).resolve()
             # An allowed root is a path, a ``file:`` URL, or the URL of an origin, which contains no
             # path.
-            folders = [
+            is_main_file = main_uri.startswith("file:")
+            folders = [path_of(main_uri).resolve().parent] if is_main_file else []
+            folders += [
                 path_of(uri_of(root)) if root.startswith("file:") else Path(root)
                 for root in self._allowed_roots
             ]
-            if main_uri.startswith("file:"):
-                folders.append(path_of(main_uri).resolve().parent)
             if any(path.is_relative_to(_absolute(folder)) for folder in folders):
                 return
         elif uri.startswith(("http://", "https://")):

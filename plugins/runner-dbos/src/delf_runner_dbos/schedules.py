@@ -68,7 +68,8 @@ class DbosSchedules:
             ConfigurationError: If no schedule has that name.
         """
         row = await self._queue.call(lambda client: client.get_schedule(name))
-        if row is None:
+        is_of_another_program = row is not None and row["workflow_name"] != SCHEDULED
+        if row is None or is_of_another_program:
             raise ConfigurationError(f"there is no schedule {name!r}", hint="delf schedule list")
         return _schedule(row)
 

@@ -129,8 +129,8 @@ def convert_values(
             continue
         family, dimensions = family_of(kind)
         try:
-            has_cast = bound.casts[number]  # the database checks a value that is cast
-            if is_write and not has_cast:
+            # A value that the statement casts is checked by the database.
+            if is_write and not bound.casts[number]:
                 check_fits(value, family, dimensions)
             values.append(_convert(value, family, dimensions, is_write=is_write))
         except (TypeError, ValueError) as error:
