@@ -229,9 +229,7 @@ class Resources:
                 # First, so that errors of the start are redacted, too.
                 with failures_named(f"the connection {connection.name!r}", "tell_secrets"):
                     connection.tell_secrets(redactor)
-        for kind, name in config.plugins():
-            if kind is not StrategySpec or agent.strategy is None:
-                agent_context.host.spec(kind, name)  # raises now for an unknown name
+        _check_plugin_names(agent)
         # Register each part for closing at once, so that a later failure leaves nothing open.
         models = _models_of(agent, redactor)
         closing.closers.append(models.aclose)
@@ -267,8 +265,6 @@ class Resources:
         check_protocol("memory", agent.memory, "memory")
         context = agent.plugin_context
         closing.closers.append(agent.embedders.aclose)
-        if config.embedder is not None:
-            agent.embedders.spec(config.embedder)  # raises for an unknown name
         for connection in agent.connections:
             if isinstance(connection, SupportsPluginContext):
                 with failures_named(f"the connection {connection.name!r}", "use_context"):
@@ -412,6 +408,20 @@ class Resources:
         """Prepare the model while the first task loads its context."""
         with _warm_up_errors_logged(self.redactor):  # it may take as long as the task
             await self.models.warm_up(self.config.main_llm)
+
+
+def _check_plugin_names(agent: AgentParts) -> None:
+    """Raise for an unknown name of a plugin, even if only some tasks would use the plugin.
+
+    Raises:
+        PluginError: If a plugin that the configuration names is not installed.
+    """
+    config = agent.config
+    for kind, name in config.plugins():
+        if kind is not StrategySpec or agent.strategy is None:
+            agent.context.host.spec(kind, name)
+    if config.embedder is not None:
+        agent.embedders.spec(config.embedder)
 
 
 def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) -> Any:
