@@ -31,8 +31,8 @@ from delf_engine.waiting import Permit, TaskClock
 class NoContexts:
     """The contexts of a task whose actions want none."""
 
-    async def files_written(self) -> None:
-        """Write nothing."""
+    async def wait_for_output_files(self) -> None:
+        """Return at once, because no files are written."""
 
     async def freeze(self, call: Any) -> None:
         """Read no files of a call."""

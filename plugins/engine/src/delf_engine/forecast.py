@@ -145,12 +145,11 @@ class _CallCounter:
             counts[name] += 1
             return counts
         function = self._functions.get(name)
-        if function is None:
-            return counts
-        is_only_defined = self._binding_counts[name] == 1
-        if not is_only_defined:
-            return counts
+        is_bound_once = self._binding_counts[name] == 1
+        if function is None or not is_bound_once:
+            return counts  # the script may call another function by this name
         if name not in self._calls_by_function:
+            # Stored before the body is counted, so that the counting of a recursive function ends.
             self._calls_by_function[name] = Counter()
             # The body of a generator may not run to its end.
             if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(function)):

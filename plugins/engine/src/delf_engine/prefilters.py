@@ -50,15 +50,18 @@ class Prefilters:
     def choose(self) -> Choice | None:
         """Return the prefilter to use if not all tools fit the prompt.
 
-        None if no prefilter is installed; the tools are then searched by the words of the task.
         This method is not called in the mode ``off``.
+
+        Returns:
+            In the mode ``auto``, the first prefilter that asks no model, because asking costs
+            money; None if no such prefilter is installed, and the tools are then searched by the
+            words of the task. In any other mode, the prefilter that serves the mode.
         """
         is_mode_of_plugin = self._mode not in ("auto", "off")
         if is_mode_of_plugin:
             return self._choice(self._find_spec(self._mode), self._mode, is_set_by_user=True)
         for spec in self._host.specs(PrefilterSpec):
             asks_model = spec.asks
-            # The mode ``auto`` uses the first prefilter that asks no model, as asking costs money.
             if not asks_model and spec.modes:
                 return self._choice(spec, spec.modes[0], is_set_by_user=False)
         return None

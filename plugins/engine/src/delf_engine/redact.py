@@ -212,7 +212,7 @@ class Redactor:
         return self._clean_other(value)
 
     def _clean_other(self, value: Any) -> Any:
-        """Redact a value of a type that :meth:`_clean` does not decide by the exact type.
+        """Redact a value whose type :meth:`_clean` does not handle, such as a subclass of ``str``.
 
         An object without fields is replaced by its redacted text if that text contains a secret.
         """

@@ -154,7 +154,9 @@ class Runtime:
                     raise AgentStateError("the agent was stopped") from None
                 return await outcome_of(self.journal, request.task_id)
             finally:
-                if _has_final_end(work):  # the task cannot be resumed, as is usual
+                has_ended_for_good = _has_final_end(work)
+                if has_ended_for_good:
+                    # Nobody can resume the task, so the claim in the journal is not released.
                     self._claims.claimed.discard(request.task_id)
                 else:
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
@@ -366,7 +368,7 @@ class Runtime:
         if request.child is not None or has_started_before:
             return
         agent, redactor = self.resources.agent, self.resources.redactor
-        # Despite its name, a FinishedTask has only the text of a task, which is known already.
+        # A FinishedTask contains only the text of the task, so the task need not have finished.
         ask_light_model = partial(agent.context.ask, None)  # None: the model for small questions
         lesson = FinishedTask(task=redactor.redact_text(request.task), ask=ask_light_model)
 

@@ -403,7 +403,8 @@ class RuntimeLoop:
         Args:
             loop_watcher: The async generator that noticed the end of the loop.
         """
-        # Otherwise the runtime was started again, in another loop that goes on.
+        # If the runtime was started again in another loop, self._loop_watcher belongs to that loop,
+        # and the runtime goes on.
         is_loop_of_runtime = self._loop_watcher is loop_watcher
         if is_loop_of_runtime:
             await self._stop_runtime()

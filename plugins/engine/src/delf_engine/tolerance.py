@@ -121,8 +121,10 @@ def _gather_into_record(
     """Collect keywords into one record, if the action's only parameter is a record."""
     if len(names) != 1 or names[0] in keywords:
         return None
-    for option in _Converter(schema).options(schema.get("properties", {}).get(names[0], {})):
-        fields = cast("Mapping[str, Any]", option.get("properties", {}))
+    parameter_schema = schema.get("properties", {}).get(names[0], {})
+    # A parameter such as ``Person | Company`` has several alternatives.
+    for alternative in _Converter(schema).alternatives(parameter_schema):
+        fields = cast("Mapping[str, Any]", alternative.get("properties", {}))
         arguments = with_spelling_of_parameters(keywords, fields) if fields else {}
         if arguments and all(name in fields for name in arguments):
             return {names[0]: arguments}
@@ -139,19 +141,19 @@ class _Converter:
     def __init__(self, root: _Schema) -> None:
         self._root = root
 
-    def options(self, schema: _Schema) -> Iterator[_Schema]:
+    def alternatives(self, schema: _Schema) -> Iterator[_Schema]:
         """Yield the alternatives of a schema, with references resolved."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
             target: _Schema = self._root
             for part in reference.removeprefix("#/").split("/"):
                 target = target.get(part, {})
-            yield from self.options(target)
+            yield from self.alternatives(target)
             return
-        alternatives = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-        for option in alternatives:
-            yield from self.options(option)
-        if not alternatives:
+        members_of_union = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+        for member in members_of_union:
+            yield from self.alternatives(member)
+        if not members_of_union:
             yield schema
 
     def record(self, values: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
@@ -162,36 +164,37 @@ class _Converter:
 
     def value(self, argument: Any, schema: _Schema) -> Any:
         """Convert a value to the type of a schema; return it unchanged if that is not possible."""
-        options = list(self.options(schema))
+        alternatives = list(self.alternatives(schema))
         match argument:
             case str():
-                return self._text(argument, options)
+                return self._text(argument, alternatives)
             case dict():
-                records = [option for option in options if option.get("properties")]
+                records = [each for each in alternatives if each.get("properties")]
                 record = cast("dict[str, Any]", argument)
                 return self.record(record, records[0]) if len(records) == 1 else record
-            case dt.datetime() if any(option.get("format") == "date" for option in options):
+            case dt.datetime() if any(each.get("format") == "date" for each in alternatives):
                 return argument.date()  # a datetime for a date
             case list():
-                lists = [option["items"] for option in options if option.get("items")]
+                lists = [each["items"] for each in alternatives if each.get("items")]
                 items = cast("list[Any]", argument)
                 return [self.value(item, lists[0]) for item in items] if lists else items
             case _:
                 return argument
 
-    def _text(self, text: str, options: list[_Schema]) -> Any:
+    def _text(self, text: str, alternatives: list[_Schema]) -> Any:
         """Convert a text to an allowed text, a date, JSON data, or a list with the text."""
-        allowed = [each for option in options for each in _allowed_texts(option)]
+        allowed = [each for schema in alternatives for each in _allowed_texts(schema)]
         if text in allowed:
             return text
         similar = [each for each in allowed if each.casefold() == text.strip().casefold()]
         if len(similar) == 1:
             return similar[0]
-        if any(option.get("format") == "date" for option in options):
+        if any(schema.get("format") == "date" for schema in alternatives):
             return _parse_date(text)
-        if any(option.get("type") == "string" and not _allowed_texts(option) for option in options):
+        text_schemas = [schema for schema in alternatives if schema.get("type") == "string"]
+        if not all(map(_allowed_texts, text_schemas)):  # an alternative allows any text
             return text
-        kinds = {option.get("type"): option for option in options}
+        kinds = {schema.get("type"): schema for schema in alternatives}
         for kind, bracket, python_type in (("array", "[", list), ("object", "{", dict)):
             if kind in kinds and text.lstrip().startswith(bracket):
                 return _from_json(text, python_type, fallback=text)
@@ -199,7 +202,7 @@ class _Converter:
         # A text such as "a, b" may mean several items, so it does not become a list of one item.
         if not items or any(separator in text for separator in _SEPARATORS):
             return text
-        takes_text = any(option.get("type") == "string" for option in self.options(items))
+        takes_text = any(schema.get("type") == "string" for schema in self.alternatives(items))
         return [self.value(text, items)] if takes_text else text
 
 

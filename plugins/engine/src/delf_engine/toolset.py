@@ -197,25 +197,32 @@ class Toolset:
 
     def showing(self, names: frozenset[str]) -> Toolset:
         """Return a copy in which the model is shown only these actions and the built-in ones."""
-        return self._with(self._allowed, names)
+        return self._copy(self._allowed, names)
 
     def showing_questions(self) -> Toolset:
         """Return a copy whose prompt includes the function ``ask``."""
-        return self._with(self._allowed, self._shown, shows_questions=True)
+        return self._copy(self._allowed, self._shown, shows_questions=True)
 
-    def _with(
+    def _copy(
         self,
         allowed_actions: Mapping[tuple[str, str], BoundAction],
         shown_names: frozenset[str] | None,
         *,
         shows_questions: bool = False,
     ) -> Toolset:
+        """Return a copy of this set.
+
+        Args:
+            allowed_actions: The actions of this set, and possibly further built-in actions.
+            shown_names: The names of the shown actions, besides built-in ones; None for all.
+            shows_questions: Whether to show ``ask`` even if this set does not.
+        """
         shows_questions = shows_questions or self._shows_questions
         copy = Toolset(
             allowed_actions, self._forbidden_names, shown_names, shows_questions=shows_questions
         )
-        # The catalog and the size are slow to compute for many tools. They leave out the built-in
-        # actions, and a copy differs only in these.
+        # The catalog and the size are slow to compute for many tools. The copy has the same catalog
+        # and size, because neither includes the built-in actions.
         copy._catalog = self._catalog
         copy._size = self._size
         return copy
@@ -230,10 +237,10 @@ class Toolset:
                 builtins_by_key[key] = BoundAction(
                     connection, action, name, asks=False, built_in=True
                 )
-        return self._with({**self._allowed, **builtins_by_key}, self._shown)
+        return self._copy({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """Return a copy with the built-in actions of another set, and whether it shows ``ask``."""
+        """Return a copy with the built-in actions of another set; show ``ask`` if that set does."""
         builtins_by_key = {
             key: bound_action
             for key, bound_action in other._allowed.items()
@@ -329,7 +336,9 @@ async def _bind(
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
     actions_with_trust = [_with_declared_trust(connection, each) for each in actions]
-    returns_own = any(each.effect == "read" and each.trust == "own" for each in actions_with_trust)
+    has_trusted_results = any(
+        each.effect == "read" and each.trust == "own" for each in actions_with_trust
+    )
     for action in actions_with_trust:
         method = "" if connection.is_function else action.name
         name = f"{connection.name}.{method}" if method else connection.name
@@ -337,12 +346,13 @@ async def _bind(
             forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # A connection whose results count as the user's own words may return a text that it stores
-        # now. Therefore all parameters of an action that stores texts are reviewed, unless the
-        # action declares which are content; contents=() declares that none is.
+        stores_texts = action.effect != "read"
         is_undeclared = action.sinks is None and action.contents is None
-        stores_texts = returns_own and action.effect != "read"
-        reviewed_action = replace(action, contents=()) if stores_texts and is_undeclared else action
+        reviewed_action = action
+        if has_trusted_results and stores_texts and is_undeclared:
+            # A text that the action stores now may later be a result that counts as the user's own
+            # words. So every parameter needs review: with contents=(), no parameter is exempt.
+            reviewed_action = replace(action, contents=())
         bound_actions[connection.name, method] = BoundAction(
             connection, reviewed_action, name, asks, check=check
         )

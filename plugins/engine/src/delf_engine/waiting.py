@@ -32,8 +32,8 @@ class Permit:
     def __init__(self, permits: asyncio.Semaphore) -> None:
         self._permits = permits
         self._held = False
-        # The asyncio task of each call that waits for a person.
-        self._waiting_calls: list[asyncio.Task[Any] | None] = []
+        # The asyncio tasks of the calls that wait for a person, or were cancelled meanwhile.
+        self._calls_in_released: list[asyncio.Task[Any] | None] = []
         self._is_over = False
         self.reacquisition: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a call has waited for a person."""
@@ -54,14 +54,14 @@ class Permit:
         cancelled, because the agent's task still runs.
         """
         call = asyncio.current_task()
-        self._waiting_calls.append(call)
+        self._calls_in_released.append(call)
         self._release()
         try:
             yield
         finally:
-            self._waiting_calls.remove(call)
+            self._calls_in_released.remove(call)
             # Reacquire in a separate asyncio task, which goes on if this call is being cancelled.
-            if not (self._held or self._waiting_calls or self._is_over):
+            if not (self._held or self._calls_in_released or self._is_over):
                 self.reacquisition = asyncio.create_task(self._acquire())
         await self.wait_until_held()
 
@@ -75,9 +75,9 @@ class Permit:
             if self.reacquisition is not None:
                 await asyncio.wait({self.reacquisition})
                 continue
-            # As no call waits for a person, the script has cancelled all calls in _waiting_calls. A
-            # cancelled call records its end, and then starts the reacquisition of the permit.
-            cancelled_calls = {call for call in self._waiting_calls if call is not None}
+            # The calls that are still in released() were cancelled while they waited for a person.
+            # The last of these calls to leave released() starts the reacquisition.
+            cancelled_calls = {call for call in self._calls_in_released if call is not None}
             if not cancelled_calls:
                 return
             await asyncio.wait(cancelled_calls, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +86,7 @@ class Permit:
     def _waits_for_person(self) -> bool:
         """True while a call waits for a person, unless the call is being cancelled."""
         # A call outside of an asyncio task is None, and cannot be cancelled.
-        return any(call is None or not call.cancelling() for call in self._waiting_calls)
+        return any(call is None or not call.cancelling() for call in self._calls_in_released)
 
     async def _acquire(self) -> None:
         await self._permits.acquire()
@@ -94,8 +94,8 @@ class Permit:
 
     def _release(self) -> None:
         if self.reacquisition is not None:
-            # The permit is being reacquired after one call, while another call of the task now asks
-            # a person: the task needs no permit until then.
+            # The permit is being reacquired after an earlier call, but the task does not need the
+            # permit now: another call begins to wait for a person, or the task is over.
             self.reacquisition.cancel()
             self.reacquisition = None
         if self._held:

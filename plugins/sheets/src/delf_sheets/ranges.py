@@ -140,8 +140,8 @@ class Book:
         # _parse_cell_name() counts columns from 0 and rows from 1.
         left_column, top_row = _parse_cell_name(first)
         right_column, bottom_row = _parse_cell_name(last or first)
-        # Area counts both from 0, and does not include the row `bottom` and the column `right`. So
-        # `bottom` is the row after the last one: the last row counted from 1.
+        # Area counts both from 0, and excludes the row `bottom` and the column `right`. For A1:C9,
+        # `top` is 0 and `bottom` is 9, because the area consists of the rows 0 to 8.
         area = Area(
             sheet=sheet,
             top=(top_row or 1) - 1,

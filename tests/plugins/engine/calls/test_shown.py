@@ -116,8 +116,8 @@ class Contexts:
     async def freeze(self, call):
         """There are no files."""
 
-    async def files_written(self):
-        """There are none."""
+    async def wait_for_output_files(self):
+        """Return at once, because no files are written."""
 
     async def end_call(self, call, is_cut_off):
         """It has no child task."""

@@ -55,7 +55,7 @@ class TaskFlows:
         self._allowed_flows = tuple(allowed_flows)
         # The number of texts in the last request for an outline: the user's words, and each text
         # that the user wants the agent to obey. 0 before the first request.
-        self._outlined_text_count = 0
+        self._shown_text_count = 0
         self._outline_lock = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
@@ -132,14 +132,14 @@ class TaskFlows:
         async with self._outline_lock:
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # In a resumed task, _outlined_text_count begins at 0 again. The model was then shown at
-            # least one new text for each of its recorded answers.
-            shown_text_count = max(self._outlined_text_count, self._outline_answer_count)
-            was_shown_all_texts = shown_text_count >= text_count
+            # After a resume, _shown_text_count is 0. As the model is shown at least one new text
+            # before each answer, the model has seen at least as many texts as it gave answers.
+            min_shown_text_count = max(self._shown_text_count, self._outline_answer_count)
+            was_shown_all_texts = min_shown_text_count >= text_count
             is_extended = self._outline_answer_count > known_answer_count
             has_users_words = bool(origins.user_words)  # False if a script wrote the task
             if has_users_words and not is_extended and not was_shown_all_texts:
-                self._outlined_text_count = text_count
+                self._shown_text_count = text_count
                 await self._request_outline(texts_to_obey)
                 origins.follow(self._log.events)
             return self._outline_answer_count > known_answer_count
@@ -181,17 +181,25 @@ class _Suspect:
         return self._reason_before_untrusted_read(deciding_paths)
 
     def _reason_before_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
-        """Return why a call of a model that has read no untrusted data needs review.
+        """Return why a call needs review although the model itself has read no untrusted data.
+
+        The arguments may still contain untrusted data, because the script may have computed them
+        from the results of earlier calls.
 
         Args:
             deciding_paths: The paths of the values that decide the effect of the call.
+
+        Returns:
+            The reason; None if the call needs no review.
         """
         checked_paths = self._paths_to_check(deciding_paths)
         paths_to_review = [path for path in checked_paths if self._needs_review(path)]
         if not paths_to_review:
             return None
-        if not deciding_paths and len(paths_to_review) < len(self.text_by_path):
-            # No value decides the effect of the call, and at least one value needs no review.
+        # If all values of a call are content, such as the body of a mail, the call needs review
+        # only if each of these values needs review.
+        all_values_are_content = not deciding_paths
+        if all_values_are_content and len(paths_to_review) < len(checked_paths):
             return None
         differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
         # The parameters that differ from the most similar planned call. Without a planned call, the

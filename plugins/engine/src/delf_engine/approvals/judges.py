@@ -144,9 +144,10 @@ class ModeJudge:
         A call whose outcome is unknown is decided by the task's option ``settle``: ``ask`` a
         person, make the call ``again``, or treat the call as ``done``. The ruling is returned
         unchanged if neither the mode nor the option decides.
+
+        With ``needs_journal``, the journal records the answer, because no person gave the answer.
         """
-        # With needs_journal, the journal records an answer that no person gave.
-        # The first reason: the mode read_only overrules every later reason to approve.
+        # Denials come first, so that the mode read_only overrules all approvals below.
         if case.call is not None and self.denies(case.call.bound):
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
             return ruling.answered(answer, needs_journal=True)

@@ -46,7 +46,7 @@ class CallContexts:
         """Return True if a call has already started child tasks, before the task was resumed."""
         return bool(self.children.recorded_children(call.number))
 
-    async def files_written(self) -> None:
+    async def wait_for_output_files(self) -> None:
         """Wait until the script's output files are written, because a call may read them."""
         if self._run.output.under_way:
             await self._run.output.flushed()
@@ -157,7 +157,8 @@ class CallContexts:
         """
         names = {name, Path(name).name}
         is_loaded = not names.isdisjoint(call.files)
-        # A person was asked about the call without its content, and may have approved other data.
+        # If the file was unreadable when a person was asked about the call, the person cannot have
+        # approved the content that the file has now.
         was_unreadable = not names.isdisjoint(call.unreadable_names)
         if reader is None and not is_loaded and was_unreadable:
             raise ToolRefusedError(

@@ -318,7 +318,7 @@ class Gate:
             # An earlier call may have given the task's permit back while waiting for a person, and
             # then have been cancelled. The task must get the permit again before this call begins.
             await self._permit.wait_until_held()
-            await self._contexts.files_written()
+            await self._contexts.wait_for_output_files()
         except asyncio.CancelledError:
             await self._records.record_not_started(call)
             raise

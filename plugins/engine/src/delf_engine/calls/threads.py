@@ -52,9 +52,10 @@ class ToolThreads:
         try:
             self._pool.submit(_run_job, job, pending_work)
         except RuntimeError:
-            # No new thread can be started. If other jobs exist, a running thread will take this
-            # job.
-            if self._closed or not self._jobs:
+            # submit() puts a job in the pool's queue before it starts a new thread. If only the
+            # start failed, the thread of an earlier job will take this job from the queue.
+            will_be_taken = not self._closed and len(self._jobs) > 0
+            if not will_be_taken:
                 pending_work.clear()
                 raise
         self._jobs.add(job)

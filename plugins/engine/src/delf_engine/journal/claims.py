@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import Event, end_event, end_of
-from delf.protocols.journal import Journal, PerhapsAlive
+from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
 from delf_engine.journal.forks import is_incomplete_fork
@@ -24,7 +24,7 @@ _INCOMPLETE_FORK: Final = "the process that forked the task died before all even
 
 
 @dataclass(frozen=True)
-class Predecessor:
+class PreviousOwner:
     """The process that owned a claimed task before, and may still be alive.
 
     Args:
@@ -49,7 +49,7 @@ class Claims:
     def __init__(self) -> None:
         self.claimed: set[str] = set()
         """The ids of the tasks that this agent has claimed."""
-        self.previous_owners: dict[str, Predecessor] = {}
+        self.previous_owners: dict[str, PreviousOwner] = {}
         """The previous owners that may still be alive, by id of the claimed task."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
@@ -96,7 +96,7 @@ class Claims:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
         # Marked before the first await: two callers on this loop must not both pass the check.
         self.claimed.add(task_id)
-        claiming: asyncio.Future[PerhapsAlive | None] | None = None
+        claiming: asyncio.Future[PreviousOwner | None] | None = None
         is_claimed = False
         try:
             events = await journal.read(task_id)
@@ -106,11 +106,9 @@ class Claims:
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
                 # A claim that is cancelled halfway could succeed unnoticed and never be released,
                 # so wait for its end even if cancelled.
-                predecessor = await await_despite_cancellation(claiming)
-                if predecessor is not None:
-                    self.previous_owners[task_id] = Predecessor(
-                        predecessor.process, monotonic() + predecessor.lease
-                    )
+                previous_owner = await await_despite_cancellation(claiming)
+                if previous_owner is not None:
+                    self.previous_owners[task_id] = previous_owner
                 # The previous owner may have appended events between the first read and the claim.
                 events = await journal.read(task_id)
             if is_incomplete_fork(events) and not is_over(events):
@@ -131,18 +129,20 @@ class Claims:
 
 async def _claim(
     journal: SharedJournal, task_id: str, events: Sequence[Event]
-) -> PerhapsAlive | None:
+) -> PreviousOwner | None:
     """Claim a task for this process, and reopen it if it has ended.
 
     Returns:
-        The former owner of the task if that process may still be alive, else None.
+        The previous owner of the task if that process may still be alive, else None.
 
     Raises:
         DelfError: If the task cannot be claimed.
     """
-    if is_over(events):
-        return await journal.reopen(task_id)
-    return await journal.claim(task_id)
+    claim = journal.reopen if is_over(events) else journal.claim
+    owner = await claim(task_id)
+    if owner is None:
+        return None
+    return PreviousOwner(owner.process, until=monotonic() + owner.lease)
 
 
 def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:

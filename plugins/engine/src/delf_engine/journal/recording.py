@@ -170,7 +170,7 @@ class Recording:
         # The strategy's notes, by topic.
         self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
         # The pieces of incomplete replies, by the purpose of the model call.
-        self._drafts: dict[str, list[ev.ModelWrote]] = {}
+        self._pieces_of_incomplete_reply: dict[str, list[ev.ModelWrote]] = {}
         # How many recorded events a replay has not repeated yet, by their type and key fields.
         self.unmatched: Counter[tuple[Any, ...]] = Counter()
         self.scripts: dict[int, RecordedScript] = {}
@@ -195,8 +195,8 @@ class Recording:
             if key_fields is not None:
                 key = (type(event), *(getattr(event, name) for name in key_fields))
                 self.unmatched[key] += 1
-        for purpose in list(self._drafts):
-            self._end_draft(purpose)
+        for purpose in list(self._pieces_of_incomplete_reply):
+            self._add_incomplete_reply(purpose)
         for script in self.scripts.values():
             # A script that has no end, or whose sandbox crashed, is run again.
             is_over = script.finished is not None and script.finished.status != "crashed"
@@ -239,14 +239,14 @@ class Recording:
                 script.unreplayed_print_length += len(event.text)
             case ev.ModelCalled():
                 # If the previous model call has no end, its process died during the call.
-                self._end_draft(event.purpose)
-                self._drafts[event.purpose] = []
+                self._add_incomplete_reply(event.purpose)
+                self._pieces_of_incomplete_reply[event.purpose] = []
             case ev.ModelFailed():
-                self._end_draft(event.purpose)
-            case ev.ModelWrote():  # ignored if it comes after the complete answer
-                self._drafts.get(event.purpose, []).append(event)
+                self._add_incomplete_reply(event.purpose)
+            case ev.ModelWrote():  # ignored if it comes after the complete reply
+                self._pieces_of_incomplete_reply.get(event.purpose, []).append(event)
             case ev.ModelReplied():
-                self._drafts.pop(event.purpose, None)
+                self._pieces_of_incomplete_reply.pop(event.purpose, None)
                 self.replies[event.purpose].append(
                     ModelReply(
                         text=event.text,
@@ -282,18 +282,18 @@ class Recording:
             case _:
                 pass
 
-    def _end_draft(self, purpose: str) -> None:
-        """Make a reply of the recorded pieces of an answer during which the process died.
+    def _add_incomplete_reply(self, purpose: str) -> None:
+        """Make a reply of the recorded pieces of a reply during which the process died.
 
         The pieces are paid for and may have started calls, so they count as the reply.
 
         Args:
             purpose: The purpose of the model call.
         """
-        deltas = self._drafts.pop(purpose, ())
-        if deltas:
-            text = "".join(event.text for event in deltas)
-            calls = tuple(call for event in deltas for call in event.calls)
+        pieces = self._pieces_of_incomplete_reply.pop(purpose, ())
+        if pieces:
+            text = "".join(event.text for event in pieces)
+            calls = tuple(call for event in pieces for call in event.calls)
             reply = ModelReply(text=text, calls=calls, model="", finish_reason="cut")
             self.replies[purpose].append(reply)
 

@@ -16,7 +16,7 @@ from delf import events as ev
 from delf.errors import ReplayMismatch
 from delf.machine.zones import Zone
 from delf.messages import ModelReply, Purpose
-from delf_engine.journal.claims import Predecessor
+from delf_engine.journal.claims import PreviousOwner
 from delf_engine.journal.recording import RecordedCall, RecordedScript, RecordedStep, Recording
 from delf_engine.journal.retrying import without_recorded_failures
 
@@ -126,12 +126,12 @@ class _CallOrder:
                 self._advance()
 
     @property
-    def waits_for_end(self) -> bool:
+    def waits_for_end_of_script(self) -> bool:
         """True if the script made a call beyond its record, and its recorded end is due."""
         return not all(waiter.done() for waiter in self._waiting[_AFTER_END])
 
-    async def wait_for_end(self) -> None:
-        """Wait until the script ends, which cancels the call that waits."""
+    async def wait_for_end_of_script(self) -> None:
+        """Wait until the end of the script cancels the waiting call; never return."""
         await self._wait(_AFTER_END)
 
     async def _wait(self, turn_key: int) -> None:
@@ -144,19 +144,19 @@ class _CallOrder:
             self._waiting_count -= 1
 
     def _advance(self) -> None:
-        """Remove the calls that the script has made again, and wake the call that is next.
+        """Remove the calls that the script has made again, and wake the calls whose turn it is.
 
-        A step that is an answer is removed by the answered call itself, in :meth:`turn`.
+        Each recorded step is a call or the answer to a call. Answers are removed in :meth:`turn`.
         """
         steps = self._remaining_steps
         while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
             steps.popleft()
         if not self._remaining_answer_count:
-            self._wake(_AFTER_ALL_ANSWERS)
+            self._wake(_AFTER_ALL_ANSWERS)  # wakes recorded calls without a recorded answer
         if not steps:
-            self._wake(_AFTER_ALL_STEPS)
+            self._wake(_AFTER_ALL_STEPS)  # wakes calls that are not recorded
         elif steps[0].is_answer:
-            self._wake(steps[0].call_id)
+            self._wake(steps[0].call_id)  # wakes the call whose answer is next
 
     def _wake(self, turn_key: int) -> None:
         for waiter in self._waiting.pop(turn_key, ()):
@@ -190,7 +190,7 @@ class Replay:
         """The random seed of the task's scripts; empty for a new task."""
         self.zone = None if start is None or not start.zone else Zone(start.zone, start.zone_name)
         """The time zone that was recorded at the start of the task, if any."""
-        self.previous_owner: Predecessor | None = None
+        self.previous_owner: PreviousOwner | None = None
         """The process that owned the task before, if that process may still be alive."""
         self._recording = Recording(without_recorded_failures(self.events))
         self.unmatched_events = self._recording.unmatched
@@ -314,9 +314,10 @@ class Replay:
         if recorded_call is None and recorded_end is not None:
             if blocks_script:
                 raise _further_call_error(recorded_end)
-            # The recorded script may have ended just as it made this call, before the call was
-            # recorded.
-            await order.wait_for_end()
+            # The recorded script may have ended just after it made this call, before the call was
+            # recorded. If the script ends here again, its end cancels this call; otherwise the call
+            # waits until the task's timeout.
+            await order.wait_for_end_of_script()
         return recorded_call
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
@@ -327,7 +328,7 @@ class Replay:
         if self._recorded_order is None or not self._recorded_order.is_waiting:
             return None
         recorded_end = self._recorded_order.script.finished
-        if recorded_end is not None and self._recorded_order.waits_for_end:
+        if recorded_end is not None and self._recorded_order.waits_for_end_of_script:
             return _further_call_error(recorded_end)
         next_calls = ", ".join(map(_named, self._recorded_order.unrepeated_calls[:3]))
         expected = next_calls or "an earlier answer"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delf.environment import Source, source_of
 from delf.errors import ConfigurationError
@@ -196,7 +196,10 @@ def load_project(
     set_flags = [(key, value) for key, value in (flags or {}).items() if value is not None]
     _merge_settings(
         agent,
-        [((key,), value, f"{key} on the command line", _COMMAND_LINE) for key, value in set_flags],
+        [
+            _Setting((key,), value, f"{key} on the command line", _COMMAND_LINE)
+            for key, value in set_flags
+        ],
     )
     entries = entries_of(folder.file, document, connections, variables)
     return Project(
@@ -229,8 +232,22 @@ def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]
 
 
 _COMMAND_LINE: Final[Source] = "command line"
-# A setting: its path, value, origin in words, and kind of source.
-_Setting = tuple[tuple[str, ...], Any, str, Source]
+
+
+class _Setting(NamedTuple):
+    """A setting of the agent.
+
+    Args:
+        path: The keys that lead to the value.
+        value: The value.
+        origin: The origin in words for messages, such as ``DELF_TIMEOUT``.
+        source_kind: The kind of source, such as ``environment``.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    origin: str
+    source_kind: Source
 
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:
@@ -262,7 +279,8 @@ def _settings_of_environ(environ: Mapping[str, str], env_file: Path) -> Iterator
     """Yield the settings of the agent that environment variables set."""
     for name, key, value in texts.from_environ(environ):
         source = source_of(environ[name], "environment")
-        yield key, value, name if source == "environment" else f"{env_file}: {name}", source
+        origin = name if source == "environment" else f"{env_file}: {name}"
+        yield _Setting(key, value, origin, source)
 
 
 def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
@@ -280,18 +298,12 @@ def _put_overrides(
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
         if section == "agent":
-            agent_settings.append((key, value, label, _COMMAND_LINE))
+            agent_settings.append(_Setting(key, value, label, _COMMAND_LINE))
         else:
             group = connections if section == "connections" else plugins
             values = group.setdefault(key[0], Values())
-            origin_of = partial(_same_origin, label)
-            values.put(key[1:], value, origin_of, source=_COMMAND_LINE)
+            values.put(key[1:], value, label, source=_COMMAND_LINE)
     return agent_settings
-
-
-def _same_origin(origin: str, _path: tuple[str, ...]) -> str:
-    """Return the origin of a value that has the same origin at every path below it."""
-    return origin
 
 
 def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
@@ -303,20 +315,22 @@ def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
 
     Args:
         agent: The agent's values from the weaker sources, such as ``delf.toml``.
-        settings: The settings of the stronger source, such as the environment variables.
+        settings: The settings of the stronger source, each with its origin in words, such as
+            ``DELF_TIMEOUT``, and the kind of its source, such as ``environment``.
     """
-    normalised: list[_Setting] = [
-        (path, {"model": value} if _is_model(path, value) else value, origin, source)
-        for path, value, origin, source in settings
+    # The text ``llm = "m"`` stands for the table ``llm = {model = "m"}``.
+    normalised = [
+        each._replace(value={"model": each.value}) if _is_model(each.path, each.value) else each
+        for each in settings
     ]
-    if any(_names_llm(path, value) for path, value, *_ in normalised):
+    if any(_names_llm(each.path, each.value) for each in normalised):
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
-    for path, value, *_ in normalised:
-        if (name := _model_name(path, value)) is not None:
-            _drop_file_endpoint(agent, path[0], name)
-    for path, value, origin, source in normalised:
-        agent.put(path, value, partial(_same_origin, origin), source=source)
+    for each in normalised:
+        if (name := _model_name(each.path, each.value)) is not None:
+            _drop_file_endpoint(agent, each.path[0], name)
+    for each in normalised:
+        agent.put(each.path, each.value, each.origin, source=each.source_kind)
 
 
 def _model_name(path: tuple[str, ...], value: object) -> object:

@@ -56,7 +56,7 @@ class Values:
         self,
         path: Path,
         value: object,
-        origin: Callable[[Path], str],
+        origin: str | Callable[[Path], str],
         folder: FilePath | None = None,
         source: Source = "program",
     ) -> None:
@@ -65,7 +65,8 @@ class Values:
         Args:
             path: The keys that lead to the value.
             value: The value.
-            origin: Returns the origin in words of the value at a path.
+            origin: The origin in words of all values below the path, or a function that returns the
+                origin of the value at a path.
             folder: The folder of the ``delf.toml`` with the value, if any.
             source: The kind of source. Ignored if ``folder`` is given, or if the value is a
                 :class:`SourcedText`, which knows its source.
@@ -78,7 +79,8 @@ class Values:
             if _overlaps(path, other_path):
                 self._replaced.append((other_path, self._leaves.pop(other_path)))
         source = "project" if folder is not None else source_of(cast("object", value), source)
-        self._leaves[path] = Given(value, origin(path), folder, source)
+        origin_text = origin if isinstance(origin, str) else origin(path)
+        self._leaves[path] = Given(value, origin_text, folder, source)
 
     def drop(self, path: Path) -> None:
         """Remove the value at a path and all values below the path."""
