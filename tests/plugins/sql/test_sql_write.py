@@ -298,8 +298,8 @@ async def test_statement_list_over_non_transactional_tables_is_refused(mariadb_d
     for statement, params in ((change, None), ("INSERT INTO log VALUES (?)", [[1], [2]])):
         call = ProposedCall(action="write", arguments={"statement": statement, "params": params})
         assert isinstance(await sql.check(call), Refused)
-    with pytest.raises(ToolRefusedError, match=r"log \(MyISAM\)"):
-        await sql.write(change)
+        with pytest.raises(ToolRefusedError, match=r"log \(MyISAM\)"):
+            await sql.write(statement, params)
     assert names(mariadb_database) == ["one", "two"]
     one = ProposedCall(action="write", arguments={"statement": "DELETE FROM log"})
     shown = str((await sql.check(one)).preview)

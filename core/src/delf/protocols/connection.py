@@ -191,7 +191,7 @@ def _shown_fields(verdict: _Shown) -> dict[str, Any]:
 
 
 def without_verdict(request: ApprovalRequest) -> ApprovalRequest:
-    """Return a copy of a request without the preview and other fields of a verdict."""
+    """Return a copy of a request without the fields of a verdict, such as the preview."""
     empty_verdict = Allowed()
     return replace(request, **empty_verdict.request_fields())
 

@@ -214,7 +214,7 @@ class Ranking:
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score relative to an ideal item.
 
-        The ideal item has a score of 1. It would be the best item for each search word, and the
+        The ideal item, with a score of 1, would be the best item for each search word, and the
         search would have all words of the ideal item's name. A search word that no item has lowers
         the scores of all matches.
 

@@ -172,7 +172,8 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root, real = root.resolve(), path.resolve()
-    # A link in the folder has the link's own path, which the user knows, not the target's path.
+    # A link in the folder is recorded by the link's own path, which the user knows, not by the path
+    # of the link's target.
     path = path.absolute() if path.absolute().is_relative_to(root) else real
     if not path.is_relative_to(root):
         return {}

@@ -406,7 +406,7 @@ class Chat(FixedAttributes):
         is_forked = self._pid != os.getpid()
         if is_forked:
             self._pid = os.getpid()
-            # The parent's threads do not run in this process: none of them would release the lock.
+            # The parent's threads do not run in this process, and would never release a held lock.
             self._lock = threading.Lock()
             self._thread = self._journal = None
             # A store in memory was copied by the fork, but a store on disk has to be opened again.

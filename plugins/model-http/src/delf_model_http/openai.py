@@ -157,8 +157,8 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    # A complete call has no further pieces. A piece with the index of such a call therefore belongs
-    # to the latest call, and the server uses one index for all calls.
+    # A complete call has no further pieces. If a piece has the index of a complete call, the server
+    # uses one index for all calls, and the piece belongs to the latest call.
     is_complete_call = 0 <= index < last_index and answer.is_emitted(index)
     if is_complete_call:
         index = last_index

@@ -82,7 +82,8 @@ class _StreamContent:
         begins_a_call = bool(part.function.name) and is_of_other_call
         if begins_a_call:
             return last_index + 1
-        # A complete call has no further pieces, so the server gives one number to all calls.
+        # A complete call has no further pieces. If a piece has the number of a complete call, the
+        # server gives this number to all calls, and the piece continues the last call.
         return last_index if is_numbered_call_complete else index
 
 

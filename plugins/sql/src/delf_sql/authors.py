@@ -139,10 +139,10 @@ class OwnTables:
         """Return the names of the tables that a query reads.
 
         Returns:
-            The names of the tables. None stands for a function, a file, or a name that may mean a
-            table or a common table expression (CTE). In the query of a CTE, the name of the same or
-            a later CTE is such a name. Any other name of a CTE is left out. The result is
-            ``[None]`` if CTEs are nested or recursive.
+            The names of the tables. None stands for a function, for a file, and, in the query of a
+            common table expression (CTE), for the name of the same or a later CTE: such a name may
+            mean a table. All other names of CTEs are left out. The result is ``[None]`` if CTEs are
+            nested or recursive.
         """
         from sqlglot import exp
 

@@ -103,7 +103,7 @@ class SQL(Connection[SQLSettings]):
             functions = self.settings.functions
             self._own_tables = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
             if "own" in self.trust.values():
-                # The prompt has no comments of tables and columns with any other trust.
+                # The prompt then has only the comments of tables and columns with the trust "own".
                 self.context_trust = "own"
         self._backend_and_database: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
@@ -186,7 +186,8 @@ class SQL(Connection[SQLSettings]):
         if not first_parameter_sets:  # a single statement with an empty list of parameters
             return Changes(rowcount=0, rows=[], committed=True)
 
-        if len(changes) > 1:
+        has_several_runs = len(changes) > 1 or len(first_parameter_sets) > 1
+        if has_several_runs:
             await self._check_transactions(changes)
         self._sampled_tables = {}  # the write may change the values in the columns
         written = await self._in_session(
@@ -517,8 +518,8 @@ def _with_parameter_sets(
 ) -> list[tuple[Statement, Sequence[Params]]]:
     """Pair each statement with its sets of parameters; the statement runs once for each set.
 
-    A single statement may have any number of sets. It does not run if ``params`` is an empty list,
-    and the statement has placeholders. Each of several statements has one set: the dict
+    A single statement may have any number of sets, even none: it does not run if it has
+    placeholders and ``params`` is an empty list. Each of several statements has one set: the dict
     ``params``, or None for a statement without placeholders.
     """
     if len(statements) == 1:
