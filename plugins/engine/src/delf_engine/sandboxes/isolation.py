@@ -221,8 +221,8 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             file_texts = await probe.run(_FILES)
             await probe.run(CHANGES_INPUTS)
             network_text = await probe.run(_NETWORK)
-            # This script prints a line such as "reached a start of processes" for each way to start
-            # a process, and the environment of the host's process if that is readable.
+            # This script prints the environment of the host's process if it is readable, and a line
+            # such as "reached a start of processes" for each start of a process that succeeds.
             process_text = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
@@ -240,14 +240,14 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
                 "the environment of a process": targets.secret in process_text,
             }
         )
-        new_processes = _reached_in_output(process_text)
-        reached = [*reached_files, *reached_network, *reached_processes, *new_processes]
+        process_starts = _reached_in_output(process_text)
+        reached = [*reached_files, *reached_network, *reached_processes, *process_starts]
         measurement = Measured(
             can_make_system_calls=can_make_system_calls,
             protects_files=not reached_files,
             blocks_network=not reached_network,
             protects_processes=not reached_processes,
-            blocks_new_processes=not new_processes,
+            blocks_new_processes=not process_starts,
             has_own_kernel=_is_other_kernel(kernel_text),
             reached=tuple(dict.fromkeys(reached)),
         )
