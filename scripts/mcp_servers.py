@@ -183,8 +183,8 @@ async def use(server: Server, places: Mapping[str, str]) -> str:
             answer = str(await action.call(**action.validate(arguments)))
             if server.holds not in answer:
                 raise DelfError(f"{server.package} answered {answer[:300]!r}")
-            own = len(actions) - len(made.declared)  # what reads resources
-            counts = Counter({"read": own}) + Counter(made.declared.values())
+            own = len(actions) - len(made.claimed_effects)  # what reads resources
+            counts = Counter({"read": own}) + Counter(made.claimed_effects.values())
         finally:
             await made.aclose()
     effects = ", ".join(str(counts[effect]) for effect in EFFECTS)

@@ -118,6 +118,17 @@ def test_unreadable_file_does_not_end_a_search(
             files.find("e", spelling)
 
 
+def test_search_that_can_read_no_file_fails(
+    files: Filesystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(place: Place) -> AbstractContextManager[BinaryIO]:
+        raise ToolExecutionError(f"the root {place.name!r} cannot be opened")
+
+    monkeypatch.setattr(search, "reading", refuse)
+    with pytest.raises(ToolExecutionError, match="the root 'notes' cannot be opened"):
+        files.find("e")
+
+
 def test_written_file_keeps_its_mode(files: Filesystem, out: Path) -> None:
     assert files.write_file("out/new/report.md", "Grüße") == 7
     assert (out / "new/report.md").read_text() == "Grüße"

@@ -286,6 +286,12 @@ async def test_effect_of_a_tool_holds_for_no_tool_of_a_similar_name(rogue) -> No
     assert [action.effect for action in await srv.actions()] == ["irreversible", "read", "write"]
 
 
+async def test_effect_holds_for_none_of_several_tools_that_become_its_name(rogue) -> None:
+    tools = [tool("get.rate"), tool("get-rate")]
+    srv = rogue("plain", does={"tools": tools}, effects={"get_rate": "read"})
+    assert [action.effect for action in await srv.actions()] == ["irreversible", "irreversible"]
+
+
 async def test_unknown_name_in_effects_is_reported(rogue) -> None:
     srv = rogue("plain", effects={"godo": "read"})
     await srv.actions()

@@ -413,11 +413,14 @@ async def test_read_only_store_is_reported(
     assert not list(empty.iterdir()), "the URL is no path of a file to create"
 
 
-async def test_store_creates_the_file_of_a_sqlite_uri(
-    context: PluginContext, tmp_path: Path
+@pytest.mark.filterwarnings("ignore:Query string argument")
+@pytest.mark.parametrize("template", ["file:{}?uri=true", "file:{}?uri=1&mode=rwc", "{}?mode=ro"])
+async def test_store_creates_a_private_file_for_any_spelling_of_its_url(
+    context: PluginContext, tmp_path: Path, template: str
 ) -> None:
     file = tmp_path / "a folder" / "facts.db"
-    url = f"sqlite:///file:{quote(str(file))}?uri=true"
+    is_uri = template.startswith("file:")
+    url = f"sqlite:///{template.format(quote(str(file)) if is_uri else file)}"
     store = SemanticStore(context, url, embedding_model="off")
     await store.save(["The office is in Turin."])
     await store.aclose()

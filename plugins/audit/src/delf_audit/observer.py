@@ -113,7 +113,7 @@ class AuditObserver:
             case ApprovalRequested():
                 fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
                 shown = {name: getattr(event, name) for name in labels()}
-                shown = {name: value for name, value in shown.items() if value is not None}
+                shown = {name: value for name, value in shown.items() if value not in (None, "")}
                 if shown:
                     fields["shown"] = _encode_bounded(shown)
                 return fields if event.flow is None else {**fields, **_flow_fields(event)}

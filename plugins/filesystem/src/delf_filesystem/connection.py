@@ -35,6 +35,8 @@ _CHUNK_BYTES: Final = 1_000_000
 _BINARY_CHECK_BYTES: Final = 8192
 # The group name, for ``allow`` and ``confirm``, of the actions that read one file.
 _READING: Final = "reading"
+# The maximum number of unreadable files that a search names.
+_MAX_NAMED_FILES: Final = 10
 _WRITE_ACTIONS: Final = ("write_file", "edit_file", "replace")
 
 
@@ -266,19 +268,25 @@ class Filesystem(Connection[FilesystemSettings]):
         if not text or "\n" in text:
             raise ToolRefusedError("text must be part of one line, and not empty")
         matches: list[Match] = []
+        errors: list[ToolExecutionError] = []
+        read_count = 0
         for place, status in self._files(path, pattern):
             if status.st_nlink > 1:  # a hard link may lead to a file outside of the root
                 continue
             lines = lines_with(place, text.encode(), ignore_case=ignore_case)
             try:
                 matches += itertools.islice(lines, max(limit - len(matches), 0))
+                read_count += 1
             except ToolExecutionError as error:
-                is_only_file = path != "." and place == self._roots.place(path)
-                if is_only_file:
-                    raise
-                note(error.message)  # the other files are searched nevertheless
+                errors.append(error)
             if len(matches) >= limit:
                 break
+        if errors and not read_count:
+            raise errors[0]
+        for error in errors[:_MAX_NAMED_FILES]:
+            note(error.message)
+        if len(errors) > _MAX_NAMED_FILES:
+            note(f"{len(errors) - _MAX_NAMED_FILES} more files could not be read")
         return matches
 
     @action(effect="write", trust="own", sinks=["path"])

@@ -66,10 +66,10 @@ def newest_note(connection: Connection) -> int:
 
 def notes_from(
     connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
-) -> list[Note]:
-    """Return the notes of one task or of all tasks after a position, in order.
+) -> list[tuple[int, Note | None]]:
+    """Return the position and the note of each note after a position, in order.
 
-    Damaged notes are left out.
+    The note is None if it is damaged. Without ``task_id``, the notes of all tasks are returned.
     """
     condition = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
@@ -78,26 +78,18 @@ def notes_from(
         "LIMIT :limit",
         {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
     )
-    return [
-        Note(position=row.pos, task_id=row.task_id, at=row.at, kind=row.kind, data=data)
-        for row, data in _readable_notes(rows)
-    ]
+    return [(row.pos, _readable_note(row)) for row in rows]
 
 
-def _readable_notes(rows: Iterable[SqlRow]) -> Iterator[tuple[SqlRow, Any]]:
-    """Yield each note with its decoded data, leaving out damaged notes.
-
-    Args:
-        rows: Rows of notes with ``pos``, ``task_id`` and ``data``.
-    """
-    for row in rows:
-        try:
-            data: Any = from_jsonable(json.loads(row.data))
-        except DAMAGE as error:
-            reason = f"note {row.pos} of task {row.task_id} is damaged: {error}"
-            warn_of_unreadable("a note to a task is left out", reason)
-            continue
-        yield row, data
+def _readable_note(row: SqlRow) -> Note | None:
+    """Decode a note; None if it is damaged."""
+    try:
+        data: Any = from_jsonable(json.loads(row.data))
+    except DAMAGE as error:
+        reason = f"note {row.pos} of task {row.task_id} is damaged: {error}"
+        warn_of_unreadable("a note to a task is left out", reason)
+        return None
+    return Note(position=row.pos, task_id=row.task_id, at=row.at, kind=row.kind, data=data)
 
 
 class StopRequests:
@@ -129,7 +121,9 @@ class StopRequests:
             if newest_position > self._position:
                 new_notes = notes_from(connection, self._position)
                 stop_requests += [
-                    (note.task_id, note.data) for note in new_notes if note.kind == STOP
+                    (note.task_id, note.data)
+                    for _, note in new_notes
+                    if note is not None and note.kind == STOP
                 ]
             self._position = newest_position
             self._stops = {task_id: cached_stops.get(task_id) for task_id in wanted_ids}
@@ -154,13 +148,14 @@ def _stops_of(
         parameters = {f"id{number}": task_id for number, task_id in enumerate(batch)}
         placeholders = ", ".join(f":{name}" for name in parameters)
         rows = connection.execute(
-            "SELECT n.pos, t.task_id, n.data FROM delf_tasks AS t "  # noqa: S608 - only names of this module
+            "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             "JOIN delf_notes AS n ON n.task = t.id "
             f"WHERE n.kind = :kind AND t.task_id IN ({placeholders}) "
             "ORDER BY n.pos",
             {"kind": STOP, **parameters},
         )
-        stops += [(str(row.task_id), data) for row, data in _readable_notes(rows)]
+        notes = [note for note in map(_readable_note, rows) if note is not None]
+        stops += [(note.task_id, note.data) for note in notes]
     return stops
 
 
@@ -169,8 +164,8 @@ def find_requests(
 ) -> list[RequestRecord]:
     """Return approval requests, oldest first.
 
-    Without a prefix, leave out the requests of tasks with unreadable events: a request whose
-    decision cannot be read would seem to wait.
+    Leave out the requests of tasks with unreadable events: a request whose decision cannot be read
+    would seem to wait.
 
     Args:
         connection: A connection for reading.
@@ -180,7 +175,7 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If events of a request with the prefix cannot be read.
+        UnreadableEventError: If no request with the prefix can be read, but events cannot.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
@@ -192,7 +187,7 @@ def find_requests(
         parameters,
     )
     requests: dict[str, RequestRecord] = {}
-    unreadable_task_ids: set[str] = set()
+    errors_by_task: dict[str, UnreadableEventError] = {}
     is_alive = cached_is_alive(now)
     for row in rows:
         task = stored_task(row, is_alive)
@@ -200,10 +195,7 @@ def find_requests(
         try:
             event = unpack(task.task_id, row, blob)
         except UnreadableEventError as error:
-            if id_prefix:
-                raise
-            warn_of_unreadable("the requests of a task are not listed", error.message)
-            unreadable_task_ids.add(task.task_id)
+            errors_by_task.setdefault(task.task_id, error)
             continue
         if isinstance(event, ApprovalRequested):
             requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
@@ -219,8 +211,12 @@ def find_requests(
         for name, record in requests.items()
         if name.startswith((id_prefix, f"req_{id_prefix}"))
         and (record.waits or not waiting)
-        and record.task.task_id not in unreadable_task_ids
+        and record.task.task_id not in errors_by_task
     ]
+    if id_prefix and errors_by_task and not matching_requests:
+        raise next(iter(errors_by_task.values()))
+    for error in errors_by_task.values():
+        warn_of_unreadable("the requests of a task are not listed", error.message)
     return matching_requests[-limit:]
 
 

@@ -370,7 +370,8 @@ class SqlJournal:
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
         """Return the notes of one task or of all tasks after a position, in order."""
-        return await self._read(lambda c: inbox.notes_from(c, after, task_id))
+        notes = await self._read(lambda c: inbox.notes_from(c, after, task_id))
+        return [note for _, note in notes if note is not None]
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
         """Stop a task of any process; return False if the task had ended already."""
@@ -397,8 +398,7 @@ class SqlJournal:
         def fetch(
             connection: Connection, position: int, limit: int
         ) -> Sequence[tuple[int, Note | None]]:
-            notes = inbox.notes_from(connection, position, task_id, limit)
-            return [(note.position, note) for note in notes]
+            return inbox.notes_from(connection, position, task_id, limit)
 
         return self._subscribe(task_id, find_start, fetch, are_notes=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from delf.protocols.journal import Ages, ListPlace, Pruned, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql import index
 from delf_journal_sql.blobs import blob_data
-from delf_journal_sql.codec import unpack, warn_of_unreadable
+from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive, live_owners, owner_of
 from delf_journal_sql.schema import INPUTS, OTHER_NAMES
@@ -413,14 +412,22 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
     )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - only names of this module
-    # Search after the deletion which of the input files other tasks still use.
-    still_used = input_files(connection) if inputs else set[str]()
     return Pruned(
         tasks=tuple(removed.values()),
         events=int(events),
         files=tuple(files),
-        inputs=tuple(sorted(inputs - still_used)),
+        inputs=tuple(sorted(_unused(connection, inputs))),
     )
+
+
+def _unused(connection: Connection, paths: set[str]) -> set[str]:
+    """Return which input files of removed tasks no remaining task uses.
+
+    If an event with the files of a remaining task is damaged, the result is empty.
+    """
+    rows = list(connection.execute(f"SELECT data FROM delf_events WHERE {INPUTS}")) if paths else []  # noqa: S608 - only names of this module
+    setups = [*_readable_fields(rows)]
+    return paths - _files_in(setups) if len(setups) == len(rows) else set()
 
 
 def was_removed(connection: Connection, task_id: str) -> bool:
@@ -447,24 +454,30 @@ def written_files(connection: Connection, keys: str) -> list[str]:
     return [str(fields["path"]) for fields in _readable_fields(rows) if "path" in fields]
 
 
-def input_files(connection: Connection, keys: str | None = None) -> set[str]:
+def input_files(connection: Connection, keys: str) -> set[str]:
     """Return the paths of the input files of some tasks.
 
     Args:
         connection: A connection for reading.
-        keys: The tasks' database keys as an SQL list, such as ``(1, 2)``; None for all tasks.
+        keys: The tasks' database keys as an SQL list, such as ``(1, 2)``.
     """
-    task_condition = "" if keys is None else f"task IN {keys} AND "
-    rows = connection.execute(f"SELECT data FROM delf_events WHERE {task_condition}{INPUTS}")  # noqa: S608 - only names of this module
-    setups = [fields.get("setup", {}) for fields in _readable_fields(rows)]
+    rows = connection.execute(f"SELECT data FROM delf_events WHERE task IN {keys} AND {INPUTS}")  # noqa: S608 - only names of this module
+    return _files_in(_readable_fields(rows))
+
+
+def _files_in(events: Iterable[Mapping[str, Any]]) -> set[str]:
+    setups: list[Mapping[str, Any]] = [fields.get("setup", {}) for fields in events]
     return {str(path) for setup in setups for path in setup.get("input_files", ())}
 
 
 def _readable_fields(rows: Iterable[SqlRow]) -> Iterator[dict[str, Any]]:
     """Yield the fields of events, skipping damaged events, whose files are not known."""
     for row in rows:
-        with contextlib.suppress(ValueError):
-            yield json.loads(row.data)
+        try:
+            fields = dict(json.loads(row.data))
+        except DAMAGE:
+            continue
+        yield fields
 
 
 def forget_prompts(connection: Connection, before: float, after: int, limit: int) -> int | None:
@@ -490,8 +503,8 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
     rows_to_change = list(rows)
     for row in rows_to_change:
         try:
-            fields, digests = json.loads(row.data), json.loads(row.blobs or "{}")
-        except ValueError:
+            fields, digests = dict(json.loads(row.data)), dict(json.loads(row.blobs or "{}"))
+        except DAMAGE:
             continue  # a damaged event, which is removed with its task
         fields.pop("prompt", None)
         digest = digests.pop("prompt", None)

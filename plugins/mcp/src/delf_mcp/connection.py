@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,6 +36,7 @@ from delf_mcp.config import server_settings, servers_in
 from delf_mcp.learning import Results
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
+from delf_schemas.names import method_name
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -266,6 +268,7 @@ class MCP(Connection[MCPSettings]):
             {**digests, **recorded} if self._trusted_digests is None else self._trusted_digests
         )
         self._digests_of_listed_tools = digests
+        tools_by_script_name = Counter(map(method_name, digests))
         changed: list[str] = []
         actions: dict[str, Action] = {}
         omitted: list[OmittedItem] = []
@@ -287,8 +290,10 @@ class MCP(Connection[MCPSettings]):
             while name in actions:  # names of tools may differ and be equal as Python names
                 name, number = f"{action.name}_{number}", number + 1
             version = digests[tool.name]  # a changed tool needs new approvals
-            # If another tool has this name at the server, the setting means that tool.
-            names = (tool.name,) if name in digests else (tool.name, name)
+            # If another tool has this name at the server, the setting means that tool. If several
+            # tools become the same name, the setting means none of them.
+            is_ambiguous = name in digests or tools_by_script_name[action.name] > 1
+            names = (tool.name,) if is_ambiguous else (tool.name, name)
             effect = effect_of(names, effects)
             if effect != _IRREVERSIBLE and trusted.get(tool.name) != version:
                 effect = _IRREVERSIBLE  # declared for the unchanged tool only

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
+from sqlalchemy.util import asbool
 
 from delf.errors import MemoryRetrievalError, MemorySetupError
 from delf.machine.own_files import make_private_file, make_private_folder
@@ -404,7 +405,7 @@ class FactDatabase:
                         f"{path} is a memory of Delfhos, which has another format",
                         hint=f"give the memory another path, then: delf memory import {path}",
                     )
-                if engine.url.query.get("mode", "rwc") == "rwc":
+                if _uri_mode(engine.url) in (None, "rwc"):
                     _make_file(path)
             event.listen(engine, "connect", _set_up_sqlite)
         try:
@@ -429,10 +430,23 @@ def _file_of(url: sa.URL) -> Path | None:
     https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#uri-connections
     """
     name = url.database or ""
-    if url.query.get("uri") == "true" and name.startswith("file:"):
+    if _is_uri(url) and name.startswith("file:"):
         name = unquote(urlsplit(name).path)
-    is_in_memory = name in ("", ":memory:") or url.query.get("mode") == "memory"
+    is_in_memory = name in ("", ":memory:") or _uri_mode(url) == "memory"
     return None if is_in_memory else Path(name)
+
+
+def _is_uri(url: sa.URL) -> bool:
+    return bool(asbool(url.query.get("uri", False)))
+
+
+def _uri_mode(url: sa.URL) -> str | None:
+    """Return the mode in which SQLite opens a database; None if the URL does not set the mode.
+
+    SQLAlchemy ignores ``mode`` unless the database's name is a URL of SQLite.
+    """
+    mode = url.query.get("mode") if _is_uri(url) else None
+    return mode if isinstance(mode, str) else None
 
 
 def _make_file(path: Path) -> None:

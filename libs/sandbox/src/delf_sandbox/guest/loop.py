@@ -155,6 +155,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             recording: The recording to replay: the number of an iteration and an event of that
                 iteration, alternately. Empty for no replay.
         """
+        self._cancel_timers()  # those that tasks set between the scripts
         self.task_count = 0
         self._tasks.clear()
         self._discarded_errors.clear()
@@ -175,9 +176,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         A timer that went on would fire before or in the next script, depending on how long the
         model thinks, and a replay does not wait for the model.
         """
+        self._cancel_timers()
+        self._recordable_events_left = 0
+
+    def _cancel_timers(self) -> None:
         for timer in self._scheduled:
             timer.cancel()
-        self._recordable_events_left = 0
 
     def take_recording(self) -> list[int]:
         """Return the events recorded since the last call of this method.
