@@ -140,8 +140,8 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     if isinstance(value, (set, frozenset)):
         return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
     if isinstance(value, decimal.Decimal):
-        # The Decimal is too long to be encoded. The conversions below would make it a float, which
-        # may be infinite.
+        # This Decimal cannot be encoded: it has too many digits or too large an exponent. The
+        # conversions below would make it a float, which may be infinite.
         return convert_unsupported(value)
     for convert in _CONVERSIONS:
         try:

@@ -39,15 +39,16 @@ class Packed:
         event: The event itself.
         type: The name of the event's class.
         data: The JSON of all fields that are not blobs.
-        blobs: The JSON of a mapping from field name to the digest of its blob; None without blobs.
-        parts: The blobs.
+        blob_digests: The JSON of a mapping from field name to the digest of its blob; None without
+            blobs.
+        blobs: The blobs.
     """
 
     event: Event
     type: str
     data: str
-    blobs: str | None = None
-    parts: tuple[Blob, ...] = ()
+    blob_digests: str | None = None
+    blobs: tuple[Blob, ...] = ()
 
 
 def pack(event: Event, limit: int) -> Packed:

@@ -261,7 +261,7 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
 
 
 def _revoked_ids(connection: Connection, key: int) -> set[str]:
-    """Return the ids of the requests about which decisions are revoked.
+    """Return the ids of a task's approval requests whose decisions were revoked.
 
     Raises:
         UnreadableEventError: If a note is damaged: it may revoke any decision about the task.
@@ -303,6 +303,7 @@ def _prefix_condition(id_prefix: str) -> tuple[str, dict[str, str]]:
     """
     if not id_prefix:
         return "", {}
-    condition = "AND (e.data LIKE :with_req ESCAPE '!' OR e.data LIKE :without_req ESCAPE '!') "
+    condition = "AND (e.data LIKE :as_given ESCAPE '!' OR e.data LIKE :req_added ESCAPE '!') "
     text = like_text(id_prefix)
-    return condition, {"with_req": f'%"{text}%', "without_req": f'%"req!_{text}%'}
+    # Ids are JSON strings in the data, so they begin with a quotation mark.
+    return condition, {"as_given": f'%"{text}%', "req_added": f'%"req!_{text}%'}

@@ -329,18 +329,18 @@ class SqlJournal:
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
         """Claim a failed task for this process, so that further events can follow its end."""
-        return await self._claim(task_id, failed=True)
+        return await self._claim(task_id, may_be_failed=True)
 
-    async def _claim(self, task_id: str, *, failed: bool = False) -> PerhapsAlive | None:
+    async def _claim(self, task_id: str, *, may_be_failed: bool = False) -> PerhapsAlive | None:
         """Claim a task; return its former owner if that process may still be alive.
 
         Args:
             task_id: The id of the task.
-            failed: Whether a failed task may be claimed, too.
+            may_be_failed: Whether the task may be claimed even if it has failed.
         """
         while True:
             writer = self._running_writer()
-            operation = writer.claim(task_id, failed=failed)
+            operation = writer.claim(task_id, may_be_failed=may_be_failed)
             if writer.put(operation):
                 break
             # The writer was stopped meanwhile: claim the task with a new writer.
@@ -631,10 +631,12 @@ class SqlJournal:
             are_notes: Whether the items are notes, such as requests to stop, instead of events.
         """
         call = Call(find_start, write=False)
-        subscription = Subscription(self._read, call.done, fetch, task_id, are_notes=are_notes)
+        start_position = call.done
+        subscription = Subscription(self._read, start_position, fetch, task_id, are_notes=are_notes)
         with self._lock:
-            self._starting_subscriptions.add(call.done)
-        call.done.add_done_callback(self._remove_starting)
+            self._starting_subscriptions.add(start_position)
+        start_position.add_done_callback(self._remove_starting)
+        # The writer executes the call after the appends that are already in the queue.
         self._put(call)
         with self._lock:
             if self._watcher is None:

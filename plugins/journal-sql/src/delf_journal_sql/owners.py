@@ -104,9 +104,9 @@ class Owner:
         row = {
             "owner": self.key,
             "pid": self.pid,
-            "birth": self.birth,
+            "birth": self.birth,  # the start time, because process ids are reused
             "host": self.host,
-            "place": self.machine,
+            "place": self.machine,  # the machine, its boot and the pid namespace
             "heartbeat": database.now(connection),
             "lease": self.lease,
         }

@@ -121,7 +121,10 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
-            missing = migrations[version - OLDEST_VERSION + 1 :] if version else migrations
+            # Version 0 is a new journal. The first migration creates OLDEST_VERSION, and each
+            # further one creates the next version.
+            applied_count = 0 if version == 0 else version - OLDEST_VERSION + 1
+            missing = migrations[applied_count:]
             for sql in ";".join(missing).format(**database.types).split(";"):
                 if sql.strip():
                     connection.execute(sql)

@@ -29,7 +29,7 @@ from delf_journal_sql.index import (
 )
 from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
-from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
+from delf_journal_sql.store import EVENT, TASK, in_state, key_of, owned_by, stored_task
 
 # The number of characters before and after a match in an excerpt.
 _EXCERPT_MARGIN: Final = 80
@@ -143,8 +143,9 @@ def _matching_events(
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of the tasks that have an event with all phrases, newest task first.
 
-    A batch maps the database key of a task to the index key of the earliest such event that was
-    read: not of the task's first such event, if the task has more of them than a batch holds.
+    A batch maps the database key of a task to the index key of the task's earliest event with all
+    phrases. For a task with more than ``_BATCH_SIZE`` events with all phrases, only the newest
+    ``_BATCH_SIZE`` of these events are considered.
 
     Args:
         connection: A connection for reading.
@@ -422,10 +423,9 @@ def _conditions(
         values[f"of_{name}"] = wanted.fields[name]
         where.append(f"t.{OTHER_NAMES.get(name, name)} = :of_{name}")
     if wanted.keys is not None:
-        # The keys are the owners of tasks; without owners, no task fulfils the condition.
-        keys = {f"key{number}": key for number, key in enumerate(sorted(wanted.keys))}
-        values |= keys
-        where.append(f"t.limit_key IN ({', '.join(f':{name}' for name in keys) or 'NULL'})")
+        condition, names_of_owners = owned_by(wanted.keys)
+        where.append(condition)
+        values |= names_of_owners
     return where, values
 
 

@@ -17,12 +17,11 @@ _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, b
 
 def begin(connection: Connection, session: SessionRecord) -> None:
     """Store a new login session, and remove old records of expired sessions."""
-    # The values ``holder`` and ``way`` are the owner name of the person's tasks and the method of
-    # the login.
     connection.execute(
         "DELETE FROM delf_sessions WHERE until < :now AND began < :before",
         {"now": session.began, "before": session.began - _KEPT_SECONDS},
     )
+    # ``holder`` is the owner name that the person's tasks have; ``way`` is the login method.
     connection.execute(
         f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - only names of this module
         ":holder, :key, :way, :client, :browser)",

@@ -159,7 +159,7 @@ def find_tasks(
         where.append("t.started_at >= :since")
         values["since"] = since
     if keys is not None:
-        condition, parameters = _on_behalf_of(keys)
+        condition, parameters = owned_by(keys)
         where.append(condition)
         values |= parameters
     if after is not None:  # if that task was removed, tasks of the same start time are skipped
@@ -176,7 +176,7 @@ def find_tasks(
     return [stored_task(row, is_alive) for row in rows]
 
 
-def _on_behalf_of(owners: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
+def owned_by(owners: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
     """Return the SQL condition for the tasks ``t`` of some owners, and its parameters.
 
     Args:
@@ -213,14 +213,15 @@ def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
     """Return the number of tasks by state; states without tasks are omitted."""
     rows = connection.execute("SELECT state, COUNT(*) AS tasks FROM delf_tasks GROUP BY state")
     counts = {TaskState(row.state): int(row.tasks) for row in rows}
-    if running_count := counts.pop(TaskState.RUNNING, 0):
+    # An interrupted task is stored as running, but the process that owns the task is not alive.
+    if stored_as_running := counts.pop(TaskState.RUNNING, 0):
         condition, owners = in_state(connection, cached_is_alive(now), TaskState.RUNNING)
         ((running,),) = connection.execute(
             f"SELECT COUNT(*) FROM delf_tasks AS t WHERE {condition}",  # noqa: S608 - only names of this module
             owners,
         )
         counts[TaskState.RUNNING] = int(running)
-        counts[TaskState.INTERRUPTED] = running_count - int(running)
+        counts[TaskState.INTERRUPTED] = stored_as_running - int(running)
     return {state: number for state, number in counts.items() if number}
 
 
@@ -271,7 +272,7 @@ def resolve_id(connection: Connection, text: str, owners: Collection[str] | None
     """
     if not text:
         raise DelfError("the id of a task is empty")
-    condition, values = _on_behalf_of(owners)
+    condition, values = owned_by(owners)
     # A full id is returned even if it is also the prefix of another id.
     exact = connection.execute(
         f"SELECT 1 FROM delf_tasks AS t WHERE t.task_id = :id AND {condition}",  # noqa: S608

@@ -121,14 +121,14 @@ class Tasks:
             return
         if event.seq != task.last + 1:
             raise _gap_error(event, task.last)
-        for part in packed.parts:
+        for blob in packed.blobs:
             connection.execute(
                 "INSERT INTO delf_blobs (task, digest, size, data) "
                 "VALUES (:task, :digest, :size, :data) ON CONFLICT DO NOTHING",
-                {"task": task.key, "digest": part.digest, "size": part.size, "data": part.data},
+                {"task": task.key, "digest": blob.digest, "size": blob.size, "data": blob.data},
             )
         # The values have the order of _EVENT_COLUMNS. 1 is the version of the row's format.
-        row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blobs)
+        row = (task.key, event.seq, event.at, packed.type, 1, packed.data, packed.blob_digests)
         self._rows.append(row)
         task.last = event.seq
         if isinstance(event, TaskFinished):
@@ -164,14 +164,14 @@ class Tasks:
         self._tasks_to_uncache.clear()
 
     def claim(
-        self, connection: Connection, task_id: str, *, failed: bool = False
+        self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
         """Claim a task that no live process owns, within a transaction.
 
         Args:
             connection: A connection in the transaction.
             task_id: The id of the task.
-            failed: Whether a failed task may be claimed, too.
+            may_be_failed: Whether the task may be claimed even if it has failed.
 
         Returns:
             The previous owner if its lease has expired, but nothing proves that the process has
@@ -185,16 +185,17 @@ class Tasks:
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        is_known = bool(rows)
-        former_owner = (
-            self._claim_row(connection, task_id, rows[0], failed=failed) if is_known else None
-        )
+        former_owner = None
+        if rows:  # the task is known
+            former_owner = self._claim_row(
+                connection, task_id, rows[0], may_be_failed=may_be_failed
+            )
         # The former owner may have appended events since this process read the task's position.
         self.cached_tasks.pop(task_id, None)
         return former_owner
 
     def _claim_row(
-        self, connection: Connection, task_id: str, row: SqlRow, *, failed: bool
+        self, connection: Connection, task_id: str, row: SqlRow, *, may_be_failed: bool
     ) -> PerhapsAlive | None:
         """Claim a task whose row was read; for arguments and result see :meth:`claim`."""
         parameters = {
@@ -202,7 +203,7 @@ class Tasks:
             "owner": self.owner.key,
             "key": row.id,
         }
-        if failed and row.state == TaskState.FAILED:
+        if may_be_failed and row.state == TaskState.FAILED:
             connection.execute(
                 "UPDATE delf_tasks SET state = :running, owner = :owner, "
                 "error = NULL, finished_at = NULL WHERE id = :key",
@@ -230,14 +231,14 @@ class Tasks:
         return perhaps_alive(process)
 
     def take(
-        self, connection: Connection, task_id: str, *, failed: bool = False
+        self, connection: Connection, task_id: str, *, may_be_failed: bool = False
     ) -> PerhapsAlive | None:
         """Claim a task like :meth:`claim`, but only if this process has not claimed it already.
 
         Args:
             connection: A connection in the transaction.
             task_id: The id of the task.
-            failed: As for :meth:`claim`.
+            may_be_failed: As for :meth:`claim`.
 
         Returns:
             The previous owner if its lease has expired, but nothing proves that the process has
@@ -249,7 +250,7 @@ class Tasks:
         """
         if task_id in self.claimed_tasks:
             raise _held_here_error(task_id)
-        former_owner = self.claim(connection, task_id, failed=failed)
+        former_owner = self.claim(connection, task_id, may_be_failed=may_be_failed)
         self.tasks_of_other_processes.discard(task_id)
         return former_owner
 
@@ -346,7 +347,9 @@ class Tasks:
             "SELECT at, type, data, blobs FROM delf_events WHERE task = :task AND seq = :seq",
             {"task": task.key, "seq": event.seq},
         )
-        if [tuple(row) for row in rows] != [(event.at, packed.type, packed.data, packed.blobs)]:
+        if [tuple(row) for row in rows] != [
+            (event.at, packed.type, packed.data, packed.blob_digests)
+        ]:
             raise JournalConflictError(
                 f"task {event.task_id} has another event {event.seq} already",
                 hint="two processes work on the same task",

@@ -121,7 +121,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
-    def claim(self, task_id: str, *, failed: bool = False) -> Call:
+    def claim(self, task_id: str, *, may_be_failed: bool = False) -> Call:
         """Create the operation that claims a task, and raises if the task's owner is alive.
 
         The operation returns the previous owner if nothing proves that the process has ended, so
@@ -129,13 +129,13 @@ class Writer:
 
         Args:
             task_id: The id of the task.
-            failed: Whether a failed task may be claimed, too.
+            may_be_failed: Whether the task may be claimed even if it has failed.
         """
 
         def claim(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
             self._write_heartbeat(connection)
-            return self._tasks.take(connection, task_id, failed=failed)
+            return self._tasks.take(connection, task_id, may_be_failed=may_be_failed)
 
         def record_claim(_: PerhapsAlive | None) -> None:
             self._tasks.claimed_tasks.add(task_id)
@@ -239,7 +239,8 @@ class Writer:
             self._on_write()
         if call.registers_owner:
             self._confirm_heartbeat()
-        # After the commit, because a claim that is rolled back has no effect.
+        # A rollback undoes the change on which ``on_commit`` acts, such as the claim of a task. So
+        # ``on_commit`` has to wait for the commit.
         if call.on_commit is not None:
             call.on_commit(result)
         call.done.set_result(result)

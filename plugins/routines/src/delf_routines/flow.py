@@ -69,9 +69,9 @@ def value_patterns(
     try:
         tree = ast.parse(script)
         # The second pass finds fewer parameters than the first, and overrides their patterns.
-        for pattern, accepts_quoted in ((QUOTED_VALUE, True), (None, False)):
+        for pattern, excludes_quotes in ((QUOTED_VALUE, True), (None, False)):
             uses = _VariableUses(
-                tree, {*actions, *_BUILT_IN_ACTIONS}, accepts_quoted=accepts_quoted
+                tree, {*actions, *_BUILT_IN_ACTIONS}, excludes_quotes=excludes_quotes
             )
             harmless_names = [
                 name for name in defaults if uses.has_only_harmless_uses(name, is_parameter=True)
@@ -121,13 +121,16 @@ class _VariableUses:
     Args:
         tree: The parsed script.
         actions: The full names of the callable actions.
-        accepts_quoted: Whether a value may become a part of an f-string that has quotes around the
-            value, as in ``f"name = '{value}'"``.
+        excludes_quotes: Whether the values of the parameters contain no quotes. Such a value may
+            become a part of an f-string that has quotes around the value, as in
+            ``f"name = '{value}'"``.
     """
 
-    def __init__(self, tree: ast.Module, actions: Collection[str], *, accepts_quoted: bool) -> None:
+    def __init__(
+        self, tree: ast.Module, actions: Collection[str], *, excludes_quotes: bool
+    ) -> None:
         self._actions = actions
-        self._accepts_quoted = accepts_quoted
+        self._excludes_quotes = excludes_quotes
         self._parents: dict[int, Any] = {}
         self._loads: dict[str, list[ast.Name]] = {}
         self._assignment_counts: Counter[str] = Counter()
@@ -202,13 +205,13 @@ class _VariableUses:
                 f_string = self._parents[id(parent)]
                 if parent.value is not node:  # the node is the value's format specification
                     return False
-                # The regex for a quoted value excludes quotes, so that the value stays in quotes.
-                has_safe_quotes = (
-                    self._accepts_quoted
+                # In f"name = '{value}'", only a value with a quote could end the text in quotes.
+                is_safe_in_quotes = (
+                    self._excludes_quotes
                     and isinstance(f_string, ast.JoinedStr)
                     and _in_quotes(parent, f_string)
                 )
-                return has_safe_quotes or self._is_only_printed(f_string)
+                return is_safe_in_quotes or self._is_only_printed(f_string)
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 # The uses of the other variable count, too. They are only followed if the variable
                 # gets exactly the value, from a name or a call such as str(name). Any other
@@ -236,7 +239,10 @@ class _VariableUses:
         return False
 
     def _is_harmless_argument(self, call: Any, node: Any) -> bool:
-        """Return True if a call neither inserts an argument into a text nor takes it apart.
+        """Return True if a call is harmless for an argument.
+
+        A harmless call neither builds a longer text from the argument nor splits the argument. A
+        call that only prints the argument is harmless, too.
 
         Args:
             call: The call.

@@ -370,8 +370,8 @@ class _LiteralFinder(ast.NodeVisitor):
                     replacements[match[0]] = number_parameter.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
-            # The piece stands between quotes. If a value with quotes could replace the piece, the
-            # value would end the quotes too early, so a piece with quotes is not replaced.
+            # A text piece is inside quotes, which a value with a quote would end. Only values that
+            # match QUOTED_VALUE may replace the piece, so the piece must match, too.
             if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
                 continue
             parameter = self._parameter(piece, kind)

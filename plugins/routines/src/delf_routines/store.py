@@ -202,12 +202,10 @@ class RoutineStore:
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")
         routine = self.find(old)
-        case = self.case_path(old)
+        case, *further_paths = self.case_paths(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
         # Files of further cases are named NAME.RUN.json.
-        further_cases = [
-            (path.suffixes[0][1:], path.read_text("utf-8")) for path in self.case_paths(old)[1:]
-        ]
+        further_cases = [(path.suffixes[0][1:], path.read_text("utf-8")) for path in further_paths]
         path = self.keep(replace(routine, name=new), text)
         for run, content in further_cases:
             self.add_case(new, run, content)

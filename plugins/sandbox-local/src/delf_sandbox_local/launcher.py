@@ -67,11 +67,12 @@ def _disable_utime(scratch: str) -> None:
     real_utime = os.utime
 
     def utime(path: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(path, int) or not os.path.realpath(path).startswith(f"{scratch}/"):
+        is_descriptor = isinstance(path, int)
+        if not is_descriptor and os.path.realpath(path).startswith(f"{scratch}/"):
+            # Keep the file's times. Only raise if the file does not exist, like the real function.
+            os.stat(path)  # noqa: PTH116 - importing pathlib would slow the start of each script
+        else:
             real_utime(path, *args, **kwargs)
-            return
-        # Raise for a file that does not exist, like the real function.
-        os.stat(path)  # noqa: PTH116 - importing pathlib would slow the start of each script
 
     os.utime = utime
 

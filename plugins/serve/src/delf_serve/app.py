@@ -199,8 +199,8 @@ class Application:
         scope["app"] = self  # makes the router raise its errors instead of sending them
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            # The guard, which all requests pass first, starts the agent except for the probes
-            # /health and /ready. Of the probes, only /ready needs a started agent.
+            # The guard has already started the agent, except for a request to /health or /ready.
+            # A request to /ready needs the agent, too.
             if not self._started and path_of(scope) != "/health":
                 await self._start_for_request()
         try:

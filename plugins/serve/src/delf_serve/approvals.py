@@ -140,8 +140,9 @@ class Approvals:
         Args:
             request_id: The request's full id.
             given: The decision.
-            key: The person who decides.
-            via: The channel and address.
+            key: The API key of the person who decides.
+            via: The channel of the decision and the person's network address, such as
+                ``page, 192.0.2.1``.
 
         Raises:
             UnknownRequestError: If the request is not pending, for example because another decision

@@ -513,10 +513,11 @@ def _post(url: str, secret: str, notice: Notice) -> None:
 def _opener(url: str) -> urllib.request.OpenerDirector:
     """Return a URL opener that follows no redirects, which could lead into the private network."""
     proxy = proxy_for(url)
-    through = (
-        {} if proxy is None else {urlsplit(url).scheme: proxy.checked_address(socks_module=None)}
-    )
-    return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
+    proxy_by_scheme: dict[str, str] = {}
+    if proxy is not None:
+        # urllib supports no SOCKS proxies, so checked_address() raises for such a proxy.
+        proxy_by_scheme[urlsplit(url).scheme] = proxy.checked_address(socks_module=None)
+    return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxy_by_scheme))
 
 
 def post_to(settings: ServeSettings, notice: Notice, person: Person) -> None:

@@ -480,6 +480,7 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
         return True
     parts = urlsplit(origin)
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    # A proxy may pass on https requests as http. An http page is no part of an https server.
-    has_same_scheme = parts.scheme == "https" or scope["scheme"] == "http"
-    return parts.netloc == host and has_same_scheme
+    # A proxy may pass on a request from an https page as http, so an https origin always fits. An
+    # http origin fits only a server that is reached by http.
+    has_fitting_scheme = parts.scheme == "https" or scope["scheme"] == "http"
+    return parts.netloc == host and has_fitting_scheme

@@ -105,7 +105,7 @@ class Hooks:
         return message
 
     def _find_owner(self, name: str, hook: HookSettings) -> Key:
-        """Return the key as whose tasks the tasks of a hook run."""
+        """Return the key of the owner of a hook's tasks."""
         if not hook.person:
             # Without keys, everybody may use the server. With keys, nobody owns the hook's tasks: a
             # key without a digest has no owner name.

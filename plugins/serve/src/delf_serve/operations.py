@@ -680,9 +680,9 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     chat: Any = call.service.agent.chat
     conversations: list[ConversationRecord] = []
     wanted_count = query.offset + query.limit + 1
-    count, has_more = wanted_count, chat is not None
+    count, can_load_more = wanted_count, chat is not None
     # Load more until enough of the loaded conversations are the caller's, and not a client's.
-    while has_more and len(conversations) < wanted_count:
+    while can_load_more and len(conversations) < wanted_count:
         stored: Sequence[ConversationRecord] = await chat.aconversations(count)
         conversations = [
             record
@@ -690,7 +690,8 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
             if call.key.sees(owner_of(record.conversation))
             and not is_kept_by_client(record.conversation)
         ]
-        has_more, count = len(stored) == count < _MAX_CONVERSATIONS, count * 8
+        can_load_more = len(stored) == count and count < _MAX_CONVERSATIONS
+        count *= 8
     part, more = page_of(conversations, query)
     views = [
         s.Conversation(

@@ -223,12 +223,17 @@ class Protocol(HttpToolsProtocol):
             self._start_timer(seconds, self._close)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse an invalid request, unless another response comes first; close the connection."""
+        """Refuse an invalid request, and close the connection.
+
+        The refusal is omitted if an earlier request waits for a response, or if the response to the
+        invalid request has begun.
+        """
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:
+            # All earlier requests are answered, so the refusal can follow.
             self._write_refusal()
-        # The body of the present request is invalid.
         elif cycle.more_body and not cycle.response_started and not self.pipeline:
+            # The body of the request that the application is handling is invalid.
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()

@@ -69,6 +69,8 @@ _log = logging.getLogger(__name__)
 
 SERVER_FIELD: Final = "serve"
 """The ``setup`` field that marks a task as submitted by a server."""
+# The part of this field with the digest of the request that submitted the task.
+_DIGEST_FIELD: Final = "order"
 _LOOK_SECONDS: Final = 5.0
 # The maximum seconds to wait for the first event of a resumed task.
 _FIRST_EVENT_SECONDS: Final = 5.0
@@ -318,7 +320,7 @@ class Tasks:
                     variables=external_variables,
                     trust="outside" if has_external_text else trust,
                     setup={
-                        **_setup(key, client, order=digest),
+                        **_setup(key, client, request_digest=digest),
                         OTHER_AUTHORS_KEY: [*other_authors],
                     },
                     listeners=[listen],
@@ -344,13 +346,14 @@ class Tasks:
     async def _input_files(
         self, order: RunRequest, key: Key, paths: Sequence[str] | None
     ) -> list[str] | None:
-        """Return the paths of a task's input files; None if the task has those of the agent.
+        """Return the paths of a task's input files; None if the task uses the agent's files.
+
+        A task uses the agent's files if its request names no uploads and ``paths`` is None.
 
         Args:
             order: The request, which may name uploads.
             key: The owner of the task.
-            paths: The paths of further files; None for none, and then for the agent's files if the
-                request names no uploads.
+            paths: The paths of files besides the uploads.
         """
         uploaded_paths = await self._uploads.paths(key, order.files)
         if uploaded_paths is None and paths is None:
@@ -461,7 +464,8 @@ class Tasks:
 
         Args:
             task_id: The id of the task, derived from the key.
-            digest: The digest of the present request. The task has that of its own request.
+            digest: The digest of the present request, which must equal the digest of the request
+                that started the task.
 
         Raises:
             ProblemError: If the task was deleted, or belongs to a different request.
@@ -479,7 +483,7 @@ class Tasks:
             return None
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None
-        digest_of_first_request = first.setup.get(SERVER_FIELD, {}).get("order")
+        digest_of_first_request = first.setup.get(SERVER_FIELD, {}).get(_DIGEST_FIELD)
         if digest_of_first_request != digest:
             raise ProblemError(
                 409, "this idempotency key belongs to another task", "use a new key for a new task"
@@ -624,7 +628,8 @@ class Tasks:
         keys = None if key.holder is None else frozenset({key.holder})
         text = words[:_SEARCH_CHARACTERS]
         place: ListPlace | None = None
-        # The journal finds tasks that contain the text; many newer ones may contain more.
+        # The journal finds all tasks that contain the text. Many newer tasks may contain the text
+        # within a longer one, so the search goes on page by page.
         for _ in range(_MAX_CANDIDATE_PAGES):
             records = await find_tasks(
                 self.journal, _CANDIDATES_PER_PAGE, text=text, since=since, keys=keys, after=place
@@ -751,7 +756,8 @@ class Tasks:
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
-        # The costs are charged to the budgets of the task's owner, who may be another person.
+        # The costs are charged to the task's owner, but a caller with an exhausted budget may not
+        # cause costs for another person, either.
         await self.budgets.raise_if_exhausted(key)
         await self._resume(record.task_id, record.key, timeout, continue_past_limit=True)
         return record.task_id
@@ -956,9 +962,19 @@ def _decode_cursor(cursor: str) -> ListPlace:
     return float(started), task_id
 
 
-def _setup(key: Key, client: str | None, **more: str) -> dict[str, Any]:
-    """Return the setup data with the caller's name and address."""
-    return {SERVER_FIELD: {"key": key.name, **more}, ASKED_FROM: client}
+def _setup(key: Key, client: str | None, request_digest: str | None = None) -> dict[str, Any]:
+    """Return the setup data with the caller's name and address.
+
+    Args:
+        key: The caller.
+        client: The caller's network address.
+        request_digest: The digest of the request, for the comparison with repeated requests; None
+            to store no digest.
+    """
+    data_of_server = {"key": key.name}
+    if request_digest is not None:
+        data_of_server[_DIGEST_FIELD] = request_digest
+    return {SERVER_FIELD: data_of_server, ASKED_FROM: client}
 
 
 def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:

@@ -109,7 +109,7 @@ class Fetcher:
         return checked_target
 
     def _require_approved_host(self, url: httpx.URL, source: str, approved_url: httpx.URL) -> None:
-        """Raise ToolRefusedError for a host that needs an approval other than the given one.
+        """Raise ToolRefusedError if a URL's host needs an approval and is not the approved host.
 
         Args:
             url: The requested URL.

@@ -67,8 +67,8 @@ class Workers(Connection[WorkersSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # `call` needs no approval, because each call of the worker may need one. `create` always
-        # needs an approval.
+        # The action ``call`` needs no approval by default, because the called worker's own actions
+        # may need approvals. The action ``create`` always needs an approval.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
@@ -100,8 +100,8 @@ class Workers(Connection[WorkersSettings]):
         """
         workers = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         workers.registry = self.registry
-        # This connection is that of the worker or agent that generated the worker, if any: the
-        # generated worker can call only workers that its maker can call, too.
+        # A generated worker can call only workers that its maker can call. The maker is the agent
+        # or worker that uses this connection (``self``).
         inherited_patterns = self.allowed_patterns if worker.generated else ()
         workers.allowed_patterns = (patterns, *inherited_patterns)
         workers.caller, workers.agent_workers = worker, self.agent_workers
@@ -301,7 +301,8 @@ class Workers(Connection[WorkersSettings]):
 
         Raises:
             ConfigurationError: If the worker would be invalid.
-            ToolRefusedError: If the worker would have more rights than its maker.
+            ToolRefusedError: If the new worker would have more rights than the agent or worker that
+                uses this connection.
         """
         check_name(str(spec["name"]), "name")
         if not self._may_call(str(spec["name"])):
@@ -317,17 +318,14 @@ class Workers(Connection[WorkersSettings]):
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the same workers as its maker, which is the caller of this
-            # connection. The file has only the maker's own patterns: the patterns that the maker
-            # inherited are checked again when the new worker calls another one.
-            patterns_of_maker, *_inherited_patterns = self.allowed_patterns
+            # The new worker may call the same workers as the user of this connection. The inherited
+            # patterns are not written: for_worker() adds them each time the new worker is called.
+            own_patterns, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-            settings["workers"] = {"allow_workers": [*patterns_of_maker]}
+            settings["workers"] = {"allow_workers": [*own_patterns]}
             table["connections"] = settings
-        # The maker is the worker that uses this connection; the agent itself is no maker.
-        maker = self.caller
-        if maker is not None:
-            table["maker"] = maker.name
+        if self.caller is not None:  # the file names a worker as its maker, but not the agent
+            table["maker"] = self.caller.name
         return self.agent_workers.registry.text_of(table, str(spec["instructions"]))
 
     async def aclose(self) -> None:

@@ -272,7 +272,7 @@ def from_front_matter(
         renamed_lines = {
             ("connections", *keys[1:]): n
             for keys, n in front.lines.items()
-            if "toolsets" in keys[:1]
+            if keys and keys[0] == "toolsets"
         }
         front = replace(front, lines=front.lines | renamed_lines)
     _rename_policy(front, table)

@@ -122,7 +122,8 @@ class TaskPipeline:
         work: asyncio.Future[str] | None = None
         try:
             await self._record_start(origin)
-            # In a separate asyncio task, so that its end is recorded after a timeout, too.
+            # The work is a separate asyncio task: a timeout cancels only the work, and this method
+            # goes on to record the end of the delf task.
             work = asyncio.ensure_future(convert_exits_to_errors(self._work))
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
@@ -132,7 +133,7 @@ class TaskPipeline:
             if error is None and self._run.config.learn:
                 await learn(self._run, text)
         except asyncio.CancelledError:
-            # To its end: a task that is cut off here would have no end in the journal.
+            # Wait until the cancellation is recorded, even if this method is cancelled again.
             await await_despite_cancellation(self._cancel(work))
             raise
         return await await_despite_cancellation(
@@ -263,8 +264,10 @@ class TaskPipeline:
             return text if text or host.value is None else _as_text(host.value), None
         if not isinstance(error, DelfError):
             error = self._internal_error(error)
-        # A child task fails with this error: its parent would take an answer for a success.
-        if isinstance(error, ToolException) and self._run.request.child is None:
+        # A tool's refusal becomes the answer of a task without a parent. The parent of a child task
+        # would take such an answer for a success, so a child task fails with the refusal.
+        is_child_task = self._run.request.child is not None
+        if isinstance(error, ToolException) and not is_child_task:
             return await self._refused(error)
         return host.output, error
 

@@ -55,7 +55,8 @@ def _build_ask(run: TaskRun) -> SetupAsk:
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:
         config = run.config.quick_llm if llm is None else run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="setup")
-        # The set-up runs in an empty context. The model runs in the task's context, as always.
+        # The connection calls this function in an empty contextvars context. The call of the model
+        # needs the context of the task.
         return await awaited_in(run.log.context, asker.ask(config, request))
 
     return ask

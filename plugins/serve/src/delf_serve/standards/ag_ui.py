@@ -176,9 +176,9 @@ def _call_events(event: Event) -> Iterator[bytes]:
             yield _event("TOOL_CALL_START", toolCallId=tool_call_id, toolCallName=event.action)
             yield _event("TOOL_CALL_ARGS", toolCallId=tool_call_id, delta=arguments)
             yield _event("TOOL_CALL_END", toolCallId=tool_call_id)
-        # Only a call that was refused before its start has a digest here. The client does not know
-        # such a call.
-        case CallFinished(digest=None):
+        case CallFinished(digest=str()):
+            return  # the call was refused before its start, so the client does not know the call
+        case CallFinished():
             tool_call_id = _tool_call_id(event)
             result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[
                 :_MAX_RESULT_CHARACTERS

@@ -444,8 +444,8 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         for record in requests
         if record.requested.request_id in last_message
     ]
-    # Such a message is a reply even if the request is not known. Other texts may answer a question,
-    # which parse_reply() finds out from the request.
+    # The message "continue" and decisions such as "approve" are replies even if the last message
+    # names no request.
     is_reply = is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
     if not named_requests and not is_reply:
         return None
@@ -453,6 +453,7 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
     if len(requests_of_task) == 1:
         request = requests_of_task[0]
+        # Any text may be the answer to a question; parse_reply() checks the kind of the request.
         parsed_decision = parse_reply(request, turn.user_message)
         if parsed_decision is not None:
             await decide(call, request.requested.request_id, parsed_decision)

@@ -136,19 +136,21 @@ class WebSearch(Connection[WebSearchSettings]):
             base_url = SourcedText(base_url, settings.source("base_url"))
         provider: str = settings.provider
         if provider == "auto":
-            endpoint = resolve(LLMConfig(model=model, api_key=key), context)
-            if endpoint.dialect not in _ENGINES:
+            # The usual endpoint of the model names its provider.
+            usual_endpoint = resolve(LLMConfig(model=model, api_key=key), context)
+            if usual_endpoint.dialect not in _ENGINES:
                 raise ConnectionConfigurationError(
-                    f"{model!r}: delf does not support a web search of {endpoint.provider}",
+                    f"{model!r}: delf does not support a web search of {usual_endpoint.provider}",
                     hint="a model of Gemini, OpenAI or Anthropic; or searxng",
                 )
-            provider = endpoint.provider
+            provider = usual_endpoint.provider
         config = LLMConfig(model=model, api_key=key, base_url=base_url, provider=provider)
         return resolve(config, context)
 
     async def _ask_model(self, endpoint: Endpoint, query: Query, findings: Findings) -> None:
         endpoint.require_key()
-        # The endpoint speaks the dialect of this provider, and so offers its search, too.
+        # An endpoint that speaks the dialect of a provider is expected to offer the provider's web
+        # search, too.
         engine = _ENGINES[endpoint.dialect or ""]()
         root = (endpoint.base_url or engine.root).rstrip("/")
         address = f"{root}/{engine.path.format(model=query.model.removeprefix('models/'))}"
