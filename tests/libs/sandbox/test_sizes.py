@@ -126,6 +126,14 @@ def test_value_of_usual_size_is_accepted(value: Any) -> None:
     assert check_size(value, 1_000_000) is None
 
 
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), "x"], ids=["bytes", "bytearray", "text"])
+def test_byte_of_a_single_value_does_not_count_as_a_value(value: Any) -> None:
+    size = 1_000
+    assert check_size(value * size, size, most_values=size // 2) is None
+    with pytest.raises(TooLargeError):
+        check_size(b"x" * (size + 1), size)
+
+
 # -- what every backend tells ---------------------------------------------------------------
 
 

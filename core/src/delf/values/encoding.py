@@ -248,10 +248,10 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the direct parts of a value, and their number.
+    """Return the direct parts of a value, and the memory of the value in units of ``VALUE_BYTES``.
 
-    A text has no parts. Its number is nevertheless its length divided by ``VALUE_BYTES``, because a
-    long text takes as much memory as several values.
+    A text or byte string has no parts, and one unit for each ``VALUE_BYTES`` characters. Any other
+    value has one unit for each part.
     """
     kind = _type_of(value)
     if kind is list or kind is tuple:
@@ -259,7 +259,7 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         return islice(chain.from_iterable(items.items()), 2 * len(items)), 2 * len(items)
-    if isinstance(value, (str, bytearray, memoryview)):
+    if isinstance(value, (str, bytes, bytearray, memoryview)):
         return (), len(cast("str", value)) // VALUE_BYTES
     if isinstance(value, enum.Enum):  # a Flag member iterates over itself
         return (value.value,), 1
@@ -559,10 +559,10 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the members of an encoded set; raise if building the set would take too long."""
+    """Return the members of an encoded set; raise if building or encoding the set would be slow."""
     items = _check_hashes(_checked_list(value))
-    # The limit of _encode_set(): encoding the set again would sort the items, which is slow unless
-    # all items are strings or all are integers.
+    # _encode_set() has the same limit, because it sorts the items. Sorting is slow unless all items
+    # are strings or all are integers.
     if not can_sort_directly(items) and estimate_size(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
     return items
