@@ -631,7 +631,7 @@ class SqlJournal:
             are_notes: Whether the items are notes, such as requests to stop, instead of events.
         """
         call = Call(find_start, write=False)
-        start_position = call.done
+        start_position = call.done  # the future of the result of find_start()
         subscription = Subscription(self._read, start_position, fetch, task_id, are_notes=are_notes)
         with self._lock:
             self._starting_subscriptions.add(start_position)

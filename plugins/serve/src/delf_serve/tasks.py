@@ -628,8 +628,8 @@ class Tasks:
         keys = None if key.holder is None else frozenset({key.holder})
         text = words[:_SEARCH_CHARACTERS]
         place: ListPlace | None = None
-        # The journal finds all tasks that contain the text. Many newer tasks may contain the text
-        # within a longer one, so the search goes on page by page.
+        # The journal finds all tasks that contain the text. The first page may have only tasks with
+        # a longer text.
         for _ in range(_MAX_CANDIDATE_PAGES):
             records = await find_tasks(
                 self.journal, _CANDIDATES_PER_PAGE, text=text, since=since, keys=keys, after=place

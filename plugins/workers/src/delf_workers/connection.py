@@ -299,10 +299,11 @@ class Workers(Connection[WorkersSettings]):
     def _build_file_text(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
         """Validate a new worker, and return the text of its file.
 
+        The maker of the worker is the agent or worker that uses this connection.
+
         Raises:
             ConfigurationError: If the worker would be invalid.
-            ToolRefusedError: If the new worker would have more rights than the agent or worker that
-                uses this connection.
+            ToolRefusedError: If the worker would have more rights than its maker.
         """
         check_name(str(spec["name"]), "name")
         if not self._may_call(str(spec["name"])):
@@ -318,13 +319,13 @@ class Workers(Connection[WorkersSettings]):
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the same workers as the user of this connection. The inherited
-            # patterns are not written: for_worker() adds them each time the new worker is called.
-            own_patterns, *_inherited_patterns = self.allowed_patterns
+            # The new worker may call the same workers as its maker. The patterns that the maker
+            # inherited are not written, because for_worker() adds them for each call of the worker.
+            patterns_of_maker, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-            settings["workers"] = {"allow_workers": [*own_patterns]}
+            settings["workers"] = {"allow_workers": [*patterns_of_maker]}
             table["connections"] = settings
-        if self.caller is not None:  # the file names a worker as its maker, but not the agent
+        if self.caller is not None:  # the maker is a worker, not the agent
             table["maker"] = self.caller.name
         return self.agent_workers.registry.text_of(table, str(spec["instructions"]))
 
