@@ -263,7 +263,7 @@ async def test_login_for_own_files_uses_the_narrow_scope(
     wider = connect(Drive, allow=["creating", "reading"], token=reading)
     with pytest.raises(GoogleError, match="write access") as caught:
         await wider.create("d.txt", "x", folder="Theirs")
-    assert "add update to allow" in (caught.value.hint or "")
+    assert "add 'update' to the setting 'allow'" in (caught.value.hint or "")
     await drive.aclose()
     await wider.aclose()
 

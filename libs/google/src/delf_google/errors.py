@@ -149,7 +149,7 @@ class Problem:
                 status=self.status,
                 reason=reason,
                 hint="the login sees only files that delf created; to see the whole drive, add "
-                f"update to allow, and run {LOGIN}",
+                f"'update' to the setting 'allow', and run {LOGIN}",
             )
         if self.is_rate_limited or self.reasons & _QUOTA_REASONS:
             return QuotaError(

@@ -9,7 +9,7 @@ from delf.protocols.sandbox import LimitReached, Limits
 from delf_sandbox.wire import WireError
 
 _MAX_CLOCK_READS: Final = 2000
-_MAX_TURN_NUMBERS: Final = 20_000
+_MAX_LOOP_EVENTS: Final = 10_000
 SPARE_MESSAGES: Final = 1_000_000
 """The number of wire protocol frames that a script may send besides those of its calls."""
 _MESSAGES_PER_CALL: Final = 4
@@ -47,8 +47,7 @@ class Budget:
         self._message_count = 0
         self._printed_characters = 0
         self._clock_read_count = 0
-        # A report of an iteration ("turn") of the guest's event loop has two numbers per event.
-        self._turn_number_count = 0
+        self._loop_event_count = 0
         self._byte_count = 0
         self._max_messages = SPARE_MESSAGES + _MESSAGES_PER_CALL * limits.calls
         self._max_bytes = _MAX_BYTES_BETWEEN_SCRIPTS
@@ -69,7 +68,7 @@ class Budget:
         self._message_count = 0
         self._printed_characters = 0
         self._clock_read_count = 0
-        self._turn_number_count = 0
+        self._loop_event_count = 0
         self._byte_count = 0
         self._max_bytes = self._max_script_bytes
 
@@ -115,19 +114,20 @@ class Budget:
         if self._clock_read_count > _MAX_CLOCK_READS:
             raise WireError("the sandbox asked for the time too often")
 
-    def count_loop_iterations(self, turns: Sequence[int]) -> None:
-        """Count the event loop turns that the guest reports for replay.
+    def count_loop_events(self, iterations_and_events: Sequence[int]) -> None:
+        """Count events of the guest's event loop, which the guest reports for replay.
 
         Args:
-            turns: Two numbers for each event: the number of the loop's iteration, then the number
-                of the answered call, or the negative number of the timer that fired.
+            iterations_and_events: Two numbers for each event: the number of the iteration in which
+                the loop handled the event, then the number of the answered call, or the negative
+                number of the timer that fired.
 
         Raises:
-            WireError: If the guest reported too many turns.
+            WireError: If the guest reported too many events.
         """
-        self._turn_number_count += len(turns)
-        if self._turn_number_count > _MAX_TURN_NUMBERS:
-            raise WireError("the sandbox reported too many turns of its event loop")
+        self._loop_event_count += len(iterations_and_events) // 2
+        if self._loop_event_count > _MAX_LOOP_EVENTS:
+            raise WireError("the sandbox reported too many events of its event loop")
 
     def count_call(self, length: int, size: int) -> LimitReached | None:
         """Count a tool call. Return the exceeded limit if the call must be refused, else None.

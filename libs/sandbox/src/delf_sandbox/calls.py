@@ -134,8 +134,9 @@ class OpenCalls:
         try:
             async with self._permits:
                 is_script_running = call.script_number == self._current_script_number
-                # Skip only calls that had to wait. Whether the script's end arrives together with
-                # a call depends on the machine, and a replay must make the recorded calls.
+                # A call that found a free permit is made even if the script has just ended. How
+                # soon the end arrives depends on the machine, and a replay must make the same calls
+                # as the recorded run.
                 if is_script_running or not must_queue:
                     answer = await host.call(call.request)
         except asyncio.CancelledError:

@@ -332,7 +332,7 @@ class WireSession(asyncio.BufferedProtocol):
         # and an event that occurred in this iteration.
         if len(iterations_and_events) % 2:
             raise WireError("the sandbox sent a turn of its event loop without an event")
-        self._budget.count_loop_iterations(iterations_and_events)
+        self._budget.count_loop_events(iterations_and_events)
         if self._host is not None:
             self._host.turns_taken(iterations_and_events)
 

@@ -78,8 +78,8 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
 def _warnings(record: RequestRecord) -> str:
     """Name the kinds of facts that need attention, dangerous kinds first; ``-`` if there are none.
 
-    Facts of the weight ``information``, and facts that other columns of the table show, are left
-    out. Kinds with a dangerous fact come first.
+    Leave out facts that a person need not see before approving (``required`` is False), facts of
+    the weight ``information``, and facts that other columns of the table show.
     """
     notable_facts = [
         fact

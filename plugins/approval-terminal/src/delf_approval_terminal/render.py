@@ -218,6 +218,7 @@ def request_text(
     lines = [f"{style('┌', colour)} {style(piece, colour)}" for piece in fold(title, width - 2)]
     bar, content_width = style("│", colour), width - 3
     question_to_person = Question.from_request(request)
+    # While a question takes any text, no key is free to show the rest, so show everything at once.
     whole = whole or (question_to_person is not None and _takes_any_text(question_to_person))
     body, omitted_chars = fact_lines(request, other_facts, content_width, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]

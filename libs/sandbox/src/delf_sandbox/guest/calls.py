@@ -85,19 +85,27 @@ class ToolCall(Coroutine[Any, Any, Any]):
     """A tool call that is sent when the script awaits it or uses its result.
 
     asyncio accepts the object as a coroutine, as in ``create_task``.
+
+    Args:
+        caller: Sends the call.
+        unawaited_key: The key under which ``caller`` stores that the call was not awaited yet.
+        connection: The name of the connection or plain tool.
+        method: The name of the action; empty for a plain tool.
+        args: The positional arguments.
+        kwargs: The keyword arguments.
     """
 
     def __init__(
         self,
         caller: Caller,
-        expression_number: int,
+        unawaited_key: int,
         connection: str,
         method: str,
         args: Any,
         kwargs: Any,
     ) -> None:
         self._caller = caller
-        self._expression_number = expression_number
+        self._unawaited_key = unawaited_key
         self._connection = connection
         self._method = method
         self._args = args
@@ -111,7 +119,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         """Return the coroutine that makes the call, which the first use creates."""
         if self._coroutine is None:
             self._coroutine = self._caller.start(
-                self._expression_number, self._connection, self._method, self._args, self._kwargs
+                self._unawaited_key, self._connection, self._method, self._args, self._kwargs
             )
         return self._coroutine
 
@@ -220,9 +228,8 @@ class Caller:
         # these answers, by call number.
         self._early_answers: dict[int, list[Any]] = {}
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
-        self._expression_numbers = itertools.count()
-        # The call expressions that were not awaited yet, by number, each with its line in the
-        # script.
+        self._unawaited_keys = itertools.count()
+        # The call expressions that were not awaited yet, each with its line in the script.
         self._unawaited: dict[int, tuple[str, int]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
         self._all_calls_answered: asyncio.Future[None] | None = None
@@ -270,7 +277,7 @@ class Caller:
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
-        self._unawaited[next(self._expression_numbers)] = (call, line)
+        self._unawaited[next(self._unawaited_keys)] = (call, line)
 
     def unawaited(self) -> list[str]:
         """Return the call expressions that were never awaited, each of them once."""
@@ -290,16 +297,16 @@ class Caller:
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        expression_number = next(self._expression_numbers)
+        unawaited_key = next(self._unawaited_keys)
         line = _running_script_line(stack_depth + 1)
-        self._unawaited[expression_number] = (_label(connection, method), line)
-        return ToolCall(self, expression_number, connection, method, args, kwargs)
+        self._unawaited[unawaited_key] = (_label(connection, method), line)
+        return ToolCall(self, unawaited_key, connection, method, args, kwargs)
 
     def start(
-        self, expression_number: int, connection: str, method: str, args: Any, kwargs: Any
+        self, unawaited_key: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that sends a call and waits for its answer."""
-        _, line = self._unawaited.pop(expression_number, ("", 0))
+        _, line = self._unawaited.pop(unawaited_key, ("", 0))
         return self._send_and_wait(line, [connection, method, list(args), kwargs])
 
     async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:

@@ -30,7 +30,7 @@ class WireLock:
     """A reentrant lock for sending that a signal handler can use, too.
 
     A signal handler may interrupt the main thread while it holds the lock. The handler therefore
-    sends only if :meth:`take_if_free` returns True.
+    sends only if :meth:`acquire_if_free` returns True.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,16 @@ class WireLock:
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Release the lock once; it stays held if this thread has acquired it more often."""
         self._depth -= 1
         if not self._depth:
             self._holder = 0
         self._lock.release()
 
-    def take_if_free(self) -> bool:
+    def acquire_if_free(self) -> bool:
         """Acquire the lock without waiting. Return False if any thread holds it, even this one."""
         # A plain RLock would let a signal handler acquire the lock again while the thread that the
         # handler interrupted is sending a frame.

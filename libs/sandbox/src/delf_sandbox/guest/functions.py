@@ -97,22 +97,32 @@ class Functions:
         """Collect the non-async functions that have to await something and can be made async."""
         # The names that the script reads without a call, such as ``f`` in ``map(f, items)``. Each
         # name is paired with the ``id()`` of the scope that binds the name.
-        passed_names: set[tuple[int, str]] = set()
+        names_used_as_values: set[tuple[int, str]] = set()
         for place, is_called in self.syntax.loads:
             if not is_called:
                 name = place.node.id
                 binding_scope = place.scope.find(name)
-                passed_names.add((id(binding_scope), name))
+                names_used_as_values.add((id(binding_scope), name))
         plain_functions = {
-            id(scope) for scope in self.syntax.functions if self._may_be_async(scope, passed_names)
+            id(scope)
+            for scope in self.syntax.functions
+            if self._may_be_async(scope, names_used_as_values)
         }
         # Repeat until nothing is added, because the callers of each function that becomes async
         # have to await its calls.
         while new_functions := self._functions_that_await() & plain_functions - self.made_async:
             self.made_async |= new_functions
 
-    def _may_be_async(self, scope: Scope, passed_names: Collection[tuple[int, str]]) -> bool:
-        """Return True if a plain function can become async without breaking any use of it."""
+    def _may_be_async(
+        self, scope: Scope, names_used_as_values: Collection[tuple[int, str]]
+    ) -> bool:
+        """Return True if a plain function can become async without breaking any use of it.
+
+        Args:
+            scope: The scope of the function.
+            names_used_as_values: The names that the script reads without a call, each as a pair
+                with the ``id()`` of the scope that binds the name.
+        """
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False
@@ -129,7 +139,7 @@ class Functions:
         # Of two definitions, such as in both branches of an ``if``, either may be called.
         if len(self.by_scope_and_name[id(owner), node.name]) > 1:
             return False
-        return (id(owner), node.name) not in passed_names
+        return (id(owner), node.name) not in names_used_as_values
 
     def _functions_that_await(self) -> set[int]:
         """Return the ``id()`` of each function that awaits, or calls a tool or async function."""
@@ -210,7 +220,7 @@ class Functions:
             return "stream" if function.is_generator else "async"
         return "unknown" if id(function) in self.may_return_awaitable else "plain"
 
-    def raise_if_write_inside_any_or_all(self) -> None:
+    def raise_if_any_or_all_may_skip_write_action(self) -> None:
         """Raise if ``any`` or ``all`` goes through calls of write actions.
 
         Both stop early, so some of the calls would silently not be made.
@@ -273,7 +283,9 @@ class Functions:
                 if label in self.initial_names.write_actions:
                     return label
                 for (_, function_name), definitions in self.by_scope_and_name.items():
-                    for definition in definitions if function_name == label else ():
+                    if function_name != label:
+                        continue
+                    for definition in definitions:
                         write_action = self._write_action_by_function.get(id(definition))
                         if write_action is not None:
                             return write_action

@@ -117,8 +117,8 @@ class DeferredCalls:
                 # In ``[*tasks]``, the items of ``tasks`` become items of this collection, so the
                 # path from both collections is the same.
                 self._mark_calls_in(item.value, scope, awaitable_path)
-            # The script uses every other item as a plain result, so a call that makes such an item
-            # must be awaited in place.
+            # Calls in items with another index stay unmarked: the script uses these items as plain
+            # results, so their calls must be awaited in place.
             elif item_index in (EACH_ITEM, index):
                 self._mark_calls_in(item, scope, awaitable_path[1:])
 
@@ -126,7 +126,7 @@ class DeferredCalls:
         """Mark a call if the script awaits its result later; follow awaitables inside the result.
 
         If the called function only returns what it got, as ``tasks.pop()`` and ``list(tasks)`` do,
-        mark the calls that made the items of ``tasks`` instead.
+        also mark the calls that made the items of ``tasks``.
 
         Args:
             node: The call.
@@ -172,6 +172,8 @@ class DeferredCalls:
         """
         arguments, scope = place.node.args, place.scope
         if word in _COLLECTIONS and arguments:
+            # With an empty path, the whole collection is awaited, as in ``gather(*list(tasks))``:
+            # the awaitables are then all its items.
             self._mark_calls_in(arguments[0], scope, awaitable_path or (EACH_ITEM,))
         elif word == "dict":
             for item in place.node.keywords:
@@ -233,9 +235,9 @@ class DeferredCalls:
             is_awaited: Whether the script awaits this call in place.
         """
         for scope in self._functions.targets(place):
-            # With an empty path, the awaitable is the result of the call itself. For an async
-            # function, this is the coroutine, and what the function returns is a plain value.
             awaitable_is_call_result = not awaitable_path
+            # Either the script awaits the call's result in place, or the result is the coroutine of
+            # an async function. In both cases, what the function returns is not awaited later.
             if awaitable_is_call_result and (is_awaited or self._functions.is_async(scope)):
                 continue
             self._mark_calls_in_returns(scope, awaitable_path)

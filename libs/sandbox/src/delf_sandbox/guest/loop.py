@@ -83,7 +83,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # Converts the awaitable of each new task to a coroutine.
         self._to_coroutine: Callable[[Any], Any] = _identity
         self._block_depth = 0  # the number of nested blocking waits
-        self._own_thread_count = 0
+        # The number of threads before the first script; see open().
+        self._initial_thread_count = 0
         self._selector = selectors.PollSelector()
         self._wire: selectors.SelectorKey | None = None
         self._receive: Callable[[], None] = _no_op
@@ -101,7 +102,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # True during a replay, and after its last event until the script only waits for answers.
         self._is_catching_up = False
         self._catch_up_iterations_left = 0
-        # The difference between the loop's clock and the real clock, after a replayed time.
+        # How far the loop's clock is ahead of the real clock. Not 0 after a replay has set the
+        # loop's clock to a recorded time.
         self._clock_offset_ns = 0
         super().__init__(self._selector)
         self.set_exception_handler(self._record_discarded_error)
@@ -113,7 +115,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             threads: Whether other threads of this process may wake up the loop.
         """
         # Any thread above this count was started later, by a library of the script.
-        self._own_thread_count = _thread_count()
+        self._initial_thread_count = _thread_count()
         if threads:
             self._open_wake_up()
 
@@ -138,8 +140,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def watch_wire(self, fd: int, receive: Callable[[], None]) -> None:
         """Receive frames of the host before the callbacks of an iteration.
 
-        A reader of asyncio is a callback: it would count as an iteration of its own, or keep a call
-        from blocking. How many reads the frames take depends on the machine, so a replay differed.
+        A reader of asyncio would not do: each read would be a callback, which takes an additional
+        iteration. The number of reads depends on the machine, so that the iterations of a replay
+        would differ from the recorded ones. Further, :meth:`waits_only_for_host` would return False
+        while such a callback is ready.
 
         Args:
             fd: The descriptor of the wire.
@@ -409,8 +413,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _replay_timer(self, number: int) -> None:
         """Fire the timer with a number, unless the script differs from its record.
 
-        Without its number, the timer that is due next might be another one: a script may set more
-        timers than recorded clock reads, and the replay does not wait.
+        The number is needed because the timer that is due next may be another one than in the
+        recorded run. A replay does not wait, and its clock follows the recorded run only at the
+        recorded reads of the clock, so that timers may be due in another order.
         """
         timers = self._scheduled
         place = next((n for n, timer in enumerate(timers) if timer.number == number), None)
@@ -433,6 +438,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             timer = heapq.heappop(self._scheduled)
             is_fired = self._fire(timer)  # False if the timer was cancelled
             if is_fired:
+                # A negative number stands for a timer, and a positive one for an answered call.
                 self.record(-timer.number)
 
     def _select(self, timeout: float | None) -> None:
@@ -471,11 +477,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _wait_for_threads(self) -> None:
         """Wait until a thread of a library calls back, if nothing else can run.
 
-        Before the next recorded event, only such callbacks can have run in the recorded script. The
-        wait has a limit, because fewer iterations than before may run the same callbacks.
+        The recorded run had further iterations before its next event. As no callback is ready now,
+        only a thread can have caused these iterations, by a callback. The wait has a limit, because
+        the replay may already have run that callback, in fewer iterations than the recorded run.
         """
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
-        while not self._ready and _thread_count() != self._own_thread_count:
+        while not self._ready and _thread_count() != self._initial_thread_count:
             seconds_left = (deadline - monotonic_ns()) / 1e9
             if seconds_left <= 0:
                 return
@@ -498,6 +505,6 @@ class GuestLoop(asyncio.SelectorEventLoop):
             and not self._scheduled
             and not self._signal_handlers
             and self.get_task_factory() is None
-            and _thread_count() == self._own_thread_count
+            and _thread_count() == self._initial_thread_count
             and len(self._selector.get_map()) == own_descriptor_count
         )

@@ -332,8 +332,8 @@ class _Uses:
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 owner = scope.owner(name)
                 return owner.kind != "class" and not any(
-                    place.id == name and inner.owner(name) is owner
-                    for place, inner in self._name_reads
+                    read_node.id == name and read_scope.owner(name) is owner
+                    for read_node, read_scope in self._name_reads
                 )
             case _:
                 return False

@@ -211,8 +211,8 @@ class ToolNames:
     def _find_rebound_names(self) -> None:
         """Record the tool names that the script rebinds.
 
-        A function with a tool's name is taken for a copy of the tool's stub in the prompt, and is
-        removed. Its name is recorded all the same, so that a note tells the model about it.
+        A function with a tool's name is taken for a copy of the tool's definition in the prompt,
+        and is removed. The name is recorded all the same, so that a note tells the model about it.
         """
         tools = self.initial_names.tools
         for scope in self._all_scopes():
@@ -223,22 +223,25 @@ class ToolNames:
             is_lambda = isinstance(place.node, ast.Assign)
             defined_name: str = place.node.targets[0].id if is_lambda else place.node.name
             if defined_name in tools and place.scope.kind != "class":
-                self._remove_copied_stub(place, defined_name)
+                self._remove_copied_definition(place, defined_name)
                 self.rebound_names[defined_name] = "function"
 
     def _all_scopes(self) -> Iterator[Scope]:
         yield self.syntax.module
         yield from self.syntax.scopes.values()
 
-    def _remove_copied_stub(self, place: Place, tool_name: str) -> None:
-        """Replace the script's copy of a tool's stub by ``pass``, so that its name means the tool.
+    def _remove_copied_definition(self, place: Place, tool_name: str) -> None:
+        """Replace a function that has a tool's name by ``pass``, so that the name means the tool.
+
+        Models sometimes copy the definition of a tool, a ``def`` without a body, from the prompt
+        into their scripts.
 
         Args:
             place: The definition of a function that has a tool's name.
             tool_name: The name that the function and the tool share.
 
         Raises:
-            AmbiguousError: If the function calls tools, so that it is no copy of a stub.
+            AmbiguousError: If the function calls tools, so that the function is no such copy.
         """
         if any(map(self._is_tool_call, ast.walk(place.node))):
             raise AmbiguousError.at_node(
@@ -370,9 +373,12 @@ class ToolNames:
             intended_tool = self._imported_tool(item.name, module, is_plain)
             bound_name = item.asname or item.name.partition(".")[0]
             if intended_tool is not None:
-                # Without an import, only a connection or plain tool is known, by its own name.
-                is_known = not intended_tool.is_action and intended_tool.connection == bound_name
-                if item.asname or not is_known:
+                # A script can use a connection or plain tool by its own name without an import. Any
+                # other name must be assigned.
+                is_predefined = (
+                    not intended_tool.is_action and intended_tool.connection == bound_name
+                )
+                if item.asname or not is_predefined:
                     target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
                     value = self._tool_node(node, intended_tool)
                     assignment = ast.Assign(targets=[target], value=value, **position_of(node))

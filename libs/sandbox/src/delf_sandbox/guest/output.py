@@ -131,14 +131,14 @@ class Printer(io.TextIOBase):
         self._is_alarm_set = False
         if not self._parts:
             return
-        if not self._lock.take_if_free():
+        if not self._lock.acquire_if_free():
             # Try again later: waiting here would deadlock with the interrupted send.
             self._set_alarm()
             return
         try:
             self._send_buffered_text(at_once=True)
         finally:
-            self._lock.__exit__()
+            self._lock.release()
 
     def _send_buffered_text(self, *, at_once: bool) -> None:
         if not self._parts:

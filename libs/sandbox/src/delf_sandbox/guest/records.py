@@ -107,7 +107,7 @@ def _loads(text: Any, **options: Any) -> Any:
 _real_loads = json.loads
 
 
-def install() -> None:
+def patch_json_and_dataclasses() -> None:
     """Make records encodable, and patch the json and dataclasses modules to accept them."""
     values.ENCODERS[Record] = values.encode_mapping
     # Any, because the type checker refuses assignments to the attributes of modules and classes.

@@ -79,8 +79,9 @@ class Rewriting:
         check_uses(tree, names)
         self._functions = Functions(names, await_everywhere=self.await_everywhere)
         self._deferred = DeferredCalls(self._functions)
-        # The builtins any() and all() stop early, so some of the calls inside would not be made.
-        self._functions.raise_if_write_inside_any_or_all()
+        # The builtins any() and all() stop early. They must not skip the call of a write action,
+        # which is an action that changes data.
+        self._functions.raise_if_any_or_all_may_skip_write_action()
         # The kind of result of each call, such as ``async``, by the ``id()`` of the call's node.
         self._result_kinds = {
             node_id: self._functions.result_kind(call_place)
@@ -209,9 +210,22 @@ class Rewriting:
             node.func = self.awaitable_variant(node.func)
         if outer is not None:
             self._rewrite_await(outer, is_surely_awaitable=kind in ("tool", "async"))
-        elif is_awaited_later:
-            pass
-        elif kind == "tool":
+        elif not is_awaited_later:
+            self._await_result_in_place(place, kind, may_return_awaitable)
+
+    def _await_result_in_place(
+        self, place: CallPlace, kind: str, may_return_awaitable: bool
+    ) -> None:
+        """Rewrite a call without ``await`` so that the script gets the result, not an awaitable.
+
+        Args:
+            place: The call, whose result the script does not await later.
+            kind: The kind of result, as :meth:`_rewrite_call` lists them.
+            may_return_awaitable: Whether calls of unknown functions may return an awaitable.
+        """
+        node = place.node
+        can_await = self._functions.can_await(place.scope)
+        if kind == "tool":
             if can_await:  # elsewhere, the call blocks without being rewritten
                 place.put(await_node(node))
         elif kind == "async":
@@ -263,6 +277,8 @@ class Rewriting:
 
     def _exclude_async_generator(self, place: Place) -> None:
         """Exclude the call of an async generator in an ``async for`` from the rewriting of calls.
+
+        :meth:`_rewrite_call` leaves such a call unchanged if the call is marked as awaited later.
 
         Args:
             place: Any loop, or ``for`` clause of a comprehension.

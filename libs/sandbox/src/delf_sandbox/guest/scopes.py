@@ -84,7 +84,7 @@ class Scope:
 
     Args:
         kind: ``module``, ``function``, ``lambda``, ``class``, ``generator`` for a generator
-            expression, or ``list`` for any other comprehension.
+            expression, or ``comprehension`` for any other comprehension.
         node: The syntax node of the scope.
         parent: The enclosing scope; None for the module.
     """
@@ -127,7 +127,7 @@ class Scope:
     def function(self) -> Scope:
         """The scope that runs this scope's code: itself, or the one around a list comprehension."""
         scope = self
-        while scope.kind == "list" and scope.parent is not None:
+        while scope.kind == "comprehension" and scope.parent is not None:
             scope = scope.parent
         return scope
 
@@ -381,7 +381,10 @@ class ScriptSyntax:
         self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
-        """Record that an assignment gives a target a value, a part of it, or its container.
+        """Record what an assignment gives a target, as a path from the value of an expression.
+
+        ``name = value`` gives the name the value itself, ``for name in value`` gives an item of the
+        value, and ``name[key] = value`` gives a container of the value.
 
         Args:
             target: The assigned name, attribute, item or tuple.
@@ -441,7 +444,7 @@ class ScriptSyntax:
         """
         owner = scope
         # PEP 572: ``:=`` in a comprehension binds in the enclosing function.
-        while owner.kind in ("list", "generator") and owner.parent is not None:
+        while owner.kind in ("comprehension", "generator") and owner.parent is not None:
             owner = owner.parent
         self._visit(node.value, scope, node, "value")
         name = node.target.id
@@ -509,7 +512,7 @@ class ScriptSyntax:
     def _visit_comprehension(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         """Record a comprehension as a separate scope, and visit its parts."""
         is_lazy = node.__class__ is ast.GeneratorExp
-        inner = Scope("generator" if is_lazy else "list", node, scope)
+        inner = Scope("generator" if is_lazy else "comprehension", node, scope)
         self.scopes[id(node)] = inner
         if is_lazy:
             self.generators.append(Place(node, scope, container, key))

@@ -88,7 +88,7 @@ class GuestSession:
         self._tolerant_asyncio.install()
         # The model can mend its script but not the sandbox, so tracebacks show only the script.
         hide_own_frames("delf_sandbox/guest")
-        records.install()
+        records.patch_json_and_dataclasses()
         self._replacement_modules = make_modules(self._printer, self._script_helpers.wait)
         self._provided_names: dict[str, Any] = {}
         self._initial_names = InitialNames({})
@@ -315,7 +315,9 @@ class GuestSession:
         if error is None:
             # Check for unfinished calls first: a call that was never made explains a wrong value
             # and missing files.
-            error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
+            error = self._unfinished_call_error() or misuse_in(value)
+        if error is None:
+            error = self._send_written_files()
         with self._lock:
             self._send_buffered()
             self._printer.end()

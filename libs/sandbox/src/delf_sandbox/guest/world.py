@@ -155,8 +155,8 @@ class RecordedClockAndRandom:
         _set_clock("clock_gettime", self.clock_ns)
         for name in ("localtime", "gmtime", "ctime"):
             setattr(time, name, _with_default_time(getattr(time, name), self.now))
-        time.asctime = _with_default_date(time.asctime, 0)
-        time.strftime = _with_default_date(time.strftime, 1)
+        time.asctime = _with_default_date(time.asctime, date_index=0)
+        time.strftime = _with_default_date(time.strftime, date_index=1)
         date_type, datetime_type = _date_types(self.now)
         # While a module in Python is loaded, it sees the replacements. A module in C sees the real
         # types, because deriving its own types from Python classes would recurse endlessly.
