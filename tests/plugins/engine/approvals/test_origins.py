@@ -576,5 +576,5 @@ def test_script_after_a_provider_search_counts_as_outside_text():
     origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])
     found = origins.find("DE89 3704")
     assert (found.kind, found.trust) == ("script", "outside")
-    assert not origins.has_author_read_only_trusted_data
+    assert origins.has_author_read_untrusted_data
     assert origins.find("the bill").kind == "task"

@@ -175,8 +175,7 @@ class _Suspect:
         deciding_paths = [
             path for path, text in self.text_by_path.items() if not self._is_content(path, text)
         ]
-        has_model_read_untrusted_data = not self.origins.has_author_read_only_trusted_data
-        if has_model_read_untrusted_data:
+        if self.origins.has_author_read_untrusted_data:
             return self._reason_after_untrusted_read(deciding_paths)
         return self._reason_before_untrusted_read(deciding_paths)
 

@@ -99,8 +99,8 @@ class Origins:
 
         Always true for a task that a script wrote, and not the user.
         """
-        self.has_author_read_only_trusted_data = bool(task)
-        """True if the author of the running script had read no untrusted data while writing it.
+        self.has_author_read_untrusted_data = not task
+        """True if the author of the running script had read untrusted data before writing it.
 
         The author is the model, or the user who saved a routine. Without a script, the author is
         the model that made the calls.
@@ -153,15 +153,15 @@ class Origins:
                         self.has_received_untrusted = True
                     # The model is the author of the next script or calls, and reads all data that
                     # the task has received so far.
-                    self.has_author_read_only_trusted_data = not self.has_received_untrusted
+                    self.has_author_read_untrusted_data = self.has_received_untrusted
                     self._code = None
                 case ScriptGenerated(code=code):
                     self._code = code
                     # A script that no model wrote comes from a routine. Its author is the user, who
                     # saved the routine before this task received any data.
                     if not self._was_model_called:
-                        self.has_author_read_only_trusted_data = True
-                    if self.has_author_read_only_trusted_data:
+                        self.has_author_read_untrusted_data = False
+                    if not self.has_author_read_untrusted_data:
                         self._analysed_scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
                     self.outline.add(text)
@@ -206,13 +206,13 @@ class Origins:
             trust=declared or (tool.action.trust if tool else "outside"),
             arguments=event.arguments,
             tool=tool,
-            has_author_read_only_trusted_data=self.has_author_read_only_trusted_data,
-            changes=event.effect != "read",
+            has_author_read_untrusted_data=self.has_author_read_untrusted_data,
+            changes_data=event.effect != "read",
         )
         # A service may later return texts that it received, even the search terms of a read.
-        is_service_read = not call.changes and call.connection != ""
-        may_return_arguments_later = call.changes or (
-            self.has_author_read_only_trusted_data and is_service_read
+        is_service_read = not call.changes_data and call.connection != ""
+        may_return_arguments_later = call.changes_data or (
+            is_service_read and not self.has_author_read_untrusted_data
         )
         may_send_untrusted = self.has_received_untrusted and may_return_arguments_later
         may_taint = may_send_untrusted and call.connection not in self._tainted_connections
@@ -223,7 +223,7 @@ class Origins:
             # Untrusted data in the arguments decides what the call finds, so the declared trust of
             # the result does not hold. If the author had read untrusted data, unplanned_read()
             # decides instead: it finds calls that the user's words do not ask for.
-            if self.has_author_read_only_trusted_data and declared:
+            if declared and not self.has_author_read_untrusted_data:
                 call.trust = "outside"
             if may_send_untrusted:
                 self._tainted_connections.add(call.connection)
@@ -296,7 +296,7 @@ class Origins:
             text: The value.
             line: The line of the script with the call, if known.
         """
-        if not self.has_author_read_only_trusted_data:
+        if self.has_author_read_untrusted_data:
             return False
         # A source is a string: the name of an action, or the name of a field that the script reads,
         # with the prefix FIELD.
@@ -344,7 +344,7 @@ class Origins:
     def untrusted_sources(
         self, action: str, path: str, line: int | None
     ) -> AbstractSet[str] | None:
-        """Return the actions behind a value that may have returned data of other people.
+        """Return the actions from which a value comes, except those that return only user data.
 
         For each field of a result that the script reads, the set also contains ``.name``, with the
         field's name. None if the script does not show where the value comes from.
@@ -400,8 +400,8 @@ class Origins:
         """
         for call in self._calls.values():
             is_built_in = call.tool is not None and call.tool.built_in
-            is_read = not (call.changes or is_built_in)
-            may_be_caused_by_others = is_read and not call.has_author_read_only_trusted_data
+            is_read = not (call.changes_data or is_built_in)
+            may_be_caused_by_others = is_read and call.has_author_read_untrusted_data
             if may_be_caused_by_others and not call.has_failed and not self.outline.has(call):
                 return call
         return None
@@ -416,15 +416,15 @@ class Origins:
             return Origin(kind="task", trust="own")
         code = self._code
         is_in_script = code is not None and mentions(code, text)
-        # An author that had read only trusted data can have the value only from the user.
-        if self.has_author_read_only_trusted_data and is_in_script:
+        # An author that had read no untrusted data can have the value only from the user.
+        if is_in_script and not self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="own")
         if found := find_in(self._all_searchable_calls(), text):
             return found
         # Without a script, the model wrote the call's arguments directly.
         is_written_by_author = code is None or is_in_script
         # The model may have made up the value under the influence of untrusted data.
-        if is_written_by_author and not self.has_author_read_only_trusted_data:
+        if is_written_by_author and self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="outside")
         # There is no untrusted data from which the value could come.
         if not text.strip() or not self.has_received_untrusted:
@@ -452,7 +452,7 @@ class Origins:
         )
 
     def _all_searchable_calls(self) -> Sequence[PastCall]:
-        """Return the calls whose results are all the texts that the task has read.
+        """Return all texts that the task has read, each as the result of a call.
 
         A text that no call returned, such as an input file, is the result of a made-up call. The
         task's input files are read when this method is first called.

@@ -98,9 +98,10 @@ class PastCall:
     """
     arguments: Mapping[str, Any]
     tool: BoundAction | None = None
-    has_author_read_only_trusted_data: bool = True
-    """True if the author of the call, the user or the model, had read no untrusted data."""
-    changes: bool = False
+    has_author_read_untrusted_data: bool = False
+    """True if the author of the call, the user or the model, had read untrusted data."""
+    changes_data: bool = False
+    """True if the call is no read."""
     result: Any = None
     """The result; the error message of a failed call."""
     has_failed: bool = False

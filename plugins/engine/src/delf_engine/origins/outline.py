@@ -175,8 +175,8 @@ class Outline:
             for call in self._planned_calls_of(action)
         )
         literals = (node for node in planned_nodes if node is not None and is_constant(node))
-        # A literal must equal the value. Only ``...`` in a planned list allows any text.
-        return any(self._fits(literal, value, name, _anything_is_content) for literal in literals)
+        # A literal must equal the value, so it does not matter which values count as content.
+        return any(self._fits(literal, value, name, _nothing_is_content) for literal in literals)
 
     def admit_call(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned_count: int
@@ -198,9 +198,11 @@ class Outline:
         for call in past_calls:
             call.key = call.key or _key_of(action, call.arguments, is_content)
         same_calls = [call for call in past_calls if call.key == key]
-        # The past calls include the admitted calls that have started, and calls that needed no
-        # admission. An admitted call that has not started yet is only in the other count.
-        made_count = max(len(same_calls), self._admitted_counts[key])
+        admitted_count = self._admitted_counts[key]
+        # An admitted call that has started is in both counts, so the larger count is taken and not
+        # the sum. Only same_calls has calls that needed no admission, and only admitted_count has
+        # admitted calls that have not started yet.
+        made_count = max(len(same_calls), admitted_count)
         failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
         is_admitted = made_count - failed_count < planned_count
         if is_admitted:
@@ -226,8 +228,9 @@ class Outline:
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        accepts_any_value = past_call.has_author_read_only_trusted_data or past_call.changes
-        # A value that counts as content matches any planned expression, but not any literal.
+        accepts_any_value = not past_call.has_author_read_untrusted_data or past_call.changes_data
+        # _differing_arguments() lets content differ from a planned expression, but not from a
+        # literal. If all values count as content, any value therefore matches an expression.
         is_content = _anything_is_content if accepts_any_value else _nothing_is_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, is_content))
 
@@ -302,8 +305,8 @@ class Outline:
         """
         if self._is_computed_from(planned_node, sources):
             return True
-        # Only the parameter's name decides what is content here: an argument that the task leaves
-        # open may hold data for machines, such as a table.
+        # A long text is not content merely because of its form: an argument that the task leaves
+        # open may hold data for machines, such as a table. Only the parameter's name decides.
         return self._fits(planned_node, value, name, partial(_is_content_by_name, is_content))
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
@@ -424,7 +427,7 @@ class Outline:
 
         True in three cases: the value equals the field's only value; the value equals one of
         several values of the field, and no untrusted text mentions the value; the value equals
-        none of them, but is the only mail address, web address or number in one of these texts.
+        none of them, but is the only mail address, web address or number in one of the values.
 
         Args:
             planned_call: The planned call whose result has the field.
@@ -464,13 +467,13 @@ class Outline:
             differs from the planned one, or if an argument that the read left out is planned as an
             expression instead of a literal.
         """
-        if past_call.has_failed or past_call.changes:
+        if past_call.has_failed or past_call.changes_data:
             return None
         # Content must be equal, too: it may decide which records the read returns.
         names = [*self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)]
         # The past call left out each of these parameters, or set it to another value than planned.
-        has_other_value = not {*self._parameters_set_by(past_call)}.isdisjoint(names)
-        if has_other_value:
+        set_parameters = {*self._parameters_set_by(past_call)}
+        if any(name in set_parameters for name in names):
             return None
         planned_nodes = self._planned_arguments(planned_call)
         left_out: dict[str, Any] = {}

@@ -141,9 +141,9 @@ class Scripts:
             self._declare(tree)
             self._use_counts.update(_names_in(tree))
             self._immutable_variables = {*self._variable_sources} - self._aliased_variables
-            # Sources are never removed, so that a pass that finds no new source is the last one.
-            # Earlier scripts are read again, because the new script may change the lists to which
-            # their variables refer.
+            # The sources of variables, functions and conditions are never removed, so that a pass
+            # that finds no new source is the last one. Earlier scripts are read again, because the
+            # new script may change the lists to which their variables refer.
             for _ in range(_MAX_PASSES):
                 self._has_new_sources = False
                 for each in self._trees:
@@ -230,8 +230,8 @@ class Scripts:
                         self._modules.update(names)
                     else:
                         unknown_names = names
-                # Functions without decorators match the cases before, so that these functions have
-                # decorators.
+                # Only functions with decorators reach this case, because an earlier case matches
+                # all other functions.
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     unknown_names = [node.name, *_parameters(node)]
                 case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
@@ -330,11 +330,11 @@ class Scripts:
         Returns:
             The sources: the actions and fields from which the values in all parts come.
         """
-        # The node starts without sources that decide which parts run. Each part may decide whether
-        # another part runs, so that these sources are known only after all parts have been read.
         with self._visiting(node, set()):
             sources = self._sources_read_in[node]
             self._add_to(sources, self._read_all(parts))
+            # Any part may decide whether another part runs, so the sources of all parts decide. The
+            # next pass over the scripts uses these sources from the first part on.
             self._add_to(self._condition_sources[node], sources)
             return sources
 
@@ -405,9 +405,12 @@ class Scripts:
         if isinstance(receiver, ast.Attribute):
             method, receiver = receiver.attr, receiver.value
         functions = self._functions.get(name, ())
-        receiver_sources = (
-            self._variable_sources.get(name, set()) if functions else self.read(receiver)
-        )
+        if functions:
+            # The call of a script's function has no receiver. The sources of the function's name
+            # are the conditions that decide which function has the name.
+            receiver_sources = self._variable_sources.get(name, set())
+        else:
+            receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         if method == "get" and arguments:
             argument_sources |= _fields(arguments[0])
@@ -499,8 +502,9 @@ class Scripts:
                 self.read(changed_node)
                 self._record_change(changed_node, sources | self.read(index), value)
             case _:
-                # Each variable of ``a, b = value`` gets an item of the value. The starred value
-                # stands for an item, because it does not count as a new object.
+                # Each variable of ``a, b = value`` gets an item of the value. A starred expression
+                # stands for an item: _creates_object() returns False for the expression, because
+                # other variables may refer to the item, too.
                 item = ast.Starred(value)
                 for each in ast.iter_child_nodes(target):
                     self._bind(each, sources, item, is_passed=is_passed)
@@ -516,9 +520,9 @@ class Scripts:
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
 
-        The sources of the change are added to each variable through which the script can read the
-        object. If other variables may refer to the object, too, the actions among the sources are
-        added to all variables.
+        Add the sources of the change to each variable through which the script can read the object.
+        If other variables may refer to the object, too, add the actions among the sources to
+        ``_alias_change_sources``, which count as sources of all variables that are not immutable.
 
         Args:
             node: The expression whose value is the changed object, such as ``a.b`` for a change of
@@ -529,11 +533,12 @@ class Scripts:
         names = [*_variables_reaching(node)]
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
-        # An aliased object, such as a loop's item, may be the object of any variable, so that
-        # _alias_change_sources count as sources of all variables.
+        # An aliased object, such as a loop's item, may be the object of any variable.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
         is_unaliased = bool(names) and {*names} <= unaliased_variables
         if not is_unaliased:
+            # Only the actions are added: a field that counted as a source of all variables would
+            # make unrelated variables differ from the outline.
             actions = (source for source in sources if not source.startswith(FIELD))
             self._add_to(self._alias_change_sources, actions, *self._enclosing_conditions())
         # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
@@ -572,10 +577,10 @@ class Scripts:
             sources: The actions and fields whose values decide whether or how often the parts run.
         """
         self._add_to(self._condition_sources[node], sources)
-        # A variable is also used outside of the node if the whole script uses the name more often
-        # than the node does. The uses in the node are counted here, to compare these counts. The
-        # handlers of a ``try`` count as outside of the node, because the handlers run even if an
-        # exception skips the rest of the body.
+        # Count how often the node uses each name. If the scripts use a name more often in total,
+        # the name is also used outside of the node; _enclosing_conditions() checks this. Of a
+        # ``try``, only the body counts as the node, because the handlers run even if an exception
+        # skips the rest of the body.
         if node not in self._use_counts_in:
             body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
             self._use_counts_in[node] = Counter(name for each in body for name in _names_in(each))
@@ -588,8 +593,9 @@ class Scripts:
     def _enclosing_conditions(self, variable: str | None = None) -> Iterator[_Sources]:
         """Yield, for each enclosing loop or condition, what decides whether its body runs.
 
-        If a loop or condition contains all uses of a variable, the variable is read only while the
-        body runs. The variable's value then does not show whether the body ran.
+        If a loop or condition contains all uses of a variable, every read of the variable is inside
+        of the body. The value of the variable then cannot tell whether the body has run, because no
+        read occurs if the body has not run.
 
         Args:
             variable: The name of a variable. Loops and conditions that contain all uses of the
