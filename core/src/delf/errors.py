@@ -249,7 +249,7 @@ class ToolExecutionError(DelfError):
     code = "ERR-TOOL-001"
 
 
-class ToolException(ToolExecutionError):  # noqa: N818 - the reference's name
+class ToolException(ToolExecutionError):  # noqa: N818 - part of the public API
     """The error that tools raise to report a failure to the script that called them.
 
     Functions, actions and file formats may raise it. A script that does not catch the error fails.

@@ -33,9 +33,9 @@ EVENT_VERSION: Final = 1
 CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 ANSWER: Final = "answer"
-"""The call with which a script gives the answer of a task that wants data."""
+"""The function that a script calls with the task's answer, if the answer is data and not text."""
 ASK: Final = "ask"
-"""The call with which a script asks a person a question."""
+"""The function that a script calls to ask a person a question."""
 Cancellation = Literal["abandoned", "cut_off", "not_started"]
 """The reason a call was cancelled.
 
@@ -699,9 +699,9 @@ class ApprovalDecided(_Event):
 class ApprovalVoted(_Event):
     """The first of two required approvers approved a request.
 
-    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the approver's owner name,
-    as in :class:`TaskStarted`; None for the local user. ``teams`` are the approver's teams at the
-    time of the approval.
+    ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the approver's owner name:
+    the value that ``TaskStarted.key`` has in the approver's own tasks; None for the local user.
+    ``teams`` are the approver's teams at the time of the approval.
     """
 
     request_id: str

@@ -8,7 +8,10 @@ from typing import Any, Protocol, overload
 from delf.records import dataclass
 
 Ask = Callable[[str], Awaitable[str]]
-"""A function that asks the light model one question; its cost is counted."""
+"""A function that asks the agent's light model one question, and returns the answer.
+
+The light model is the setting ``light_llm``, or else the main model. The task pays for the call.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,9 @@ def _short(text: str, max_length: int) -> str:
 class Limits:
     """The limits of one session; exceeding one ends the script with a clear error.
 
-    All scripts of a task run in one session. A session whose limit is exceeded ends; a new session
-    then gets the remaining processor time, output files and calls.
+    The scripts of a task usually share one session. If a limit is exceeded, the session ends. A new
+    session replaces the ended one, and gets what is left of the processor time, output files and
+    calls.
 
     Args:
         cpu_seconds: Processor time of the whole session.
@@ -222,7 +223,9 @@ class ScriptHost:
     """
 
     script_start: ScriptStart | None = None
-    """The recorded values with which the next script runs as before; None if it is never run again.
+    """The random seed and the recorded clock reads for the next script.
+
+    A replayed script gets the same values as before. None if the script is never replayed.
     """
 
     async def call(self, request: CallRequest) -> CallAnswer:

@@ -274,7 +274,7 @@ def is_about_resource(parameter: str, name: str) -> bool:
 
 
 def _without_connection(nouns: frozenset[str]) -> frozenset[str]:
-    """Return nouns without the connection's name, to which :func:`_nouns` has added a dot."""
+    """Remove the connection's name, which :func:`_nouns` marks with a dot at the end."""
     return frozenset(noun for noun in nouns if not noun.endswith("."))
 
 

@@ -183,7 +183,7 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
 
 
 def digest_items(content: bytes) -> Mapping[str, str]:
-    """Return a single item for the whole file: an empty path, mapped to the content's digest."""
+    """Return ``{"": digest}``, for a file that the user trusts as a whole."""
     return {"": hashlib.sha256(content).hexdigest()}
 
 

@@ -59,7 +59,7 @@ _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, 
 # The memory of a container of any other type, in multiples of the memory of a value.
 _DEFAULT_COST = 12
 VALUE_BYTES = 32
-"""Estimated bytes of a value in memory, without its characters."""
+"""Estimated bytes of a value in memory, not counting the characters of a text."""
 _TAG_BYTES = b'"$t"'
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON encodes unchanged."""

@@ -47,9 +47,9 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def apply(ctx: click.Context) -> None:
-    """Turn the colours of click's output on or off, in a context and its child contexts.
+    """Turn click's colours on or off as the user chose, in a context and its child contexts.
 
-    Without a choice of the user, click decides for each stream.
+    If the user did not choose, click decides for each stream.
     """
     ctx.find_root().color = ctx.color = explicit_choice()
 

@@ -134,7 +134,7 @@ class Narrator:
 
 
 def _is_from_other_process(event: ev.ApprovalDecided) -> bool:
-    """Return True if a decision came through the journal, which only other processes use."""
+    """Return True if another process sent the decision, as a note in the journal."""
     return event.note is not None
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
 ITEM: Final = "item"
-"""The name of the script variable with the new item, if a schedule starts a task for each."""
+"""The script variable with the current item, if a schedule starts one task for each new item."""
 ROUTINE: Final = "routine"
 """The name of the strategy whose task texts are calls of routines."""
 

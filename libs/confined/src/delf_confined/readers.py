@@ -36,8 +36,9 @@ class Readers:
     """Calls functions in child processes that can read their input and write nothing.
 
     Each call has a new child, forked from a template process that has imported the function's
-    module. The child can use no files but its input, no environment variables, no network and no
-    subprocesses, and ends with the call. The answer of a call is plain data.
+    module. The child can read the arguments and files that the call names, and nothing else: no
+    further files, no environment variables and no network. The child cannot start subprocesses, and
+    ends with the call. The answer of a call is plain data.
 
     Args:
         at_once: The maximum number of concurrent children. All readers of an event loop with the

@@ -21,7 +21,7 @@ The task's trace keeps these arguments until the task ends.
 # The maximum number of bytes that a guest may send between two scripts.
 _MAX_BYTES_BETWEEN_SCRIPTS: Final = 2_000_000
 SPARE_BYTES: Final = 8_000_000
-"""The bytes allowed for the frames of a script in addition to its output, files and calls."""
+"""The bytes of messages allowed for one script, in addition to its output, files and calls."""
 _BYTES_PER_CANCELLATION: Final = 64
 _BYTES_PER_PRINTED_CHARACTER: Final = 6
 _BYTES_PER_FILE_BYTE: Final = 1.4

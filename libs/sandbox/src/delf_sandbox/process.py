@@ -8,7 +8,7 @@ from delf.protocols.sandbox import Outcome
 
 
 class GuestProcess(Protocol):
-    """The process of a guest, as far as its session uses it."""
+    """The methods of a sandboxed process (a guest) that the guest's session uses."""
 
     @property
     def cpu_seconds(self) -> float:

@@ -82,7 +82,7 @@ class People:
             return []  # the journal does not store people
 
     async def known(self, user: str) -> Person | None:
-        """Return the person in the journal whose name the settings give to a Slack user, or None.
+        """Return the person in the journal to whom the settings map a Slack user, else None.
 
         Args:
             user: The id of the Slack user.

@@ -49,7 +49,10 @@ class TerminalChat:
     """The chat on a terminal. Implements :class:`delf_engine.agent.ChatsOnTerminal`."""
 
     def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
-        """Run a chat session with an agent. An agent that was not started is stopped at the end."""
+        """Run a chat session with an agent.
+
+        If the agent is not running yet, start the agent, and stop the agent after the session.
+        """
         from delf_chat import repl
 
         repl.run_chat(agent, timeout=timeout, **options)

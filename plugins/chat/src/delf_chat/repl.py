@@ -211,7 +211,7 @@ class Repl:
 def run_chat(agent: Agent, **options: Any) -> None:
     """Run a chat session with an agent on this terminal.
 
-    An agent that was not started is stopped at the end.
+    If the agent is not running yet, start the agent, and stop the agent after the session.
 
     Args:
         agent: The agent. An agent without a chat gets a chat in memory.

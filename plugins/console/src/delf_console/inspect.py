@@ -135,7 +135,10 @@ def _without_details(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _full_setting_path(override: str, name: str) -> str:
-    """Expand ``url=…`` to ``connections.NAME.url=…``; an override with a section stays."""
+    """Expand ``url=…`` to ``connections.NAME.url=…``.
+
+    Return an override that already begins with a section, such as ``plugins.``, unchanged.
+    """
     if override.partition("=")[0].partition(".")[0].strip() in _SECTIONS:
         return override
     return f"connections.{name}.{override.lstrip()}"

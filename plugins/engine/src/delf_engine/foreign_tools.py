@@ -300,7 +300,11 @@ def _schema_of(source: Any) -> Mapping[str, Any]:
 
 
 def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a parameter's schema without smolagents' types ``any``, ``image`` and ``audio``."""
+    """Return a parameter's schema from smolagents as JSON Schema.
+
+    JSON Schema does not have the key ``nullable`` and the types ``any``, ``image`` and ``audio``,
+    which are left out.
+    """
     kind = part.get("type")
     schema_keys = {key: value for key, value in part.items() if key not in ("type", "nullable")}
     return {**schema_keys, "type": kind} if kind in _TYPES else schema_keys

@@ -89,9 +89,9 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """The first error after which the task can be resumed; None if there is none.
+        """The first error that interrupted the task so that the task can be resumed, else None.
 
-        If there is one, the end of the task is not recorded in the journal.
+        If there is such an error, the journal gets no ``TaskFinished`` event.
         """
         self._output = run.request.output
         # The value that was parsed from the text of the final answer.

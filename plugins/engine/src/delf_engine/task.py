@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # these imports are needed by tasks only, not to create an ag
     from delf_engine.waiting import TaskClock
 
 MODEL: Final = "own_llm"
-"""The key, in a task's setup, of the task's own model."""
+"""The key in a task's setup for a model that the task uses instead of the agent's model."""
 VARIABLES: Final = "variables"
-"""The key, in a task's setup, of the data that its scripts find as variables."""
+"""The key in a task's setup for the values that the task's scripts get as variables."""
 TRUST: Final = "trust"
-"""The key, in a task's setup, that says who wrote the text of the task.
+"""The key in a task's setup that says who wrote the text of the task.
 
 The value is ``own`` if the user wrote the whole text, else ``outside``. A missing key means
 ``own``.
@@ -106,10 +106,11 @@ class TaskRequest:
         retries: The maximum number of retries after an outage.
         retry_after: Seconds until the first retry.
         past: The recorded events of a resumed task.
-        settle: The decision about interrupted calls.
+        settle: Whether interrupted calls of a resumed task are made again, count as done, or are
+            left to a person.
         child: The options of a child task.
-        ledger: The ledger with the owner's budget; only the agent's when None.
-        files: The input files; the agent's when None.
+        ledger: The ledger with the owner's budget; if None, only the agent's budget applies.
+        files: The input files; if None, the agent's input files.
         output: The declared type of the answer, if not text.
     """
 

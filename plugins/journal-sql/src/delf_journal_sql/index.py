@@ -59,9 +59,9 @@ Kind = Literal["action", "model"]
 class _Use:
     """Statistics of one task about one action or model.
 
-    ``waiting`` is the number of pending approval requests. ``waited`` is the time in seconds for
-    which requests waited for a decision; while a request is pending, ``waited`` lacks the timestamp
-    of the decision: it is the sum of the decisions' timestamps minus that of the requests'.
+    ``waiting`` is the number of pending approval requests. ``waited`` is the sum of the decisions'
+    timestamps minus the sum of the requests' timestamps. So up to a time ``now``, requests have
+    waited for ``waited + waiting * now`` seconds.
     """
 
     calls: int = 0

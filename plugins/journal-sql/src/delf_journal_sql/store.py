@@ -472,7 +472,7 @@ def _files_in(events: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _readable_fields(rows: Iterable[SqlRow]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of events, skipping damaged events, whose files are not known."""
+    """Yield the fields of events, skipping damaged events, whose fields cannot be read."""
     for row in rows:
         try:
             fields = dict(json.loads(row.data))

@@ -60,7 +60,7 @@ _GATEWAY_MESSAGES: Final = ("Server returned an error response", "Unexpected con
 _MAX_NOTICES: Final = 10
 _MAX_INSTRUCTIONS_CHARACTERS: Final = 1000
 UNDECLARED: Final = "str | list"
-"""The result type of a tool that declares no result schema, before the first result."""
+"""The result type of a tool without a result schema, until a first result shows the real type."""
 _LIST_RESULT_NOTE: Final = (
     "a result that is a list has pieces: str, {type, media_type, data: bytes} for pictures and "
     "sounds, {type, uri, media_type, content} for resources; texts may be JSON"

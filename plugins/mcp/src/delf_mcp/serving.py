@@ -142,9 +142,9 @@ _current_work: ContextVar[Work | None] = ContextVar("delf_mcp_work", default=Non
 
 
 class Served:
-    """The actions of a project as tools for MCP clients, and a tool ``run`` for whole tasks.
+    """The tools for MCP clients: one for each action of a project, and ``run``.
 
-    An agent does the task that a client gives to ``run`` in plain words.
+    With ``run``, a client gives an agent a whole task in plain words.
 
     Args:
         make_agent: Makes an agent of the project, with keyword arguments of :class:`delf.Agent`.

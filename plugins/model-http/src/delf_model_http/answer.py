@@ -193,9 +193,9 @@ class Answer:
         return self.add_text(thoughts) if self.has_no_text_or_call and _FENCE in thoughts else []
 
     def index_of(self, number: int) -> int:
-        """Return the index of the call to which the provider gave a number.
+        """Return the position among the answer's calls of the call with the provider's ``number``.
 
-        A new number gets the index of the next call. The provider's numbers may have gaps.
+        A new number gets the next position. Positions have no gaps; the provider's numbers may.
         """
         return self._index_by_number.setdefault(number, self.last_call_index + 1)
 

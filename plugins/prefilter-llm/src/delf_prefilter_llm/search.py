@@ -28,7 +28,7 @@ DONE: the names of all the actions that are needed, tool:ACTION, separated by co
 
 
 class SearchPrefilter:
-    """Lets the configured light model search for a task's actions, in several rounds.
+    """Lets the agent's light model search for the actions that a task needs, in several rounds.
 
     In each round, the model answers ``SEARCH:`` with words, or ``DONE:`` with the names of actions.
     Implements :class:`delf.protocols.prefilter.Prefilter`.

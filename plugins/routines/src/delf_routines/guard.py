@@ -51,7 +51,10 @@ class RoutineGuard:
         earlier scripts.
         """
         self.unrepeated_changes = list(self._changes_of_earlier_scripts)
-        """The write calls of earlier scripts that this script has not repeated yet."""
+        """The write calls that earlier scripts made, and this script has not asked for.
+
+        If this script asks for such a call, the call is removed here and is not made twice.
+        """
         self.calls_made: list[CallMade] = []
         """The calls of this script.
 

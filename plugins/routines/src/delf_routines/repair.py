@@ -102,7 +102,7 @@ class WholeScriptHost:
 
 
 class Repairing(WholeScriptHost):
-    """Runs the scripts with which a model repairs a failed routine; replaces the task's host.
+    """Replaces the task's host while a model repairs a failed routine; runs the model's scripts.
 
     Args:
         host: The host of the task.

@@ -218,12 +218,13 @@ class _Replacement:
 
 
 class _LiteralFinder(ast.NodeVisitor):
-    """Finds the literals of a script that occur in the text of a task.
+    """Finds the literals of a script that occur in a task's text, and can become parameters.
 
     Args:
         task: The text of the task.
         unavailable_names: The names that a parameter must not get, because the script uses them.
-        refused_names: The names of parameters that a person refuses: their literals stay.
+        refused_names: The names of parameters that a person refuses. A literal whose parameter
+            would get such a name remains a literal.
         signatures: The names of the parameters of each tool.
         names_from_first_pass: The ``suggested_names`` of the finder that visited the script before.
     """

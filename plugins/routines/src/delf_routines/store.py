@@ -49,7 +49,7 @@ class RoutineStore:
         return self.folder / f"{check_name(name)}.py"
 
     def case_path(self, name: str) -> Path:
-        """Return the path of the recorded run of a routine's original task."""
+        """Return the path of a routine's first test case: the recorded run of its original task."""
         return self.folder / CASES / f"{check_name(name)}.json"
 
     def find(self, name: str) -> Routine:

@@ -126,7 +126,7 @@ class ForkServer:
 
     @property
     def alive(self) -> bool:
-        """True while guests can be forked."""
+        """True while the template process can fork new guests (sandboxed processes)."""
         return self._control.fileno() >= 0
 
     async def ready(self) -> None:

@@ -14,7 +14,7 @@ _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
 
 
 class ScratchFolders:
-    """Creates the working folders of guests.
+    """Creates the working folders of guests, the sandboxed processes that run scripts.
 
     The folders are removed by :meth:`remove`, at the latest when this process ends. If this process
     is killed, the user's next process removes the folders.

@@ -24,12 +24,12 @@ def type_name(connection: str) -> str:
 
 
 def replace_type_names(text: str) -> str:
-    """Replace the type names of connections in a text of Monty by the connections' names."""
+    """Replace the type names of connections in an error of Monty by the connections' names."""
     return _TYPE.sub(r"\1", text) if _OURS in text else text
 
 
 class UncalledTools:
-    """Finds actions and connections in a script's output, which the script forgot to call.
+    """Finds actions and connections that a script outputs instead of calling them.
 
     An example is ``print(mail.read)`` instead of ``print(await mail.read())``.
 

@@ -25,7 +25,7 @@ _GC_THRESHOLD: Final = 50_000
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
 UNREAD_BODY_SECONDS: Final = 5.0
-"""The seconds that a client has to send the rest of a request body after the response."""
+"""The time in seconds, after a response, for the client to send the rest of its request body."""
 # The seconds that a client has to read sent bytes before its connection is closed.
 _CLOSE_SECONDS: Final = 5.0
 # The maximum number of seconds for which a client may not read its response.

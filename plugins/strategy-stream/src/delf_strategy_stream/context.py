@@ -56,9 +56,9 @@ class Notation(Protocol):
         ...
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return the messages that follow a turn: the results of its calls, and its problems.
+        """Return the messages that follow a turn: the results of calls, and remarks on problems.
 
-        Problems are the calls that could not be parsed, and the results that the model invented.
+        A problem is a call that could not be parsed, or a result that the model invented.
         """
         ...
 

@@ -226,7 +226,8 @@ class Workers(Connection[WorkersSettings]):
 
         Args:
             worker: The name.
-            task: What to do, in plain words or as data. The worker knows nothing else of your task.
+            task: What to do, in plain words or as data. The worker sees nothing else of the calling
+                task, so include all that the worker needs.
             attachments: Files that the worker may read: names of this task's files, or paths of
                 files in a connection.
             inputs: Values for the worker's inputs, by name.

@@ -193,7 +193,7 @@ class Place:
 
     @property
     def current(self) -> Any:
-        """The current node at this place."""
+        """The node that is now at this position; an edit may have replaced ``node``."""
         return self.container[self.key] if self._is_listed else getattr(self.container, self.key)
 
     def put(self, new: ast.AST) -> None:

@@ -375,7 +375,7 @@ class TolerantAsyncio:
 
 
 class _Runner:
-    """A replacement for ``asyncio.Runner`` that runs coroutines on the sandbox's own event loop."""
+    """A replacement for ``asyncio.Runner``: runs coroutines on the only loop of the sandbox."""
 
     def __init__(self, run: Callable[..., Any], loop: GuestLoop) -> None:
         self.run = run

@@ -112,7 +112,7 @@ class TaskFlows:
 
     @property
     def _outline_answer_count(self) -> int:
-        """The number of the model's answers that make up the outline."""
+        """The number of the model's answers in the outline of calls that the user asks for."""
         return self._origins.outline.answers
 
     async def _extend_outline(self, known_answer_count: int) -> bool:

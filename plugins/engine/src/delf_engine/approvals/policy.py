@@ -48,7 +48,7 @@ from delf_engine.task import TaskRequest
 from delf_engine.waiting import Permit, TaskClock
 
 SCRIPT: Final = "script"
-"""The action of a request for a whole script."""
+"""The value of ``ApprovalRequest.action`` if the request is for a whole script, not for a call."""
 RecordedRequest = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A recorded request and its recorded decision; None if the journal has none."""
 

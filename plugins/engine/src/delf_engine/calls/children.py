@@ -46,7 +46,8 @@ class ChildTasks:
         run: The run of the parent task.
         run_child: Runs a child task to its end.
         claim: Claims the task with an id for this agent, and returns the task's events.
-        keep_resumable: Makes the task with an id end resumable if it is cancelled.
+        keep_resumable: Takes a task's id. If this task is cancelled later, no end of the task is
+            recorded, so that the task can be resumed.
     """
 
     def __init__(

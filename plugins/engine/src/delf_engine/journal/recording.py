@@ -73,7 +73,10 @@ class RecordedCall:
 
     @property
     def lost_arguments(self) -> bool:
-        """True if the edited arguments contained a secret, which the journal does not store."""
+        """True if a person edited the call's arguments, and the new arguments contained a secret.
+
+        The journal does not store secrets, so the call cannot be made again with these arguments.
+        """
         edited_arguments = None if self.decision is None else self.decision.arguments
         return REDACTED in repr(edited_arguments) or REDACTED in repr(self.edited_arguments)
 

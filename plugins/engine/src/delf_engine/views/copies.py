@@ -10,7 +10,7 @@ from delf.events import Event, TaskStarted
 PERSON: Final = "person"
 """The model name recorded for a script that a person wrote."""
 COPIED: Final = "forked_events"
-"""The key, in a fork's setup, of the number of copied events."""
+"""The key in a forked task's setup for the number of events copied from the original task."""
 
 
 def copied_event_count(events: Sequence[Event]) -> int:

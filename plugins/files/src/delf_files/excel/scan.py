@@ -133,8 +133,7 @@ class _XmlScan:
 
     def __init__(self, *, scans_only_loaded_xml: bool) -> None:
         self.computed_count = 0
-        """The number of formulas with a value, which the program that saved the workbook computed.
-        """
+        """The number of formulas whose computed values are stored in the workbook."""
         self.uncomputed_cells: dict[tuple[int, int], None] = {}
         """The cells with formulas that have no computed value, as (row from 1, column from 0)."""
         self.merged_areas: list[Area] = []

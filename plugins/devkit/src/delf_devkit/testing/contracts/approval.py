@@ -46,10 +46,11 @@ Person = Literal[
 ]
 """The behaviour of the person behind a channel.
 
-A person who ``changes their mind`` approves the first request and rejects all later ones. A person
+A person who ``remembers`` approves every request, and asks that the approval be remembered. A
+person who ``changes their mind`` approves the first request and rejects all later ones. A person
 who ``decides one`` approves the request of the action ``bank.pay_1`` and answers no other. A person
-who ``is silent`` never answers. A person ``cannot be reached`` if the service is down, the
-connection breaks or the answer is garbled.
+who ``is silent`` never answers. If the person ``is away``, the channel can ask nobody. A person
+``cannot be reached`` if the service is down, the connection breaks or the answer is garbled.
 """
 
 _WAIT_SECONDS = 2.0
