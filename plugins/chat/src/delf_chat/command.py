@@ -60,7 +60,7 @@ class TerminalChat:
     async def arun(
         self, agent: Agent[Any], *, timeout: float | None = None, **options: Any
     ) -> None:
-        """Async version of :meth:`run`."""
+        """Async version of :meth:`run`, which leaves the agent running after the session."""
         from delf_chat import repl
 
         await repl.arun_chat(agent, timeout=timeout, **options)
