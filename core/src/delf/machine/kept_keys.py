@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
-from delf.machine.own_files import read_own, write_private
+from delf.machine.own_files import read_private, write_private
 from delf.records import dataclass
 
 SERVICE: Final = "delf"
@@ -106,7 +106,7 @@ class KeptKeys:
 
     def _read(self) -> dict[str, str | None]:
         """Read the file; return the values by variable name, None for values in the keyring."""
-        content = read_own(self.file)
+        content = read_private(self.file)
         if content is None:
             if self.file.exists():
                 _warn(f"{self.file} is not read: others can read it (chmod 600 {self.file})")

@@ -17,7 +17,7 @@ _READ: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBL
 _MAX_BYTES: Final = 16_000_000
 
 
-def is_own_folder(path: Path) -> bool:
+def is_private_folder(path: Path) -> bool:
     """Return True if a path is a folder of the user that nobody else can read or write."""
     try:
         status = path.lstat()
@@ -26,7 +26,7 @@ def is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and _is_private(status)
 
 
-def read_own(path: Path) -> bytes | None:
+def read_private(path: Path) -> bytes | None:
     """Return the content of a file; None if the file is missing or accessible to other users."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
@@ -77,7 +77,7 @@ def create_private(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, _NEW, 0o600), "wb")
 
 
-def write_own(path: Path, text: str) -> None:
+def write_private_text(path: Path, text: str) -> None:
     """Write a file atomically, creating its folder if needed.
 
     Raises:
@@ -85,7 +85,7 @@ def write_own(path: Path, text: str) -> None:
         OSError: If the file cannot be written.
     """
     make_private_folder(path.parent)
-    if not is_own_folder(path.parent):
+    if not is_private_folder(path.parent):
         raise ConfigurationError(
             f"others can write to {path.parent}",
             hint=f"make it yours alone: chmod 700 {path.parent}",

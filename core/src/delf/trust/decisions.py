@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from delf.errors import ConfigurationError, FolderNotTrustedError
-from delf.machine.own_files import is_own_folder, read_own, write_own
+from delf.machine.own_files import is_private_folder, read_private, write_private_text
 from delf.records import dataclass
 from delf.trust.folders import CONFIG_FILE, parse_toml, values_by_path
 
@@ -220,7 +220,7 @@ def load_trusted(root: Path) -> Trusted | None:
 def all_trusted() -> list[Trusted]:
     """Return the stored decisions for all trusted folders, sorted by path."""
     folder = store()
-    if not is_own_folder(folder):
+    if not is_private_folder(folder):
         return []
     records = [record for path in folder.glob("*.json") if (record := _read(path)) is not None]
     return sorted(records, key=lambda record: record.root)
@@ -259,7 +259,7 @@ def remember(root: Path, items: Items) -> None:
         }
     )
     try:
-        write_own(_file(folder, root), text)
+        write_private_text(_file(folder, root), text)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"trust cannot be kept: {error.message}", hint=error.hint
@@ -293,13 +293,13 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 def _is_private_store(folder: Path, root: Path) -> bool:
     """Return True if ``folder`` is outside of ``root``, and only the user can access ``folder``."""
     is_inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
-    return not is_inside and is_own_folder(folder)
+    return not is_inside and is_private_folder(folder)
 
 
 def _read(path: Path) -> Trusted | None:
     """Read a trust record; None if it is invalid or writable by others."""
     try:
-        data: Any = json.loads(read_own(path) or b"")
+        data: Any = json.loads(read_private(path) or b"")
         if data["format"] != _FORMAT:
             return None
         root, digests = Path(data["root"]), {k: dict(v) for k, v in data["digests"].items()}

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from delf.errors import DelfError
-from delf.machine.own_files import read_own, write_own
+from delf.machine.own_files import read_private, write_private_text
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Notice:
         self._text = text
         digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
         self._file = folder / "notices" / digest
-        self.is_new = text is not None and read_own(self._file) is None
+        self.is_new = text is not None and read_private(self._file) is None
         """True if the notice was not shown on this machine before."""
 
     def take(self) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class Notice:
             return ()
         self.is_new = False
         try:
-            write_own(self._file, self._text)
+            write_private_text(self._file, self._text)
         except (OSError, DelfError) as error:
             _log.debug("a notice cannot be remembered: %s", error)
         return (self._text,)

@@ -214,13 +214,13 @@ def _describe_commas(numbers: Sequence[str]) -> str:
     without_comma = [text for text in numbers if text.isdigit()]
     has_point = any("." in text for text in numbers)
     may_be_thousands = bool(with_comma) and all(map(_COMMA_THOUSANDS.fullmatch, with_comma))
+    # A point in one of these numbers separates thousands, so that the comma does not.
     if may_be_thousands and not has_point:
-        no_leading_zero = not any(text.lstrip("+-").startswith("0") for text in with_comma)
-        if (
-            no_leading_zero
-            and without_comma
-            and all(len(text) <= _THOUSANDS_DIGITS for text in without_comma)
-        ):
+        # Where commas separate thousands, a number without a comma is below 1,000, and no number
+        # such as 0,123 occurs.
+        are_others_below_1000 = all(len(text) <= _THOUSANDS_DIGITS for text in without_comma)
+        has_leading_zero = any(text.lstrip("+-").startswith("0") for text in with_comma)
+        if without_comma and are_others_below_1000 and not has_leading_zero:
             return "with commas between thousands"
         return "with commas: for thousands or decimals, unclear"
     if any(re.search(r"\d\.\d{3}", text) for text in numbers):

@@ -108,7 +108,10 @@ class _RowStatistics:
             # add_header() has set this minimum to the number of cells of the header.
             self.min_cells_with_header = min(self.min_cells_with_header, len(row))
             self.max_characters = max(self.max_characters, sum(map(len, row)))
-            self.row_line, self.next_row_line = self.next_row_line, self.reader.line_num + 1
+            # A row has several lines if a cell has a line break. ``row_line`` is the first line of
+            # the row, and ``line_num`` the last.
+            self.row_line = self.next_row_line
+            self.next_row_line = self.reader.line_num + 1
         self.last_row = row
         return row
 

@@ -98,7 +98,7 @@ async def run_request(request: dict[str, Any]) -> dict[str, Any]:
     ]
     request = {**request, "tables": tables}
     try:
-        return _run_despite_duplicate_keys(request)
+        return _run_with_duplicate_json_keys(request)
     except duckdb.Error as error:
         message = f"DuckDB: {shorten_message(_with_file_names(str(error), request))}"
     except (ValueError, OSError) as error:
@@ -166,8 +166,11 @@ def _refuse_content_of_other_format(path: str, name: str) -> None:
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _run_despite_duplicate_keys(request: dict[str, Any]) -> dict[str, Any]:
-    """Run the statement; if DuckDB refuses a duplicate JSON key, rewrite the files and repeat."""
+def _run_with_duplicate_json_keys(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the statement; if DuckDB refuses a key that occurs twice in a JSON object, run it again.
+
+    The second run reads copies of the JSON files in which each key occurs once.
+    """
     import duckdb
 
     try:
@@ -386,9 +389,8 @@ def _lossless_types(
 ) -> dict[str, str]:
     """Return new types for the columns of a JSON file whose numbers would lose digits as floats.
 
-    A column with these numbers becomes text, or JSON if the column has objects or arrays. A column
-    that DuckDB reads as JSON also becomes text if the column has neither objects nor arrays. The
-    result maps the names of these columns to their new types.
+    The result maps the names of these columns, and of all columns that DuckDB reads as JSON, to
+    their new types. The new type is JSON for a column with objects or arrays, and else VARCHAR.
 
     Args:
         connection: The connection to DuckDB.

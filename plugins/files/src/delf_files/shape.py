@@ -329,8 +329,8 @@ def _cells_line(row: Sequence[Any]) -> str:
 def _row_of_sums(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
     """Return the filled cells of the last row if that row looks like a total; None otherwise.
 
-    The first cell of a total is a word such as "total", or a cell is empty that no other row leaves
-    empty.
+    The last row looks like a total in two cases: if its first filled cell is a word such as
+    "total", or if a column is empty in the last row but filled in all other rows.
     """
     if len(rows) < 3:
         return None
@@ -341,9 +341,9 @@ def _row_of_sums(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
         return filled_cells
     other_rows = [row for _, row in rows[:-1]]
     for index in range(min(map(len, other_rows))):
-        always_filled = all(row[index] not in (None, "") for row in other_rows)
+        is_filled_in_others = all(row[index] not in (None, "") for row in other_rows)
         is_empty_in_last = index >= len(last_row) or last_row[index] in (None, "")
-        if always_filled and is_empty_in_last:
+        if is_filled_in_others and is_empty_in_last:
             return filled_cells
     return None
 
@@ -403,8 +403,8 @@ def _describe_text(
         return _describe_document(path, name, kind, max_characters)
     known_format = find_format(data[:DETECTION_BYTES])
     # In a file of text, an HTML page is described as text below. In a file of another kind, such as
-    # .csv, an HTML page is often a message about an error, so the description is "a page" and no
-    # more.
+    # .csv, an HTML page is often a message about an error, so it is described as a page, with its
+    # first lines.
     is_page = known_format is not None and known_format.startswith("a page")
     is_page_in_text_file = is_page and kind == "text"
     if known_format is not None and not is_page_in_text_file:

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
-_RESOURCE_FLOW: Final[Mapping[str, Any]] = {"egress": True}
+_SENDS_ARGUMENTS: Final[Mapping[str, Any]] = {"egress": True}
 _IRREVERSIBLE: Final[Effect] = "irreversible"
 _CHECK_FIRST: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
@@ -175,7 +175,8 @@ class MCP(Connection[MCPSettings]):
                     function,
                     effect=_READ,
                     place=f"{self.name}.resources",
-                    flow=_RESOURCE_FLOW,
+                    # The arguments leave for the server, as a flow with ``egress`` declares.
+                    flow=_SENDS_ARGUMENTS,
                 )
                 actions.setdefault(action.name, action)
         omitted_tools = [*server.item_filter.take_omitted("tools"), *unusable_tools]
@@ -507,8 +508,8 @@ class MCP(Connection[MCPSettings]):
             server = settings.server or self.name
             source = settings.source("config")
             from_file = server_settings(Path(settings.config), server, current_environ(), source)
-            # Leave out values of environment variables, which must not override the file:
-            # for_instance() reads the variables again, for settings that are not given otherwise.
+            # Leave out values of environment variables: passed as options, they would count as set
+            # in code. for_instance() reads the variables again, for settings that are not passed.
             from_options = {
                 key: value
                 for key, value in settings.model_dump(exclude_unset=True).items()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
-from delf.machine.own_files import is_own_folder, read_own, write_own
+from delf.machine.own_files import is_private_folder, read_private, write_private_text
 from delf_mcp.settings import MCPSettings
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class KnownTools:
         """Write the digests; if the file cannot be written, log a warning."""
         text = json.dumps({"format": _FORMAT, "tools": dict(digests)})
         try:
-            write_own(self._path, text)
+            write_private_text(self._path, text)
         except (OSError, ConfigurationError) as error:
             _log.warning("accepted tools are known only to this process: %s", error)
 
@@ -84,14 +84,14 @@ class LearnedTypes:
     def write(self, value: Any) -> None:
         """Write the learned types; if the file cannot be written, log a warning."""
         try:
-            write_own(self._path, json.dumps(value))
+            write_private_text(self._path, json.dumps(value))
         except (OSError, ConfigurationError) as error:
             _log.warning("the learned result types cannot be saved for later tasks: %s", error)
 
 
 def _read_if_private(path: Path) -> bytes | None:
     """Return the content of a file; None if it is missing, or if other users can access it."""
-    return read_own(path) if is_own_folder(path.parent) else None
+    return read_private(path) if is_private_folder(path.parent) else None
 
 
 def _digest_of(name: str, settings: MCPSettings) -> str:

@@ -54,9 +54,11 @@ class Results:
         return samples.type_of(tool_key), undeclared_types
 
     async def record_types(self, tool: types.Tool, value: Any) -> str:
-        """Record the types in a result; report types that contradict the tool's schema.
+        """Record types in a result that the tool's schema does not declare, and report these types.
 
-        Recorded are the types that change the result type that the model sees.
+        Record the types of data in JSON texts, and each other such type that changes the result
+        type shown to the model. Without a schema, record the type of the whole result, and report
+        nothing.
 
         Returns:
             The recorded types, and the type ``None`` even if it is not recorded, each with the path

@@ -255,9 +255,8 @@ class SemanticStore:
         """
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
-        # Lower than the threshold, except for 0 and 1: a score divided by the best score is 1 for
-        # the best fact, whereas its similarity is seldom near 1. For a threshold of 0.3, the
-        # minimum is 0.23.
+        # The similarity is seldom near 1, even for the best fact, so the minimum is lower than the
+        # threshold, for example 0.23 for a threshold of 0.3. At 0 and 1, both are equal.
         min_similarity = threshold * (2 + threshold) / 3
         selected: list[StoredFact] = []
         size = max(2 * top_k, _MIN_BATCH)

@@ -27,12 +27,15 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
 
 
 def is_file_name(text: str) -> bool:
-    """Return True if a text looks like a file name, whether or not the file exists."""
+    """Return True if a text to remember looks like the name of a file with facts, and no fact.
+
+    The file need not exist.
+    """
     text = text.strip()
     if not text or "\n" in text or len(text) > _LONGEST_PATH:
         return False
     if os.path.exists(text):  # noqa: PTH110 - no error for odd names
-        # A single word, such as "README", may be a fact although there is such a file.
+        # A single word, such as "README", may be meant as a fact although there is such a file.
         return bool(Path(text).suffix) or os.sep in text
     # A text that looks like a path is taken for the name of a missing file, not for a sentence.
     return _PATH_LIKE.fullmatch(text) is not None

@@ -204,8 +204,7 @@ class Parser:
             # The next state decides whether the tag is text. It searches the end tag after the tag.
             self._search_start, self._state = len(tag), self._execute_in_line
         else:
-            self._unparsed = self._unparsed[len(tag) :]
-            self._state = self._after_execute_tag
+            self._skip_execute_tag()
 
     def _think_tag_in_text(self, events: list[Event]) -> bool:
         """Parse ``<think>…</think>`` in the middle of an answer.
@@ -237,24 +236,29 @@ class Parser:
                     self._search_start, len(self._unparsed) - len(_END_EXECUTE)
                 )
                 return False
-            if end < 0 or not _is_in_string(self._unparsed[:end]):
+            if end < 0:
+                self._skip_execute_tag()
+                return True
+            if not _is_in_string(self._unparsed[:end]):
                 break
             self._search_start = end + 1
-        rest_of_line, line_break, _ = self._unparsed[end + len(_END_EXECUTE) :].partition("\n")
-        is_end_of_line_missing = (
-            not rest_of_line.strip() and not line_break and not self._is_input_complete
-        )
-        if end >= 0 and is_end_of_line_missing:
+        end_of_tag = end + len(_END_EXECUTE)
+        rest_of_line, line_break, _ = self._unparsed[end_of_tag:].partition("\n")
+        following_text = rest_of_line.strip()
+        is_line_complete = line_break or self._is_input_complete
+        if not following_text and not is_line_complete:
             self._search_start = end
             return False
-        continues_with_text = rest_of_line.strip() and not rest_of_line.lstrip().startswith("<")
-        if end >= 0 and continues_with_text:
-            self._add_text_for_user(self._unparsed[: end + len(_END_EXECUTE)], events)
-            self._unparsed = self._unparsed[end + len(_END_EXECUTE) :]
-            self._state = self._outside_tags
+        if not following_text or following_text.startswith("<"):
+            self._skip_execute_tag()
             return True
-        self._unparsed, self._state = self._unparsed[len(_EXECUTE) :], self._after_execute_tag
+        self._add_text_for_user(self._unparsed[:end_of_tag], events)
+        self._unparsed, self._state = self._unparsed[end_of_tag:], self._outside_tags
         return True
+
+    def _skip_execute_tag(self) -> None:
+        """Remove the tag ``<execute>`` from the unparsed input, and parse what follows the tag."""
+        self._unparsed, self._state = self._unparsed[len(_EXECUTE) :], self._after_execute_tag
 
     def _after_execute_tag(self, events: list[Event]) -> bool:
         """Choose the state after ``<execute>``: JSON calls, a call in Python's notation, or text.

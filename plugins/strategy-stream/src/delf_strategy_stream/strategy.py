@@ -166,6 +166,8 @@ class _Task:
                 continue
             self._earlier_turns = (*self._earlier_turns, turn)
             await self._compact()
+            # Without calls, mistakes and notices, there are no messages about the turn, for example
+            # if it has only thoughts.
             new_messages = self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
         raise CodeGenerationError(
             f"the model did not answer within {settings.max_turns} turns",
@@ -196,7 +198,7 @@ class _Task:
         turn = await runner.run(functools.partial(self._ask, conversation, new_messages))
         if turn.text.strip() and turn.calls:
             self._host.say(turn.text.strip() + "\n\n")
-        results = tuple(map(self._shorten_and_mark, turn.results))
+        results = tuple(map(self._shorten_and_mark_untrusted, turn.results))
         notices = await self._notices() if turn.calls else ()
         return replace(turn, results=results, notices=notices)
 
@@ -208,7 +210,7 @@ class _Task:
             return await self._host.ask(conversation, tools=tools, on_delta=on_delta)
         return await self._session.send(new_messages, conversation, tools=tools, on_delta=on_delta)
 
-    def _shorten_and_mark(self, result: Result) -> Result:
+    def _shorten_and_mark_untrusted(self, result: Result) -> Result:
         """Shorten a result for the model, and mark untrusted data."""
         # Refusals are delf's own text; results and errors come from the tool.
         is_from_tool = result.status in ("ok", "error")
@@ -228,9 +230,10 @@ class _Task:
             try:
                 async with asyncio.timeout(_NOTIFICATION_SECONDS):
                     return "\n".join(await source())
-            # A program's source may raise anything.
+            # The function that fetches notifications belongs to the program that embeds delf, and
+            # may raise anything.
             except (Exception, asyncio.CancelledError) as error:
-                if _is_own_cancellation(error):
+                if _is_cancellation_of_this_task(error):
                     raise
                 why = f"{type(error).__name__}: {error}".rstrip(": ")
                 await self._host.warn(f"the source of notifications failed: {why}")
@@ -275,7 +278,9 @@ class _Task:
                     reason = f"a call could not be read: {why}"
                 case InventedResults():
                     reason = "it invented results"
-        if self._failures > self._host.retry_count + 1:
+        # The first answer may fail, and each retry.
+        allowed_failures = 1 + self._host.retry_count
+        if self._failures > allowed_failures:
             error_type = LLMExecutionError if turn.is_cut else CodeGenerationError
             excerpt = quote_answer(turn.text or turn.thoughts)
             raise error_type(
@@ -285,7 +290,7 @@ class _Task:
         await self._host.retrying(reason)
 
 
-def _is_own_cancellation(error: BaseException) -> bool:
+def _is_cancellation_of_this_task(error: BaseException) -> bool:
     """Return True if an error cancels this asyncio task, not a task that it awaits."""
     task = asyncio.current_task()
     is_cancelling = task is not None and task.cancelling() > 0
