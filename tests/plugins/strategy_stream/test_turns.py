@@ -212,6 +212,17 @@ async def test_truncated_sentence_is_continued() -> None:
     assert "Go on exactly where it stopped" in bench.last_prompt
 
 
+async def test_unclear_continuation_is_asked_for_as_a_whole() -> None:
+    bench = Bench()
+    bench.model.replies.extend(
+        [[half("```python\na = 1\nrefund(1)\n")], "refund(1)\nrefund(2)\n```", "All of it."]
+    )
+    response = await bench.run()
+    assert response.text == "All of it."
+    assert "write the whole answer" in bench.last_prompt
+    assert "nothing in that answer" not in bench.last_prompt
+
+
 @pytest.mark.parametrize(
     ("reason", "why"), [("content_filter", "content filter"), ("refusal", "refused")]
 )

@@ -150,13 +150,14 @@ class _Task:
                 joined_text = join_continuation(self._cut_off_answer, turn.text)
                 self._cut_off_answer = joined_text or turn.text
             else:
-                # None if this text does not continue the cut-off text: the model is asked again.
                 answer = self._joined_answer(turn.text)
-                if answer is not None:
+                if answer is None:
+                    refusal = _UNCLEAR_CONTINUATION_MESSAGE
+                else:
                     refusal = host.refuse(answer)
                     if refusal is None:
                         return answer
-                    turn = replace(turn, notices=(refusal,))
+                turn = replace(turn, notices=(refusal,))
             await self._count_failures(turn)
             is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
             if is_empty:
@@ -166,8 +167,7 @@ class _Task:
                 continue
             self._earlier_turns = (*self._earlier_turns, turn)
             await self._compact()
-            # Without calls, mistakes and notices, there are no messages about the turn, for example
-            # if it has only thoughts.
+            # There are no messages about a turn that has only thoughts.
             new_messages = self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
         raise CodeGenerationError(
             f"the model did not answer within {settings.max_turns} turns",
@@ -301,4 +301,7 @@ async def _as_coroutine(text: str) -> str:
     return text
 
 
+_UNCLEAR_CONTINUATION_MESSAGE: Final = (
+    "It is unclear where this text continues the answer that broke off: write the whole answer."
+)
 _EMPTY_ANSWER_MESSAGE: Final = "There was nothing in that answer. Call tools, or answer the task."
