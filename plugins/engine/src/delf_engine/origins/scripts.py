@@ -537,8 +537,8 @@ class Scripts:
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
         is_unaliased = bool(names) and {*names} <= unaliased_variables
         if not is_unaliased:
-            # Only the actions are added: a field that counted as a source of all variables would
-            # make unrelated variables differ from the outline.
+            # Of these sources, only the actions are added: a field that counted as a source of all
+            # variables would make unrelated variables differ from the outline.
             actions = (source for source in sources if not source.startswith(FIELD))
             self._add_to(self._alias_change_sources, actions, *self._enclosing_conditions())
         # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
