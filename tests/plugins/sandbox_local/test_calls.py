@@ -202,6 +202,40 @@ await asyncio.sleep(0.01)
         assert isinstance(outcome, Done), outcome
 
 
+async def test_task_that_goes_on_makes_no_call_between_two_scripts():
+    """How many calls it made would depend on how long the model thinks."""
+    pinged = 0
+
+    async def ping():
+        nonlocal pinged
+        pinged += 1
+        await asyncio.sleep(600)
+
+    host = NotingHost({"shop.ping": ping})
+    code = """
+async def go_on():
+    while True:
+        try:
+            await shop.ping()
+        except BaseException:
+            pass
+asyncio.ensure_future(go_on())
+await asyncio.sleep(0)
+await asyncio.sleep(0)
+1 / 0
+"""
+    async with local_session() as session:
+        assert isinstance(await session.execute(code, host), Failed)
+        await asyncio.sleep(0.1)  # the calls that were sent until the end begin
+        at_the_end = pinged
+        await asyncio.sleep(0.2)  # the model writes the next script
+        assert pinged == at_the_end
+        outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
+        assert isinstance(outcome, Done), outcome
+    assert pinged == at_the_end
+    assert host.text == "next\n"
+
+
 async def test_timers_of_a_script_end_with_it():
     """The next script would otherwise depend on how long the model thinks before."""
     host = NotingHost()

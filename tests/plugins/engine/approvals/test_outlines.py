@@ -65,6 +65,12 @@ def book(room: str, day: str) -> str:
 
 
 @tool(effect="write", confirm=False)
+def share(file: str, to: list[str] = ["everyone@firm.example"]) -> str:  # noqa: B006
+    """Share a file."""
+    return f"shared {file}"
+
+
+@tool(effect="write", confirm=False)
 def save(title: str, text: str) -> str:
     """Save a text, which goes nowhere."""
     return f"saved {title}"
@@ -120,6 +126,7 @@ def run(delf_host, scripted_model):
                 remove,
                 note,
                 book,
+                share,
                 save,
                 say,
                 room,
@@ -235,6 +242,10 @@ ASKED = {
     "data where a text is planned": (
         "print(send('zoe@firm.example', 'a=1&b=2'))",
         "send(to='zoe@firm.example', text=...)",
+    ),
+    "a default where the outline has a value and a gap": (
+        "print(share('a'))",
+        "share(file='a', to=['zoe@firm.example', ...])",
     ),
     "values of two calls of the outline": (
         "print(book('room 4711', '2026-06-12'))",

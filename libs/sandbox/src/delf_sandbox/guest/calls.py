@@ -12,6 +12,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, NoReturn, Self, cast
+from weakref import WeakSet
 
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.misuse import misuse_message
@@ -235,6 +236,11 @@ class Caller:
         self._all_calls_answered: asyncio.Future[None] | None = None
         # The number of calls of each task since the script's last line; None before.
         self._calls_after_end: Counter[Any] | None = None
+        self._is_script_running = False
+        # The tasks of earlier scripts that have not ended, although they were cancelled.
+        self._earlier_tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        # The futures on which earlier tasks wait for ever that made a call after their script.
+        self._unanswerable_calls: list[asyncio.Future[Any]] = []
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Send a call, and block until its result arrives."""
@@ -266,12 +272,19 @@ class Caller:
 
     def begin_script(self) -> None:
         """Reset the state of the previous script as a new script begins."""
+        self._is_script_running = True
+        self._earlier_tasks = WeakSet(asyncio.all_tasks(self._loop))
         self._unawaited.clear()
         self._early_answers.clear()
         self._last_call_number_of_earlier_scripts = self._last_call_number
 
     def end_script(self) -> None:
-        """Cancel the calls in flight, because the host answers no call of an ended script."""
+        """Cancel the calls in flight, because the host answers no call of an ended script.
+
+        The cancellation wakes tasks that may make further calls. Their calls are not sent: how many
+        come before the next script depends on how long the model thinks.
+        """
+        self._is_script_running = False
         for future in self._future_by_call.values():
             future.cancel()
 
@@ -315,6 +328,10 @@ class Caller:
         The wait blocks the thread if nothing else can run in the guest.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not self._is_script_running or asyncio.current_task() in self._earlier_tasks:
+            # No exception: a task that catches every exception would call again and again.
+            self._unanswerable_calls.append(future)
+            await future
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
         is_alone = not self._future_by_call
@@ -371,7 +388,9 @@ class Caller:
         elif self._loop.is_replaying:
             self._early_answers[number] = frame
         elif number in self._future_by_call:
-            self._loop.record(number - self._last_call_number_of_earlier_scripts)
+            number_in_script = number - self._last_call_number_of_earlier_scripts
+            if number_in_script > 0:  # else the call is of an earlier script, which has ended
+                self._loop.record(number_in_script)
             self._resolve_call(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:

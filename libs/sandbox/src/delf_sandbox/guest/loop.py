@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic_ns  # the real clock; scripts get a patched one
-from typing import Any
+from typing import Any, cast
 
 _thread_count = _thread._count  # pyright: ignore[reportPrivateUsage]
 # The maximum number of recorded events; a replay does not order any events after these.
@@ -240,6 +240,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """Set a timer as asyncio does, with the number by which a replay finds the timer."""
+        if cast("float | None", when) is None:
+            raise TypeError("when cannot be None")
         self._check_closed()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
         self._timer_count += 1
         timer = _Timer(self._timer_count, when, callback, args, loop=self, context=context)

@@ -44,7 +44,7 @@ class Server:
                 # A task of the script raised this. The code that awaits the task gets the same
                 # exception.
                 continue
-            except MemoryError as error:  # an answer of the host did not fit
+            except (MemoryError, RecursionError) as error:  # an answer of the host did not fit
                 self._session.end_after(error)
                 break
             except RuntimeError:  # the script closed the loop, or called loop.stop()

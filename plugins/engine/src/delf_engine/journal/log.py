@@ -70,7 +70,8 @@ class TaskLog:
         # The buffered clock reads of the script, in nanoseconds.
         self._clock_reads: list[int] = []
         # The buffered turns of the script's event loop, as a flat list of pairs: the number of an
-        # iteration of the loop, and the number of the call whose answer arrived in that iteration.
+        # iteration of the loop, and an event of that iteration: the number of the call whose answer
+        # arrived, or the negative number of the timer that fired.
         self._loop_turns: list[int] = []
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.

@@ -271,7 +271,7 @@ class Outline:
         for normalized in sorted(compared):
             name = names.get(normalized, normalized)
             planned_node = planned_nodes.get(normalized)
-            has_literal = planned_node is not None and is_constant(planned_node)
+            has_literal = planned_node is not None and _contains_literal(planned_node)
             if name not in values:
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
             elif not has_literal and name in defaults and values[name] == defaults[name]:
@@ -335,6 +335,8 @@ class Outline:
                     else fields[name] is None
                     for name in {**planned, **fields}
                 )
+            case ast.Dict() if not is_constant(node):
+                return False  # a value without the planned fields
             case ast.Call(func=ast.Name(id="choose"), args=choices):
                 return any(self._fits(choice, value, path, is_content) for choice in choices)
             case ast.expr() if is_constant(node):
@@ -483,6 +485,16 @@ class Outline:
                 return None
             left_out[name] = ast.literal_eval(node)
         return left_out
+
+
+def _contains_literal(node: ast.expr) -> bool:
+    """Return whether an expression is a literal, or a list or table with one inside."""
+    parts: list[ast.expr | None] = []
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        parts += node.elts
+    elif isinstance(node, ast.Dict):
+        parts += node.values
+    return is_constant(node) or any(_contains_literal(part) for part in parts if part is not None)
 
 
 def _is_ellipsis(node: ast.expr | None) -> bool:
