@@ -1,10 +1,12 @@
 """The prompt's words on the columns of a database."""
 
+import asyncio
 import json
 from decimal import Decimal
 
 import pytest
 
+import delf_sql.connection
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.render import with_column_values
 from delf_sql.samples import with_samples
@@ -157,3 +159,24 @@ async def test_only_trusted_columns_are_sampled(open_sql, sqlite_database):
     assert "'paid'" in text
     assert "'plain'" not in text
     assert "view slow(state text)" in text
+
+
+async def test_write_during_sampling_keeps_the_samples_of_the_prompt(
+    open_sql, sqlite_database, monkeypatch
+):
+    sqlite_database.run("CREATE TABLE invoices (id int PRIMARY KEY, state text)")
+    _filled(sqlite_database)
+    sql = open_sql(sqlite_database, name="db", confirm=False)
+    loop = asyncio.get_running_loop()
+    sampled = []
+
+    def sample_after_write(table, rows, is_shown):
+        sampled.append(table)
+        if len(sampled) == 2:
+            write = sql.write("UPDATE bills SET state = 'lost' WHERE state = 'paid'")
+            asyncio.run_coroutine_threadsafe(write, loop).result()
+        return with_samples(table, rows, is_shown)
+
+    monkeypatch.setattr(delf_sql.connection, "with_samples", sample_after_write)
+    assert "bills" in await sql.context("x")
+    assert "= 'lost' | 'open' | 'void'" in await sql.context("x")

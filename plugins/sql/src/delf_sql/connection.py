@@ -189,12 +189,14 @@ class SQL(Connection[SQLSettings]):
         has_several_runs = len(changes) > 1 or len(first_parameter_sets) > 1
         if has_several_runs:
             await self._check_transactions(changes)
-        self._sampled_tables = {}  # the write may change the values in the columns
-        written = await self._in_session(
-            lambda backend, session: backend.write(session, changes),
-            read_only=False,
-            statements=checked,
-        )
+        try:
+            written = await self._in_session(
+                lambda backend, session: backend.write(session, changes),
+                read_only=False,
+                statements=checked,
+            )
+        finally:
+            self._sampled_tables = {}  # the write may have changed the values in the columns
         rows = as_dicts(written.fetched)
         return Changes(rowcount=written.rowcount, rows=rows, committed=True)
 
@@ -229,10 +231,11 @@ class SQL(Connection[SQLSettings]):
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _with_samples(self, tables: Sequence[Table]) -> list[Table]:
-        """Return tables with descriptions of column values, if queries need no approval.
+        """Return the first tables with descriptions of the values in their columns.
 
-        The descriptions are cached until the next write. A table that takes too long is not sampled
-        again.
+        Return an empty list if the setting ``sample`` is off, if queries need approval, or if the
+        database does not prevent queries from writing. The descriptions are cached until the next
+        write. Tables that are not sampled within the time limit stay without descriptions.
         """
         query = next(each for each in await self.actions() if each.name == "query")
         needs_no_approval = is_allowed(self.allow, query) and not needs_confirmation(
@@ -241,18 +244,18 @@ class SQL(Connection[SQLSettings]):
         if not (self.settings.sample and self.target.enforces_read_only and needs_no_approval):
             return []
         wanted = tables[:_MAX_SAMPLED]
-        unsampled = [
-            table for table in wanted if self._sampled_tables.get(table.relation.full_name) is None
-        ]
+        # A concurrent write replaces self._sampled_tables, so that old values are not cached.
+        sampled_tables = self._sampled_tables
+        unsampled = [table for table in wanted if table.relation.full_name not in sampled_tables]
         try:
             async with asyncio.timeout(_SAMPLE_SECONDS):
                 for table in unsampled:
-                    self._sampled_tables[table.relation.full_name] = await self._sample(table)
-        except TimeoutError:  # store the other tables without samples: they are not tried again
-            self._sampled_tables = {
-                table.relation.full_name: table for table in unsampled
-            } | self._sampled_tables
-        return [self._sampled_tables[table.relation.full_name] for table in wanted]
+                    sampled_tables[table.relation.full_name] = await self._sample(table)
+        except TimeoutError:
+            # Store the other tables without descriptions, so that no later task waits for these.
+            for table in unsampled:
+                sampled_tables.setdefault(table.relation.full_name, table)
+        return [sampled_tables[table.relation.full_name] for table in wanted]
 
     async def _sample(self, table: Table) -> Table:
         """Return a table with descriptions of column values; unchanged if rows are unreadable."""
@@ -357,13 +360,15 @@ class SQL(Connection[SQLSettings]):
         self, action: str, arguments: Mapping[str, Any]
     ) -> Trust | Mapping[str, Trust] | None:
         """Implements :class:`delf.protocols.connection.SupportsResultTrust`."""
-        if self._own_tables is None:  # the user declares no tables as own
-            return None
+        if self._own_tables is None:  # the setting ``trust`` names no tables or columns
+            return None  # the setting then holds for every result
         if action == "query":
             return self._own_tables.trust_of_query(
                 arguments.get("statement"), arguments.get("params")
             )
-        return self.context_trust if action == "schema" else "outside"
+        if action == "schema":  # the result has the same comments as the schema in the prompt
+            return self.context_trust
+        return "outside"
 
     async def aclose(self) -> None:
         """Close all connections. The next call opens new sessions."""
