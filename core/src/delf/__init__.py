@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from delf.tools.context import CallContext
     from delf.tools.function import Tool, tool
 
-_HOMES: Final = {
+_MODULE_OF_NAME: Final = {
     "Action": "delf.tools.action",
     "Allowed": "delf.protocols.connection",
     "Answered": "delf.protocols.approval",
@@ -159,11 +159,11 @@ _warn_of_namesake()
 
 def _load_public_name(name: str) -> Any:
     """Import a public name, and store the object in this module so that it is imported once."""
-    module_name = _HOMES.get(name)
+    module_name = _MODULE_OF_NAME.get(name)
     if module_name is None and name in __all__:
-        module_name = "delf.errors"  # the error classes are too many to list in _HOMES
+        module_name = "delf.errors"  # the error classes are too many to list in _MODULE_OF_NAME
     if module_name is None:
-        value = _import_export(name)
+        value = _import_from_plugin(name)  # raises AttributeError for other names
     else:
         value = getattr(importlib.import_module(module_name), name)
     globals()[name] = value
@@ -174,7 +174,7 @@ if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
     __getattr__ = _load_public_name
 
 
-def _import_export(name: str) -> Any:
+def _import_from_plugin(name: str) -> Any:
     """Return a public name that an installed plugin exports; raise AttributeError for others."""
     exports = list(__all__)
     if not name.startswith("_"):  # such names are asked for by tools that look at every module

@@ -959,15 +959,20 @@ Event = (
 )
 
 _TYPES: Final[dict[str, type[Event]]] = {cls.__name__: cls for cls in get_args(Event)}
-_HEAD = ("task_id", "seq", "at")
+_FIELDS_BESIDE_DATA = ("task_id", "seq", "at")
 
 
 def _data_fields(cls: type[Any]) -> tuple[str, ...]:
-    """Return the names of the fields that are stored in a journal.
+    """Return the names of an event's fields that a journal stores in the record's ``data``.
 
-    Fields excluded from comparison hold functions and are not stored.
+    The task's id, the event's number and the time are stored beside ``data``. Fields excluded from
+    comparison hold functions and are not stored.
     """
-    return tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
+    return tuple(
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.name not in _FIELDS_BESIDE_DATA and field.compare
+    )
 
 
 _FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
@@ -1002,9 +1007,9 @@ _MUTABLE_FIELDS: Final = {
     for cls in _TYPES.values()
 }
 _VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
-SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
-    *_TEXTS.values()
-)
+SAFE: Final = {
+    name for names in _FIELDS.values() for name in (*_FIELDS_BESIDE_DATA[1:], *names)
+}.difference(*_TEXTS.values())
 """Fields that are never redacted.
 
 Their values are numbers and fixed words, which reveal nothing if they equal a secret by chance.
@@ -1062,8 +1067,8 @@ def decode(record: Mapping[str, Any]) -> Event:
         known_fields["usage"] = Usage(**known_fields["usage"])
     if "calls" in known_fields:
         known_fields["calls"] = tuple(ToolCall(**call) for call in known_fields["calls"])
-    head = {name: record[name] for name in _HEAD}
-    return cls(**head, **known_fields)
+    fields_beside_data = {name: record[name] for name in _FIELDS_BESIDE_DATA}
+    return cls(**fields_beside_data, **known_fields)
 
 
 # Estimated bytes of an event's small fields.

@@ -104,7 +104,7 @@ REFUSED: list[tuple[dict, int, str]] = [
     ({**ROUTINE, "task": "thing(number=open('x'))"}, 422, "is not a call of a routine"),
     ({**ROUTINE, "task": "thing(number='x')"}, 422, "number"),
     ({**ROUTINE, "task": "thing(other=1)"}, 422, "no parameter 'other'"),
-    ({**ROUTINE, "task": "thing(number=item['n'])"}, 422, "each new item"),
+    ({**ROUTINE, "task": "thing(number=item['n'])"}, 422, "if the schedule has `each`"),
 ]
 
 

@@ -142,16 +142,17 @@ def tool(
         if isinstance(target, functools.partial):
             target = _with_function_metadata(cast("functools.partial[Any]", target))
         _check_options(target, handle_error, confirm, effect)
-        flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
+        # Where the tool's data come from, and where they may go.
+        data_flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
         tool_action = action_from_function(
             target,
-            flow=flow,
+            flow=data_flow,
             name=name,
             summary=description,
             effect=effect,
             handle_error=_handler(handle_error),
         )
-        _check_kind(target)
+        _check_callable_by_scripts(target)
         if isinstance(tool_action.validate, ArgumentValidator):
             tool_action.validate.build()
             tool_action.validate.check_defaults()
@@ -210,8 +211,8 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
 
 
-def _check_kind(target: Callable[..., Any]) -> None:
-    """Raise for a kind of function that scripts cannot call."""
+def _check_callable_by_scripts(target: Callable[..., Any]) -> None:
+    """Raise for a generator and a function that takes functions; scripts cannot call these."""
     name = target.__name__
     function = inspect.unwrap(target)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -516,12 +516,17 @@ def _describe(doc: str, notes: str, limits: StubLimits) -> str:
 
 
 def _truncate(text: str, max_length: int) -> str:
-    """Truncate a text after a whole sentence, and append an ellipsis."""
+    """Truncate a text after a whole sentence, and append an ellipsis.
+
+    Return only the ellipsis if no sentence fits, and an empty text if the maximum length is 0.
+    """
     line = _one_line(text, _NO_LIMIT)
     if len(line) <= max_length:
         return line
+    if max_length == 0:
+        return ""
     ends = [sentence_end.end() for sentence_end in _TEXT_END.finditer(line[:max_length])]
-    return f"{line[: ends[-1]] if ends else ''} …".strip() if max_length else ""
+    return f"{line[: ends[-1]]} …" if ends else "…"
 
 
 def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:

@@ -181,13 +181,14 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
         if path.suffix not in _DOCUMENT_SUFFIXES:
             text = text.partition(_FRONT_MATTER_MARK)[2].partition(f"\n{_FRONT_MATTER_MARK}")[0]
         try:
-            document = _plain(cast("Any", yaml).compose(text, Loader=yaml.SafeLoader), set())
+            root_node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)
+            document = _convert_yaml_node(root_node, visited_ids=set())
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from None
     return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {"": document}
 
 
-def _plain(node: Any, visited_ids: set[int]) -> Any:
+def _convert_yaml_node(node: Any, visited_ids: set[int]) -> Any:
     """Convert a YAML node to dicts, lists and texts.
 
     If YAML aliases refer to the same list or table several times, only the first occurrence is
@@ -199,8 +200,11 @@ def _plain(node: Any, visited_ids: set[int]) -> Any:
         return "(as above)"
     visited_ids.add(id(node))
     if node.tag.endswith(":seq"):
-        return [_plain(item, visited_ids) for item in node.value]
-    return {str(_plain(key, visited_ids)): _plain(item, visited_ids) for key, item in node.value}
+        return [_convert_yaml_node(item, visited_ids) for item in node.value]
+    return {
+        str(_convert_yaml_node(key, visited_ids)): _convert_yaml_node(item, visited_ids)
+        for key, item in node.value
+    }
 
 
 def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:

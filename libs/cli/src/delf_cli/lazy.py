@@ -111,14 +111,13 @@ class LazyGroup(BareGroup):
         except PluginError as error:
             suggestion = did_you_mean(name, self.list_commands(ctx))
             is_unknown = error.message.startswith("unknown command")
-            # Without a similar name, a top-level name may be the command of a plugin that is not
-            # installed: the hint of the PluginError says what to install.
-            if is_unknown and (suggestion or self._group):
-                trouble = f"; {host.trouble}" if host.trouble else ""
-                raise click.UsageError(
-                    f"unknown command {name!r}{suggestion}{trouble}", ctx
-                ) from None
-            raise
+            is_top_level = not self._group
+            # A top-level command may belong to a plugin that is not installed.
+            may_be_of_missing_plugin = is_top_level and not suggestion
+            if not is_unknown or may_be_of_missing_plugin:
+                raise  # the error's hint says what to install
+            trouble = f"; {host.trouble}" if host.trouble else ""
+            raise click.UsageError(f"unknown command {name!r}{suggestion}{trouble}", ctx) from None
         command = host.resolve(spec)
         if not isinstance(command, click.Command):
             raise PluginError(f"{host.origin(spec)}: {spec.factory} is not a click command")

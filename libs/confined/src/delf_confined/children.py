@@ -199,7 +199,8 @@ class Template:
         finally:
             template_socket.close()
         self._process, self._control = process, control
-        # If nobody closes this object: a bound method would keep the object alive.
+        # The finalizer ends the process if nobody closes this object. The callback is a function,
+        # because a bound method would keep the object alive.
         self._finalizer = weakref.finalize(self, _end, process, control)
 
     def _release(self) -> None:

@@ -38,9 +38,10 @@ def is_locked(path: str | Path) -> bool:
 
 
 def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
-    """Return a document with the usual names of its parts and transitional namespaces.
+    """Return an Office document with the part names and XML namespaces that Office writes.
 
-    A document that already has both is returned unchanged.
+    The namespaces are those of OOXML's transitional variant. A document that already has these
+    names and namespaces is returned unchanged.
 
     Args:
         source: The path of the document, or a file object with its content.

@@ -85,12 +85,15 @@ class GoogleConnection(Connection[GoogleSettings]):
         return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included_scopes))
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Allow a call; attach a preview if a person must approve the call."""
+        """Allow a call, with a preview if the setting ``confirm`` requires an approval.
+
+        The verdict does not replace the approval: delf still asks the person.
+        """
         actions = {item.name: item for item in actions_of(type(self), None, self.name)}
         if not needs_confirmation(self.confirm, actions[call.action]):
             return Allowed()
         verdict = await self.preview(call)
-        if verdict is None:
+        if verdict is None:  # the arguments already show the whole effect
             return Allowed()
         # The approval is void if the verdict's ``basis`` has changed when the call is made.
         return verdict if verdict.basis is not None else replace(verdict, basis=verdict.preview)

@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 _INSTANCE: Final = "approval_slack"
 _MAX_THREADS: Final = 10_000
 _MAX_RETRIES: Final = 3
-_GONE: Final = "This request is not pending any more."
+_NOT_PENDING: Final = "This request is not pending any more."
 # The kind of the journal notes that record which Slack message shows a request.
 _NOTE_KIND: Final = "slack"
 _THREAD_KEY: Final = "thread"
@@ -129,8 +129,10 @@ class SlackChannel:
     def __init__(self, **options: Any) -> None:
         self._settings = SlackSettings.for_instance(_INSTANCE, options)
         self._journal: SharedJournal | None = None
-        self._waiting: dict[str, _Waiting] = {}
-        self._threads: dict[str, str] = {}
+        # The posted requests that wait for a decision.
+        self._waiting_by_request_id: dict[str, _Waiting] = {}
+        # The timestamp of the first message in each task's thread.
+        self._threads_by_task_id: dict[str, str] = {}
         # The ids of requests that Slack does not show completely and cannot approve.
         self._incompletely_shown: set[str] = set()
         self._people = People(self._settings)
@@ -140,7 +142,8 @@ class SlackChannel:
         """The receiver of button presses and forms; None before the channel is opened."""
         self._is_closing = False
         self._open_lock = asyncio.Lock()
-        self._posting = asyncio.Lock()
+        # Prevents concurrent requests of a task from starting two threads.
+        self._thread_lock = asyncio.Lock()
         self._background_tasks: set[asyncio.Task[None]] = set()
 
     def use_journal(self, journal: Journal) -> None:
@@ -158,7 +161,7 @@ class SlackChannel:
         """
         client = await self.open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
-        self._waiting[request.request_id] = waiting
+        self._waiting_by_request_id[request.request_id] = waiting
         decision_text: str | None = None
         posting = asyncio.create_task(self._post(client, request))
         try:
@@ -168,7 +171,7 @@ class SlackChannel:
             decision_text = f"{_decision_text(decided.decision)} by {decided.who.name}"
             return decided
         finally:
-            self._waiting.pop(request.request_id, None)
+            self._waiting_by_request_id.pop(request.request_id, None)
             self._incompletely_shown.discard(request.request_id)
             self._in_background(self._show_decision(client, request, posting, decision_text))
 
@@ -271,8 +274,8 @@ class SlackChannel:
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
         """Return the timestamp of a task's thread; post the thread's first message if needed."""
-        async with self._posting:
-            thread = self._threads.get(request.task_id)
+        async with self._thread_lock:
+            thread = self._threads_by_task_id.get(request.task_id)
             thread = thread or await self._recorded_message(request.task_id, _THREAD_KEY)
             if thread is None:
                 with convert_failures("ask in Slack"):
@@ -285,9 +288,9 @@ class SlackChannel:
                     )
                 thread = str(posted["ts"])
                 await self._record_message(request.task_id, _THREAD_KEY, thread)
-            if len(self._threads) >= _MAX_THREADS:
-                self._threads.pop(next(iter(self._threads)))
-            self._threads[request.task_id] = thread
+            if len(self._threads_by_task_id) >= _MAX_THREADS:
+                self._threads_by_task_id.pop(next(iter(self._threads_by_task_id)))
+            self._threads_by_task_id[request.task_id] = thread
             return thread
 
     async def _recorded_message(self, task_id: str, subject: str) -> str | None:
@@ -448,7 +451,7 @@ class SlackChannel:
                 client, view.get("private_metadata"), user, intended_decision
             )
             if problem is not None or pending is None:
-                return _field_error(first_field, problem or _GONE)
+                return _field_error(first_field, problem or _NOT_PENDING)
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
                 decision = Rejected(reason=reason or NO_REASON)
@@ -493,15 +496,16 @@ class SlackChannel:
             None if the person can.
         """
         name = str(request_id)
-        waiting = self._waiting.get(name)  # None if no task of this process waits for the request
+        # None if no task of this process waits for the request.
+        waiting = self._waiting_by_request_id.get(name)
         if self._journal is None:
             if waiting is None or waiting.answer.done():
-                return None, _GONE
+                return None, _NOT_PENDING
             pending = _PendingRequest(waiting.request, waiting, None)
         else:
             record = await _record(self._journal, name)
             if record is None or not record.waits:
-                return None, _GONE
+                return None, _NOT_PENDING
             request = record.requested if waiting is None else waiting.request
             pending = _PendingRequest(request, waiting, record)
         return pending, await self._refusal(client, pending, user, decision)
@@ -609,7 +613,7 @@ class SlackChannel:
         is_shown_completely = (
             request.request_id not in self._incompletely_shown and layout.shows_all_facts
         )
-        thread = self._threads.get(request.task_id)
+        thread = self._threads_by_task_id.get(request.task_id)
         if is_shown_completely and new_files and thread is not None:
             await self._upload(client, thread, new_files)
         blocks = question_of(
@@ -686,7 +690,7 @@ def _answer_to(request: ApprovalRequest, text: str) -> Answered:
     """
     question = Question.from_request(request)
     if question is None:
-        raise DelfError(_GONE)
+        raise DelfError("this request is not a question")
     if question.choices:  # the form names a choice by its number
         choice_by_number = {str(number): choice for number, choice in enumerate(question.choices)}
         chosen = choice_by_number.get(text)

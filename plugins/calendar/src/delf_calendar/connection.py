@@ -302,9 +302,10 @@ class Calendar(GoogleConnection):
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
             body, event = dict(changes), event_of(old)
-            # A series repeats at the same local time, so the event needs a time zone.
-            is_new_series = bool(recurrence) and not event["zone"] and not event["all_day"]
-            if start is not None or end is not None or zone or is_new_series:
+            # A series repeats at the same local time, so the time zone must be known. An all-day
+            # event has no time zone.
+            needs_zone = bool(recurrence) and not event["zone"] and not event["all_day"]
+            if start is not None or end is not None or zone or needs_zone:
                 body |= await self._moved_times(event, start, end, calendar, zone)
             if recurrence is not None:
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}

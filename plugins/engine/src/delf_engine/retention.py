@@ -33,7 +33,8 @@ async def prune(
         dry_run: Return the tasks without removing them.
     """
     pruned = await journal.prune(older_than, keep, dry_run=dry_run)
-    await asyncio.to_thread(_remove_outputs, pruned.files)
+    if not dry_run:
+        await asyncio.to_thread(_remove_outputs, pruned.files)
     return pruned
 
 

@@ -194,9 +194,9 @@ class Files(Connection):
                     "delf_files.shape:shape",
                     arguments,
                     file,
-                    None,
-                    Limits(seconds=_DESCRIBE_SECONDS),
-                    "looking into",
+                    context=None,
+                    limits=Limits(seconds=_DESCRIBE_SECONDS),
+                    doing="looking into",
                 )
             return f"{name}: {self._descriptions[key]}"
         except (DelfError, OSError) as error:

@@ -82,23 +82,26 @@ def dialect_of(text: str, ending: str) -> Dialect:
     """
     declaration = _SEPARATOR_LINE.match(text)
     start = declaration.end() if declaration is not None else 0
-    sample = text[start:]
+    table_text = text[start:]
     if declaration is not None:
         separators = declaration[1]
     else:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
-    lines = _complete_lines(sample)
+    sample = _complete_lines(table_text)  # a text with the first lines
     # If every separator is within quotes, the file has one column, and any separator fits.
-    if '"' in lines and all(_is_one_column(Dialect(separator), lines) for separator in separators):
+    if '"' in sample and all(
+        _is_one_column(Dialect(separator), sample) for separator in separators
+    ):
         return Dialect(separators[0], start=start)
     usual_dialects = [Dialect(separator, start=start) for separator in separators]
-    variants = [variant for dialect in usual_dialects for variant in _variants(dialect, lines)]
-    scored = [(_score(dialect, lines), dialect) for dialect in usual_dialects]
+    variants = [variant for dialect in usual_dialects for variant in _variants(dialect, sample)]
+    scored = [(_score(dialect, sample), dialect) for dialect in usual_dialects]
     # A variant must score clearly higher than a usual dialect.
-    scored += [(_score(variant, lines) * _VARIANT_FACTOR, variant) for variant in variants]
+    scored += [(_score(variant, sample) * _VARIANT_FACTOR, variant) for variant in variants]
     # Of equal scores, max returns the first.
     best = max(scored, key=lambda candidate: candidate[0])[1]
-    return _confirm_quote(best, sample)
+    # The whole text may show that the quotes of the dialect are wrong.
+    return _with_checked_quotes(best, table_text)
 
 
 def _complete_lines(text: str) -> str:
@@ -194,7 +197,7 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
     return opened == closed >= _MIN_QUOTED_CELLS
 
 
-def _confirm_quote(dialect: Dialect, text: str) -> Dialect:
+def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     """Check the quotes of a dialect against the whole text, not only the sample.
 
     Returns:

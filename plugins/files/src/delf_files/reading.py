@@ -26,7 +26,7 @@ from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import (
     TooWideError,
     columns_of,
-    note_empty,
+    note_no_rows,
     read_table,
     records_of,
     rows_from_header,
@@ -188,7 +188,7 @@ async def read_rows(
 async def table_of_format(
     file_format: FileFormat, path: str, part: str | None, header: int | None
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the column names and the rows of a table.
+    """Return the column names and the rows of a table; add a note if the table has no rows.
 
     Args:
         file_format: The format of the file.
@@ -206,7 +206,7 @@ async def table_of_format(
             raise ToolRefusedError(_HEADER_REFUSAL)
         records = await file_format.read(path, part)
         if not records:
-            note_empty([])
+            note_no_rows(column_names=[])
         return list(dict.fromkeys(name for row in records for name in row)), records
     peek = await file_format.peek(path, part, None)
     if peek.columns is not None:
@@ -214,7 +214,7 @@ async def table_of_format(
             raise ToolRefusedError(_HEADER_REFUSAL)
         names = [column for column, _ in peek.columns]
         if not peek.rows:
-            note_empty([names])
+            note_no_rows(column_names=names)
         return names, [dict(zip(names, row, strict=True)) for _, row in peek.rows]
     try:
         rows = [row for _, row in rows_from_header([*peek.rows], header)]

@@ -49,7 +49,8 @@ def read_table(
     body = text[dialect.start :]
     numbered_rows = rows_from_header(_rows(body, dialect), header)
     rows = [row for _, row in numbered_rows]
-    note_empty(rows)
+    if len(rows) <= 1:
+        note_no_rows(column_names=rows[0] if rows else [])
     if not rows:
         return []
     # A quote inside a quoted cell should be doubled.
@@ -166,16 +167,13 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
     )
 
 
-def note_empty(rows: Sequence[Sequence[Any]]) -> None:
-    """Add a note if a table has no rows besides the column names.
-
-    Args:
-        rows: The non-empty rows, of which the first names the columns.
-    """
-    if not rows:
+def note_no_rows(column_names: Sequence[Any]) -> None:
+    """Add a note that a table has no rows, apart from a row of column names, if any."""
+    if not column_names:
         note("the table is empty: it has no rows, and no names of columns")
-    elif len(rows) == 1:
-        names = ", ".join(map(repr, columns_of(rows[0], len(rows[0]))))[:_MAX_NAMES_CHARACTERS]
+    else:
+        unique_names = columns_of(column_names, len(column_names))
+        names = ", ".join(map(repr, unique_names))[:_MAX_NAMES_CHARACTERS]
         note(f"the table has no rows, only the names of columns: {names}")
 
 
@@ -224,7 +222,8 @@ def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
 
     The list ``rows`` is returned, because rows and records together would take twice the memory.
     """
-    note_empty(rows)
+    if len(rows) <= 1:
+        note_no_rows(column_names=rows[0] if rows else [])
     if not rows:
         return []
     width = max(map(len, rows))

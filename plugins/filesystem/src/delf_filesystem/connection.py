@@ -203,8 +203,9 @@ class Filesystem(Connection[FilesystemSettings]):
         from delf_filesystem.documents import as_markdown
 
         place, content = await asyncio.to_thread(self._document, path)
-        key = "" if context is None else context.task_id
-        return await as_markdown(self._readers, place, content, key)
+        # Several tasks share the child processes that read documents.
+        task_id = "" if context is None else context.task_id
+        return await as_markdown(self._readers, place, content, task_id)
 
     def _document(self, path: str) -> tuple[Place, bytes]:
         place = self._roots.file(path)

@@ -25,14 +25,14 @@ _ENCRYPTED_STREAM: Final = "EncryptedPackage".encode("utf-16-le")
 _LIMITS: Final = Limits(seconds=30.0, memory=1_000_000_000)
 
 
-async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) -> str:
+async def as_markdown(readers: Readers, place: Place, content: bytes, task_id: str) -> str:
     """Convert a document to Markdown, in a child process.
 
     Args:
         readers: The child processes that read documents.
         place: The path of the document, whose suffix is its type.
         content: The content of the document.
-        key: The id of the task; tasks share the child processes fairly.
+        task_id: The id of the task; tasks share the child processes fairly.
 
     Raises:
         OptionalDependencyError: If markitdown is not installed.
@@ -48,7 +48,7 @@ async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) 
         f"{__name__}:convert",
         {"content": content, "name": str(place), "suffix": suffix},
         about=f"reading {place}",
-        key=key,
+        key=task_id,
         limits=_LIMITS,
         preload=("markitdown",),
     )

@@ -325,7 +325,10 @@ class MCP(Connection[MCPSettings]):
         self._trusted_digests = dict(self._digests_of_listed_tools)
 
     def _make_action(self, server: _Server, tool: types.Tool) -> Action:
-        """Make the action that calls a tool; the server may ask questions during calls of tasks."""
+        """Make the action that calls a tool.
+
+        While a task's call runs, the server may ask questions, which the call's context answers.
+        """
 
         async def send(arguments: dict[str, Any]) -> Any:
             return await self._call(server, tool, arguments)

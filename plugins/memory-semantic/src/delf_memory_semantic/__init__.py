@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory", "Recall", "SemanticStore"]
 
-_HOMES: Final = {"Memory": "memory", "Recall": "recall", "SemanticStore": "store"}
+_MODULE_OF_NAME: Final = {"Memory": "memory", "Recall": "recall", "SemanticStore": "store"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'delf_memory_semantic' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"delf_memory_semantic.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"delf_memory_semantic.{_MODULE_OF_NAME[name]}"), name)

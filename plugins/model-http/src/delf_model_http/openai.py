@@ -74,11 +74,11 @@ class ChatCompletions:
             settings.pop("top_k", None)
             if "max_tokens" in settings:
                 settings["max_completion_tokens"] = settings.pop("max_tokens")
+        # This setting is delf's own, so it is not sent to the API.
+        system_role = settings.pop(chat.SYSTEM_ROLE, None)
         result: dict[str, Any] = {
             "model": endpoint.name,
-            "messages": chat.messages(
-                request.messages, endpoint, system_role=settings.pop(chat.SYSTEM_ROLE, None)
-            ),
+            "messages": chat.messages(request.messages, endpoint, system_role=system_role),
             **settings,
             **chat.tools(request.tools, must_call=request.must_call),
             **({} if parts.search is None else searches.of_openai()),

@@ -207,7 +207,9 @@ class LiteLLMModel(EndpointModel):
                     break
                 for piece in _add_chunk(chunk, collected):
                     yield piece
-            if self._endpoint.dialect:
+            # Without a known protocol, a complete stream may lack a finish reason, too.
+            has_known_protocol = self._endpoint.dialect is not None
+            if has_known_protocol:
                 _check_end(response, collected)
         finally:
             await response.aclose()

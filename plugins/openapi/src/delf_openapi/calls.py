@@ -41,15 +41,15 @@ class Caller:
     Args:
         name: The connection's name.
         settings: Credentials, addresses and limits.
-        keep_secret: Receives each obtained OAuth2 token, to redact the token in messages.
+        hide_in_messages: Receives each obtained OAuth2 token, to redact the token in messages.
     """
 
     def __init__(
-        self, name: str, settings: OpenAPISettings, keep_secret: Callable[[str], None]
+        self, name: str, settings: OpenAPISettings, hide_in_messages: Callable[[str], None]
     ) -> None:
         KeyServers(name, settings, spec="")  # raises early for an invalid address in the settings
         self.name = name
-        self._keep_secret = keep_secret
+        self._hide_in_messages = hide_in_messages
         # The recorder of result types that the specification does not declare.
         self.samples: Samples | None = None
         self._settings = settings
@@ -96,7 +96,7 @@ class Caller:
         context: CallContext | None = arguments.pop(CONTEXT, None)
 
         if self._transport is None:
-            self._transport = Transport(self.name, self._settings, self._keep_secret)
+            self._transport = Transport(self.name, self._settings, self._hide_in_messages)
         # An API may have a parameter of this name, which is then sent.
         is_full_response = FULL_RESPONSE not in call.names and bool(
             arguments.pop(FULL_RESPONSE, False)

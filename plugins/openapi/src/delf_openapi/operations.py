@@ -277,7 +277,10 @@ def _read_params(
             param = document.resolve_reference(entry)
             name, place = param.get("name"), param.get("in")
             if not isinstance(name, str) or place not in _PLACES:
-                raise SpecError(f"a parameter {str(name)[:40]!r} in {str(place)[:40]!r}")
+                raise SpecError(
+                    f"a parameter has an invalid name or location: {str(name)[:40]!r} in "
+                    f"{str(place)[:40]!r}"
+                )
             if place == "header" and name.lower() in _IGNORED_HEADERS:
                 continue
             merged[place, name] = param

@@ -7,7 +7,7 @@ import base64
 import json
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from delf.errors import ToolExecutionError
@@ -22,6 +22,18 @@ _MARGIN_SHARE: Final = 0.1
 _DEFAULT_LIFETIME: Final = 300.0
 
 
+class _Token(NamedTuple):
+    """An access token.
+
+    Args:
+        text: The token.
+        expires_at: The time of :func:`time.monotonic` from which the token is not used.
+    """
+
+    text: str
+    expires_at: float
+
+
 class Tokens:
     """The OAuth2 tokens of one API, cached by token URL.
 
@@ -29,7 +41,7 @@ class Tokens:
         name: The connection's name, for messages.
         settings: The settings with client id, client secret and scopes.
         send: Sends a request.
-        keep_secret: Receives each obtained token, to redact the token in messages.
+        hide_in_messages: Receives each obtained token, to redact the token in messages.
     """
 
     def __init__(
@@ -37,14 +49,15 @@ class Tokens:
         name: str,
         settings: OpenAPISettings,
         send: Callable[[Request], Awaitable[Answer]],
-        keep_secret: Callable[[str], None],
+        hide_in_messages: Callable[[str], None],
     ) -> None:
         self._name = name
-        self._keep_secret = keep_secret
+        self._hide_in_messages = hide_in_messages
         self._settings = settings
         self._send = send
-        self._tokens: dict[str, tuple[str, float]] = {}
-        self._requests: dict[str, asyncio.Task[str]] = {}
+        self._tokens_by_url: dict[str, _Token] = {}
+        # The requests for a new token, which concurrent calls share.
+        self._requests_by_url: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, url: str, *, instead_of: str | None = None) -> str:
         """Return the cached token, or obtain a token; concurrent calls share one request.
@@ -56,18 +69,20 @@ class Tokens:
         Raises:
             ToolExecutionError: If the server grants no token, or the URL is public without TLS.
         """
-        cached = self._tokens.get(url)
-        if cached is not None:
-            token, expires_at = cached
-            if token != instead_of and expires_at > time.monotonic():
-                return token
-        token_task = self._requests.get(url)
+        cached = self._tokens_by_url.get(url)
+        if (
+            cached is not None
+            and cached.text != instead_of
+            and cached.expires_at > time.monotonic()
+        ):
+            return cached.text
+        token_task = self._requests_by_url.get(url)
         if (
             token_task is None
             or token_task.done()
             or token_task.get_loop() is not asyncio.get_running_loop()
         ):
-            token_task = self._requests[url] = shared_task(self._obtain(url))
+            token_task = self._requests_by_url[url] = shared_task(self._obtain(url))
         # Cancelling one call does not cancel the request for other calls.
         return await asyncio.shield(token_task)
 
@@ -87,11 +102,9 @@ class Tokens:
                 f"{self._name}: no OAuth2 token was given: status {answer.status}",
                 hint="check client_id, client_secret and scopes",
             ) from None
-        self._keep_secret(token)
-        self._tokens[url] = (
-            token,
-            time.monotonic() + seconds - min(_MAX_MARGIN_SECONDS, seconds * _MARGIN_SHARE),
-        )
+        self._hide_in_messages(token)
+        margin_seconds = min(_MAX_MARGIN_SECONDS, seconds * _MARGIN_SHARE)
+        self._tokens_by_url[url] = _Token(token, time.monotonic() + seconds - margin_seconds)
         return token
 
     def _request(self, url: str, *, in_body: bool) -> Request:

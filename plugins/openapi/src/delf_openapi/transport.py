@@ -38,20 +38,20 @@ class Transport:
     Args:
         name: The connection's name, for messages.
         settings: The settings with timeout, retries, limits and OAuth2 credentials.
-        keep_secret: Receives each obtained OAuth2 token, to redact the token in messages.
+        hide_in_messages: Receives each obtained OAuth2 token, to redact the token in messages.
     """
 
     def __init__(
         self,
         name: str,
         settings: OpenAPISettings,
-        keep_secret: Callable[[str], None],
+        hide_in_messages: Callable[[str], None],
     ) -> None:
         self._name = name
         self._settings = settings
         self._client = HttpClient(settings.timeout, _MAX_CONNECTIONS)
         self._checked_hosts: set[str] = set()
-        self._tokens = Tokens(name, settings, self._send_with_retries, keep_secret)
+        self._tokens = Tokens(name, settings, self._send_with_retries, hide_in_messages)
 
     async def send(self, request: Request) -> Answer:
         """Send a request and read the response, which may have any status.

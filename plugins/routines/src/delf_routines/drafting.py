@@ -264,7 +264,8 @@ class _ScriptMerger:
         tools = stand_ins(self._routine.actions, self._replay)
         async with make_similar_agent(tools=tools, strategy=self) as agent:
             response = await agent.arun(self._routine.task)
-        if not response.status or not self.script:
+        has_succeeded = response.status
+        if not has_succeeded or not self.script:
             script_count = len(self._scripts.earlier) + 1
             raise ConfigurationError(
                 f"the task took {script_count} scripts, and they could not be "

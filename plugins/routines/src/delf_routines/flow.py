@@ -95,13 +95,13 @@ def _unquoted_pattern(default: str) -> str:
     return f"{pattern}(?: {_WORD}){{0,{further_words}}}" if further_words > 0 else pattern
 
 
-def _in_quotes(value: Any, text: Any) -> bool:
-    """Return True if an f-string has quotes around a value that it inserts."""
-    if value.format_spec is not None:
+def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
+    """Return True if an f-string has quotes around a value that the f-string inserts."""
+    if value.format_spec is not None:  # a format may cut off a quote, as in {name!r:.3}
         return False
     open_quote = ""
     is_quoted = value.conversion == ord("r")  # !r adds quotes
-    for piece in text.values:
+    for piece in f_string.values:
         if piece is value:
             is_quoted = is_quoted or bool(open_quote)
         elif isinstance(piece, ast.Constant):

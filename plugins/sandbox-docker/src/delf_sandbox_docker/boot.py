@@ -105,10 +105,10 @@ def _used_cpu_seconds() -> float | None:
 
 
 def _protect_from_guest() -> None:
-    """Deny the guest access to the memory of this process.
+    """Deny the guest, which is the process that runs scripts, access to this process's memory.
 
-    Both run as the same user. A script could otherwise change this process, and keep the container
-    alive after its host.
+    The guest runs as the same user as this process. A script in the guest could otherwise change
+    this process, and keep the container alive after the host has ended.
     """
     import ctypes
 

@@ -49,9 +49,9 @@ _MAX_CONVERSATIONS: Final = 10_000
 _NOBODY: Final = ((404, "The key is of no person."),)
 _UNKNOWN: Final = ((404, "It is not known."),)
 _NO_MODEL: Final = (409, "The model cannot be chosen.")
-_NO_MONEY: Final = (402, "The budget of the person, the key or a team is used up.")
+_BUDGET_EXHAUSTED: Final = (402, "The budget of the person, the key or a team is used up.")
 _NO_SEARCH_INDEX: Final = (501, "The journal has no search.")
-_LATE: Final = (409, "It is too late, or it cannot be done now.")
+_CONFLICT: Final = (409, "It is too late, or it cannot be done now.")
 _LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
 _FULL: Final = (503, "Too many streams are open.")
 _NO_SCHEDULES: Final = (
@@ -62,7 +62,7 @@ _NO_SCHEDULES: Final = (
 )
 _SUBMIT_STATUSES: Final = (
     *_UNKNOWN,
-    _NO_MONEY,
+    _BUDGET_EXHAUSTED,
     (200, "The task is over."),
     (409, "The idempotency key is another task's."),
 )
@@ -309,7 +309,7 @@ async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     return await _wait_for_task(call, task.task_id, query.wait)
 
 
-@OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other_responses=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other_responses=(*_UNKNOWN, _CONFLICT))
 async def delete_task(call: Call) -> None:
     """Delete a task that is not running, with its events and its files."""
     await call.service.tasks.remove(call.path_parameter("task_id"), call.key)
@@ -344,7 +344,7 @@ async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
     return await call.service.tasks.prompts(name, call.key, query.limit, query.offset)
 
 
-@OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other_responses=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other_responses=(*_UNKNOWN, _CONFLICT))
 async def cancel_task(call: Call) -> s.Cancelled:
     """Stop a task."""
     task_id, cancelled = await call.service.tasks.cancel(
@@ -358,7 +358,7 @@ async def cancel_task(call: Call) -> s.Cancelled:
     "/tasks/{task_id}/resume",
     "run",
     status=202,
-    other_responses=(*_UNKNOWN, _LATE, _NO_MONEY),
+    other_responses=(*_UNKNOWN, _CONFLICT, _BUDGET_EXHAUSTED),
 )
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     """Resume a task that was interrupted, or that ended at its timeout or budget."""
@@ -374,7 +374,7 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     "run",
     answer=s.Accepted,
     status=202,
-    other_responses=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
+    other_responses=(*_UNKNOWN, _BUDGET_EXHAUSTED, (200, "The task is over."), _CONFLICT),
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
     """Repeat a task with the same files, answer type and conversation."""
@@ -389,7 +389,7 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
     "/tasks/{task_id}/fork",
     "run",
     status=202,
-    other_responses=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
+    other_responses=(*_UNKNOWN, _NO_MODEL, _BUDGET_EXHAUSTED),
 )
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     """Start a new task that repeats another task from one of its events."""
@@ -482,7 +482,7 @@ async def get_approval(call: Call) -> s.Request:
     return await call.service.approvals.detail(call.path_parameter("request_id"), call.key)
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}", "read", other_responses=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("POST", "/approvals/{request_id}", "read", other_responses=(*_UNKNOWN, _CONFLICT))
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     """Decide a request: approve, reject, edit, or state that the call already happened."""
     return await call.service.approvals.decide(
@@ -491,7 +491,7 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
 
 
 @OPERATIONS.add(
-    "POST", "/approvals/{request_id}/comments", "read", other_responses=(*_UNKNOWN, _LATE)
+    "POST", "/approvals/{request_id}/comments", "read", other_responses=(*_UNKNOWN, _CONFLICT)
 )
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
     """Comment on a pending request. Comments are for people; the model does not get them."""
@@ -500,7 +500,7 @@ async def comment(call: Call, body: s.CommentRequest) -> s.Request:
 
 
 @OPERATIONS.add(
-    "POST", "/approvals/{request_id}/assignee", "read", other_responses=(*_UNKNOWN, _LATE)
+    "POST", "/approvals/{request_id}/assignee", "read", other_responses=(*_UNKNOWN, _CONFLICT)
 )
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
     """Assign a request to a person who may approve it; other people may still decide."""
@@ -536,20 +536,20 @@ async def list_people(call: Call, query: s.PageQuery) -> s.PersonList:
     return await staff.everybody(call, query)
 
 
-@OPERATIONS.add("POST", "/people", "people", other_responses=(_LATE,))
+@OPERATIONS.add("POST", "/people", "people", other_responses=(_CONFLICT,))
 async def keep_person(call: Call, body: s.PersonRequest) -> s.PersonMade:
     """Add or change a person, or create a key for a person."""
     return await staff.add_or_change(call, body)
 
 
-@OPERATIONS.add("DELETE", "/people/{person}", "people", other_responses=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("DELETE", "/people/{person}", "people", other_responses=(*_UNKNOWN, _CONFLICT))
 async def remove_person(call: Call) -> None:
     """Remove a person with all keys and sessions."""
     await staff.remove(call, call.path_parameter("person"))
 
 
 @OPERATIONS.add(
-    "DELETE", "/people/{person}/keys/{label}", "people", other_responses=(*_UNKNOWN, _LATE)
+    "DELETE", "/people/{person}/keys/{label}", "people", other_responses=(*_UNKNOWN, _CONFLICT)
 )
 async def remove_key(call: Call) -> None:
     """Revoke a key of a person."""
@@ -590,7 +590,7 @@ async def get_notices(call: Call) -> s.NoticesView:
     return _notices_of(call, _own_person(call))
 
 
-@OPERATIONS.add("POST", "/notices", "read", other_responses=(*_NOBODY, _LATE))
+@OPERATIONS.add("POST", "/notices", "read", other_responses=(*_NOBODY, _CONFLICT))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name

@@ -93,18 +93,18 @@ async def session(call: Call) -> s.Session:
     return await _session_view(call, key, call.cookie)
 
 
-async def _begin_session(call: Call, key: Key, way: str) -> str:
+async def _begin_session(call: Call, key: Key, login_method: str) -> str:
     """Start a session, end the browser's earlier session, and return the new cookie.
 
     Args:
         call: The request to log in.
         key: The key of the person who logs in.
-        way: How the person logs in: ``key`` or ``oidc``.
+        login_method: How the person logs in: ``key`` or ``oidc``.
     """
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     browser = call.http.headers.get("user-agent", "")
-    return await call.service.sessions.begin(key, way, call.client, browser)
+    return await call.service.sessions.begin(key, login_method, call.client, browser)
 
 
 def _set_session_cookie(call: Call, response: Response, cookie: str) -> None:
@@ -128,14 +128,19 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
-    csrf = None if cookie is None or not service.keys else csrf_of(cookie)
     person = service.keys.known(key.holder)
     if not service.keys:
-        way = "none"
+        login_method = "none"
     elif by_proxy:
-        way = "proxy"
+        login_method = "proxy"
     else:
-        way = "key" if cookie is None else "session"
+        login_method = "key" if cookie is None else "session"
+    if by_proxy:
+        csrf = PROXY_TOKEN
+    elif cookie is not None and service.keys:
+        csrf = csrf_of(cookie)
+    else:
+        csrf = None
     agent_budget = budget_of(call, key)
     # The budgets of the caller and of the caller's teams.
     budgets_of_caller = await service.tasks.budgets.shown(key)
@@ -144,8 +149,8 @@ async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
         rights=sorted(key.rights),
         scope=key.scope,
         teams=sorted(key.teams),
-        way=way,
-        csrf=PROXY_TOKEN if by_proxy else csrf,
+        way=login_method,
+        csrf=csrf,
         login=bool(service.keys),
         server=service.server_id,
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],

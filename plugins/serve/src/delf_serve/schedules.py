@@ -80,19 +80,19 @@ class ProjectSchedules:
             return _view(await schedules.find(schedule.name))
 
     def _check_routine(self, schedule: Schedule) -> None:
-        """Check the call of a routine that is a schedule's task.
+        """Check the routine call that a schedule runs as its task.
 
-        The call may use fields of an item, such as ``item["id"]``, if the schedule starts the task
-        for each new item.
+        If the schedule has ``each``, the task starts once for each new item, and the routine call
+        may use fields of the item, such as ``item["id"]``.
 
         Raises:
             ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
-                call uses a field of an item, but the schedule has no items.
+                routine call uses a field of an item, but the schedule has no ``each``.
         """
         call = RoutineCall.read(schedule.task)
         uses_item = bool(call.item_paths)
         if uses_item and schedule.each is None:
-            raise ConfigurationError(f"{ITEM} is known only for each new item of a call")
+            raise ConfigurationError(f"{ITEM} is known only if the schedule has `each`")
         routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
         parameters = routine.routine.parameters
         # There is no item yet, so the parameters that get a field of the item have their defaults.

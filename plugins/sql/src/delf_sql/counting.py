@@ -117,7 +117,11 @@ def _count_insert(
 ) -> Count | None:
     """Return the number of an INSERT's rows, or a query that counts these rows; None if unknown.
 
-    The outer tokens are those outside of parentheses.
+    Args:
+        statement: The statement.
+        params: The parameters of the statement.
+        outer_tokens: The tokens outside of parentheses.
+        end: The position in the text where the statement ends, or its RETURNING begins.
     """
     if any(token.word in _MAY_SKIP_ROWS for token in outer_tokens):
         return None

@@ -41,14 +41,14 @@ class Block(NamedTuple):
     Args:
         language: The language that the fence names; empty if the fence names none.
         code: The code, repaired if it was almost valid Python.
-        before: The text between the previous block and this one.
+        text_before: The text between the previous block and this one.
         start: The index in the answer at which the block starts.
         end: The index in the answer at which the block ends.
     """
 
     language: str
     code: str
-    before: str
+    text_before: str
     start: int
     end: int
 

@@ -50,7 +50,7 @@ _CONTINUATION: Final = re.compile(
     re.IGNORECASE,
 )
 
-SEVERAL: Final = (
+AMBIGUOUS: Final = (
     "That answer held several scripts, and does not say which one is meant, or whether they are "
     "one. Answer with one block that holds all of it, and no other."
 )
@@ -85,7 +85,9 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     scripts = [block for block in parts if is_script(block.code)]
     if not scripts:
         return _reading_of_longest_block(parts)
-    candidates = [block for block in scripts if not _EXAMPLE.search(_nearby_text(block.before))]
+    candidates = [
+        block for block in scripts if not _EXAMPLE.search(_nearby_text(block.text_before))
+    ]
     if candidates and len(candidates) < len(scripts):
         # Ignore the examples. If a candidate needs a name that only an example binds, the choice is
         # ambiguous.
@@ -95,7 +97,7 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         candidate_names = _union(bound_names(block.code) for block in candidates)
         needed_names = _union(free_names(block.code) for block in candidates)
         if needed_names & (example_names - candidate_names):
-            return Reading(None, SEVERAL)
+            return Reading(None, AMBIGUOUS)
         scripts = candidates
     if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
         return Reading(None, _UNREADABLE.format(_describe_problem(parts[-1].code)))
@@ -108,24 +110,26 @@ def _join_or_choose(scripts: Sequence[Block]) -> Reading:
     is_ambiguous = False
     for block in scripts[1:]:
         defined_names = _union(bound_names(item.code) for item in earlier_blocks)
-        text = _nearby_text(block.before)
+        text = _nearby_text(block.text_before)
         uses_earlier_names = bool(free_names(block.code) & defined_names)
         announces_version = _OTHER_VERSION.search(text) is not None
         announces_continuation = _CONTINUATION.search(text) is not None and not announces_version
-        if uses_earlier_names and (announces_continuation or not block.before.strip()):
-            earlier_blocks.append(block)
-        elif uses_earlier_names:
-            is_ambiguous = True
-        elif announces_version or (
+        is_version = announces_version or (
             len(scripts) <= _MAX_COMPARED and _is_version(earlier_blocks, block)
-        ):
+        )
+        follows_directly = not block.text_before.strip()
+        if uses_earlier_names and (announces_continuation or follows_directly):
+            earlier_blocks.append(block)
+        elif uses_earlier_names:  # the block may continue the earlier blocks or correct a part
+            is_ambiguous = True
+        elif is_version:  # the block replaces all earlier blocks, however these belong together
             earlier_blocks, is_ambiguous = [block], False
         elif announces_continuation:
             earlier_blocks.append(block)
-        else:
+        else:  # the block may be a second part or another version
             is_ambiguous = True
     if is_ambiguous:
-        return Reading(None, SEVERAL)
+        return Reading(None, AMBIGUOUS)
     return Reading("\n\n".join(block.code for block in earlier_blocks))
 
 

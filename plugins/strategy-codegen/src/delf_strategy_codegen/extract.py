@@ -9,7 +9,7 @@ from delf.answers import find_reasoning_opening, split_reasoning
 from delf.messages import ModelReply, ToolCall
 from delf.protocols.sandbox import MAX_SCRIPT
 from delf_strategy_codegen.blocks import JSON_LABELS, Block, blocks_of
-from delf_strategy_codegen.choice import SEVERAL, Reading, choose_script
+from delf_strategy_codegen.choice import AMBIGUOUS, Reading, choose_script
 from delf_strategy_codegen.python import (
     has_call,
     is_script,
@@ -147,7 +147,9 @@ def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
         script = repair_script(content)
     end_of_previous_tag = answer.rfind(">", 0, start) + 1
     text_before = answer[end_of_previous_tag:start]
-    return Block(language="python", code=script or "", before=text_before, start=start, end=end)
+    return Block(
+        language="python", code=script or "", text_before=text_before, start=start, end=end
+    )
 
 
 def _answer_text(text: str) -> str:
@@ -198,5 +200,5 @@ def _script_in_prose(text: str) -> Reading:
                 break
             rest = [*lines[:start], *lines[end:]]
             is_rest_prose = not any(map(_LOOKS_LIKE_CODE.match, rest))
-            return Reading(code.rstrip()) if is_rest_prose else Reading(None, SEVERAL)
+            return Reading(code.rstrip()) if is_rest_prose else Reading(None, AMBIGUOUS)
     return Reading()

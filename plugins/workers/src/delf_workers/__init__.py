@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerDefinition", "Workers", "arun_worker", "run_worker"]
 
-_HOMES: Final = {
+_MODULE_OF_NAME: Final = {
     "WorkerDefinition": "delf_workers.definition",
     "Workers": "delf_workers.connection",
     "arun_worker": "delf_workers.running",
@@ -21,6 +21,6 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'delf_workers' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF_NAME[name]), name)

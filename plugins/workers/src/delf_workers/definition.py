@@ -312,8 +312,8 @@ def _prefix_rule(rule: Any) -> Any:
     """Convert one of llm-do's rules for shell commands, which match the start of a command."""
     if not isinstance(rule, dict):
         return rule
-    # With the match "reading", a rule matches the start of a command. The command then needs
-    # approval, unless it only reads.
+    # The value "reading" means two things: the rule matches the start of a command, and the command
+    # needs approval unless the command only reads files.
     fields = {"match": "reading", **cast("dict[str, Any]", rule)}
     # llm-do allows only commands on files in these folders. delf cannot check the files of a
     # command, so that a person has to.

@@ -73,7 +73,7 @@ def pool(host):
 
 def asker(pool, ledger=None, **options):
     log = TaskLog("t", InProcessJournal(), [])
-    pool.pricing = options.pop("pricing", Prices({}).find)
+    pool.find_own_price = options.pop("pricing", Prices({}).find)
     return ModelClient(
         pool=pool,
         ledger=ledger or Ledger(),

@@ -46,8 +46,8 @@ AWAITING_METHODS = frozenset(
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
 """Names of asyncio functions whose result the caller must await."""
-# The methods that add values to a collection: the path from the argument to the collection.
-_PATH_FROM_ARGUMENT_TO_COLLECTION: dict[str, Path] = {
+# The methods that add values to a collection: the steps from the argument to the collection.
+_STEPS_FROM_ARGUMENT_TO_COLLECTION: dict[str, Path] = {
     "append": (TO_CONTAINER,),
     "add": (TO_CONTAINER,),
     "appendleft": (TO_CONTAINER,),
@@ -372,13 +372,13 @@ class ScriptSyntax:
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
-        # After ``names.append(value)``, the collection contains the argument, so the path has the
-        # step ``TO_CONTAINER``. After ``names.extend(values)``, the items of the argument are items
-        # of the collection, so the argument stands for the collection, and the path is empty.
-        path = _PATH_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
-        if path is None or len(node.args) != 1:
+        # For ``names.append(value)``, one step leads from the argument to the collection: from an
+        # item to its container. For ``names.extend(values)``, no step is needed, because the items
+        # of the argument and of the collection are the same.
+        steps = _STEPS_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
+        if steps is None or len(node.args) != 1:
             return
-        self._record_binding(function.value, node.args[0], scope, path)
+        self._record_binding(function.value, node.args[0], scope, steps)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
         """Record what an assignment gives a target, as a path from the value of an expression.

@@ -270,7 +270,8 @@ class GuestSession:
             carry: The names of the variables that the new script needs; one name or several.
         """
         carried_names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
-        # Truncate the texts, because they are part of the final frame, whose size is limited.
+        # Truncate the texts, because the script's last message to the host has a size limit, and
+        # contains the texts.
         self._rerun_request = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
         # The signal is a BaseException, so the script's ``except Exception`` does not catch it.
         raise RerunSignal

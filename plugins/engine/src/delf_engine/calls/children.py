@@ -45,7 +45,7 @@ class ChildTasks:
     Args:
         run: The run of the parent task.
         run_child: Runs a child task to its end.
-        claim: Claims the task with an id for this agent, and returns the task's events.
+        claim_and_read: Claims the task with an id for this agent, and returns the task's events.
         keep_resumable: Takes a task's id. If this task is cancelled later, no end of the task is
             recorded, so that the task can be resumed.
     """
@@ -54,18 +54,21 @@ class ChildTasks:
         self,
         run: TaskRun,
         run_child: Callable[[TaskRequest], Awaitable[ChildResult]],
-        claim: Callable[[str], Awaitable[Sequence[Event]]],
+        claim_and_read: Callable[[str], Awaitable[Sequence[Event]]],
         keep_resumable: Callable[[str], None],
     ) -> None:
         self._run = run
         self._run_child = run_child
-        self._claim = claim
+        # Makes this process the owner of a child that may have started before a crash, and returns
+        # the events that the child has recorded.
+        self._claim_and_read = claim_and_read
         self._keep_child_resumable = keep_resumable
         # The children whose result is not fetched yet, by call number and child id.
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
-        # The numbers of calls that have reserved a child task and not started it yet.
-        self._reserved_calls: set[int] = set()
+        # The numbers of calls that may start a child task but have not started the child yet. Each
+        # such child counts for the maximum number of children.
+        self._calls_before_start: set[int] = set()
         self._batch: _Batch | None = None
         self._stays_resumable = False
         self.unfinished: TaskLeftError | None = None
@@ -120,9 +123,9 @@ class ChildTasks:
 
         If the task may not start that many more children, set ``batch.problem`` instead.
         """
-        call_count, remaining = len(batch.calls), self.remaining - len(self._reserved_calls)
+        call_count, remaining = len(batch.calls), self.remaining - len(self._calls_before_start)
         if call_count <= remaining:
-            self._reserved_calls |= batch.calls
+            self._calls_before_start |= batch.calls
         elif call_count == 1:
             batch.problem = self._limit_message()
         else:
@@ -135,7 +138,7 @@ class ChildTasks:
 
     def release(self, call: Call) -> None:
         """Release the child task that is reserved for a call, if any."""
-        self._reserved_calls.discard(call.number)
+        self._calls_before_start.discard(call.number)
         if self._batch is not None:
             self._batch.calls.discard(call.number)
 
@@ -169,7 +172,7 @@ class ChildTasks:
             )
         request = self._request(child, call)
         recorded_start = next((event for event in starts if event.task == child.task), None)
-        self._reserved_calls.discard(call.number)  # the child is counted or was counted before
+        self._calls_before_start.discard(call.number)  # the child is counted or was counted before
         if recorded_start is None:
             self._count_child()
         else:
@@ -256,7 +259,7 @@ class ChildTasks:
 
     async def _past(self, child_id: str) -> Sequence[Event]:
         try:
-            return await self._claim(child_id)
+            return await self._claim_and_read(child_id)
         except UnknownTaskError:  # recorded as started, but the process died before the child began
             return ()
 

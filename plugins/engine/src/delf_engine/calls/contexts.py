@@ -188,7 +188,7 @@ class CallContexts:
         question: str,
         arguments: dict[str, Any],
         name: str,
-        fit: Callable[[Mapping[str, Any]], dict[str, Any]],
+        convert_edited: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
         """Ask a person a question on behalf of a call.
 
@@ -200,7 +200,7 @@ class CallContexts:
             question: The question.
             arguments: The proposed arguments, which the person may edit.
             name: The name of what the person consents to.
-            fit: Validates and converts edited arguments.
+            convert_edited: Validates and converts edited arguments.
 
         Returns:
             The approved arguments; None if the person rejected.
@@ -212,8 +212,8 @@ class CallContexts:
             summary=question,
             parameters=(),
             returns="None",
-            validate=fit,
-            call=fit,
+            validate=convert_edited,
+            call=convert_edited,  # required, but never called: only the arguments are approved
         )
         title = f"{call.bound.connection.name}.{name}"
         consent_call = replace(
@@ -228,7 +228,7 @@ class CallContexts:
         verdict = NeedsApproval(reason=f"{call.bound.name} asks", preview=question)
         answer = await self._run.approvals.decide(consent_call, verdict)
         if isinstance(answer.decision, Edited):
-            return fit(answer.decision.arguments)
+            return convert_edited(answer.decision.arguments)
         return arguments if isinstance(answer.decision, Approved) else None
 
 

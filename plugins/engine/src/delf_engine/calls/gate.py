@@ -437,8 +437,8 @@ class Gate:
         self, call: Call, reason: str, kind: str = "ToolNotAllowed"
     ) -> Raised:
         """Refuse a call with valid arguments: record the refusal, and return the script's error."""
-        message, digest = self._redactor.redact_text(reason)[:_MAX_MESSAGE_LENGTH], call.digest
-        await self._records.end(call, "refused", error=message, error_name=kind, digest=digest)
+        message = self._redactor.redact_text(reason)[:_MAX_MESSAGE_LENGTH]
+        await self._records.end(call, "refused", error=message, error_name=kind, digest=call.digest)
         return Raised(kind, message)
 
     async def _repeat_or_ask(self, call: Call, recorded_call: RecordedCall) -> CallAnswer:

@@ -15,14 +15,14 @@ from delf_engine.memory import AgentMemory
 from delf_engine.task_run import TaskRun
 
 
-async def recall_context(run: TaskRun, seconds: float) -> None:
+async def recall_context(run: TaskRun, timeout_seconds: float) -> None:
     """Load the conversation, and search the memory store for facts about the task.
 
     A failed search becomes a warning, because the task can continue without facts.
 
     Args:
         run: The task.
-        seconds: The timeout of the search.
+        timeout_seconds: The timeout of the search.
 
     Raises:
         DelfError: If the conversation cannot be read.
@@ -31,15 +31,19 @@ async def recall_context(run: TaskRun, seconds: float) -> None:
         await load_conversation(run)
         await load_variables(run)
         if run.memory is not None:
-            facts = await _facts(run, run.memory, seconds)
+            facts = await _facts(run, run.memory, timeout_seconds)
             run.context = replace(run.context, facts=facts)
 
 
-async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]:
+async def _facts(run: TaskRun, memory: AgentMemory, timeout_seconds: float) -> list[str]:
+    """Return redacted facts that match the task; none if the search fails.
+
+    The failure of the search, and notes of the memory store, become warnings of the task.
+    """
     redact = run.log.redactor.redact_text
     with notes_of_call() as notes:
         try:
-            facts = await memory.recall(redact(run.request.task), seconds)
+            facts = await memory.recall(redact(run.request.task), timeout_seconds)
         except MemoryRetrievalError as error:
             await run.warn(f"nothing was recalled: {redact(error.message)}")
             return []

@@ -282,7 +282,7 @@ class ModelClient:
         """Return a model's price, if known; looked up only if a budget needs it."""
         if not self.ledger.is_limited:
             return None
-        price = self.pool.pricing(config.model)
+        price = self.pool.find_own_price(config.model)
         source = self.pool.price_source(config)
         if price is None and source is not None:
             price = await self._published_price(source, config)
@@ -293,23 +293,25 @@ class ModelClient:
     ) -> float | None:
         """Compute the cost of a reply in USD; None if the cost is unknown.
 
-        The cost follows from the user's own price for the model. Without such a price, it is the
-        cost that the reply states; but if the server did not count all tokens, it follows from the
-        provider's published price. A price covers only tokens, so the reply's fees, such as for
-        searches, are added; if the fees are unknown, the cost is unknown, too.
+        The first of these applies:
+
+        - the user's own price for the model, if any
+        - the provider's published price, if any, when the server did not count all tokens
+        - the cost that the reply states
+
+        A price covers only tokens, so the reply's fees, such as for searches, are added; if the
+        fees are unknown, the cost is unknown, too.
 
         Args:
             config: The model.
             reply: The reply.
             counted_usage: The tokens of the reply, estimated where the server did not count them.
         """
-        price = self.pool.pricing(reply.model)
-        if (
-            price is None
-            and counted_usage != reply.usage
-            and (source := self.pool.price_source(config))
-        ):
-            price = await source.price()
+        price = self.pool.find_own_price(reply.model)
+        server_counted_all_tokens = counted_usage == reply.usage
+        if price is None and not server_counted_all_tokens:
+            source = self.pool.price_source(config)
+            price = None if source is None else await source.price()
         if price is None:
             return reply.cost_usd
         return None if reply.fees_usd is None else price.cost(counted_usage) + reply.fees_usd

@@ -51,7 +51,7 @@ class ModelPool:
         redactor: Redactor | None = None,
         pricing: FindPrice | None = None,
     ) -> None:
-        self.pricing = load_pricing(()) if pricing is None else pricing
+        self.find_own_price = load_pricing(()) if pricing is None else pricing
         self._host = host
         self._redactor = Redactor() if redactor is None else redactor
         self._context = context

@@ -118,11 +118,12 @@ def number_text(value: float) -> str:
 
 
 def normalized_text(text: str) -> str:
-    """Normalise a text, so that two texts with the same meaning become equal.
+    """Normalise a text, so that several spellings of a number or an address become equal.
 
-    Ignores number formats, spaces in account numbers, and case in mail addresses.
+    Ignores number formats, spaces in a text with a digit, and case in mail addresses.
     """
     plain = text.strip()
+    # A text with a digit may be an account number, which people write with or without spaces.
     if " " in plain and any(map(str.isdigit, plain)):
         plain = "".join(plain.split())
     if "@" in plain:

@@ -217,11 +217,14 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
     raise search.host.with_load_failures(error)
 
 
-def _warning(spec: SandboxSpec, skipped: list[str]) -> str | None:
-    """Return a warning if a sandbox isolates weakly, with the reasons against stronger ones."""
+def _warning(spec: SandboxSpec, reasons_against_others: list[str]) -> str | None:
+    """Return a warning if a sandbox isolates more weakly than a container; else None.
+
+    The warning names the reasons why other sandboxes were not chosen.
+    """
     if isolation_rank(spec.isolation) >= isolation_rank("container"):
         return None
-    reasons = f" ({'; '.join(skipped)})" if skipped else ""
+    reasons = f" ({'; '.join(reasons_against_others)})" if reasons_against_others else ""
     return (
         f"scripts run in the sandbox {spec.name!r}, isolated by {spec.isolation} only{reasons}; "
         f'set sandbox = "{spec.name}" to accept this isolation; delf doctor lists other sandboxes'

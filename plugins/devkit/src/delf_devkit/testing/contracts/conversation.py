@@ -66,14 +66,14 @@ class ConversationContract(Contract):
         assert list(await conversations.read("c", 0, 9)) == list(state.messages)
         assert (state.summary, state.summarized_upto, state.last) == (None, 0, 3)
 
-    async def test_newest_messages_are_loaded_and_oldest_read(
+    async def test_load_returns_newest_messages_and_read_those_after_a_position(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c", "d"))
         assert texts((await conversations.load("c", 2)).messages) == ["c", "d"]
         assert (await conversations.load("c", 0)).messages == ()
         assert (await conversations.load("c", 0)).unsummarized_count == 4
-        assert texts(await conversations.read("c", 1, 2)) == ["b", "c"]
+        assert texts(await conversations.read("c", after=1, limit=2)) == ["b", "c"]
 
     async def test_summary_replaces_covered_messages(
         self, conversations: ConversationStore
