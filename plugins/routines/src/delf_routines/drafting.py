@@ -262,6 +262,7 @@ class _ScriptMerger:
             ConfigurationError: If no script behaved like the recorded run.
         """
         tools = stand_ins(self._routine.actions, self._replay)
+        # This object is the agent's strategy, so the agent calls solve(), which stores the script.
         async with make_similar_agent(tools=tools, strategy=self) as agent:
             response = await agent.arun(self._routine.task)
         has_succeeded = response.status
