@@ -38,18 +38,18 @@ _LONG_BLANKS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
 class SourcedText(str):
-    """A text with the source that gave it.
+    """A text with the kind of place where the text was set.
 
     Args:
         text: The text.
-        source: The kind of source that gave the text.
+        source: The kind of place, such as ``environment`` for an environment variable.
     """
 
     __slots__ = ("source",)
     source: Source
 
     def __new__(cls, text: str, source: Source = "project") -> Self:
-        """Create a text with its source as an attribute."""
+        """Create a text with the attribute ``source``."""
         text_with_source = super().__new__(cls, text)
         text_with_source.source = source
         return text_with_source

@@ -147,7 +147,7 @@ class EnvironmentKeyError(ConfigurationError):
 
 
 def key_hint(variable: str) -> str:
-    """Return the hint for a missing variable."""
+    """Return a shell command that sets an environment variable, as the hint of an error."""
     return f"export {variable}=…"
 
 
@@ -385,7 +385,7 @@ class BudgetExceededError(DelfError):
     """The budget is exhausted, or the next model call would exceed it; that call was not made.
 
     Args:
-        message: The figures, for people.
+        message: A sentence with the amounts, which the user sees.
         limit_usd: The budget.
         cost_usd: The cost so far.
         expected_usd: The expected cost of the call that was not made, if known.
@@ -475,7 +475,10 @@ class JournalFailedError(DelfError):
 
 
 class UnreadableEventError(DelfError):
-    """A stored event is damaged, or a newer delf wrote it; its task alone cannot be read."""
+    """A stored event is damaged, or was written by a newer delf.
+
+    The task of this event cannot be read; all other tasks can be read.
+    """
 
     code = "ERR-JOURNAL-007"
     default_hint = "all other tasks can be read; an older backup may have this one"

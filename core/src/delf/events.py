@@ -217,7 +217,8 @@ class TaskResumed(_Event):
 class TaskPostponed(_Event):
     """A task failed and waits in its queue for another attempt at the Unix time ``not_before``.
 
-    ``tries`` is the number of attempts so far, whose recorded calls are not repeated.
+    ``tries`` is the number of attempts so far. The next attempt does not repeat the calls that
+    earlier attempts recorded.
     """
 
     error: str
@@ -233,7 +234,9 @@ class TaskPostponed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
-    """A step of a task's run began; ``attempt`` counts passes through generation from 1.
+    """A step of a task's run began; ``attempt`` is the number of the task's script, from 1.
+
+    Steps before the first script have 1, too. A step ``rerun`` has the number of the rerun.
 
     :class:`Step` names the loop's own steps; strategies add steps, such as ``generate``.
     """
@@ -827,7 +830,7 @@ class RerunRequested(_Event):
 
     @property
     def rewrite_reason(self) -> str:
-        """The reason to write the next script: the work that the script did not do."""
+        """The reason for another script: the work that the ended script left undone."""
         return f"the one before left this to do: {self.remaining}"
 
 

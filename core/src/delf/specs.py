@@ -185,8 +185,8 @@ class PrefilterSpec(Spec):
 class EmbedderSpec(Spec):
     """Embedding models, shared by memory stores and prefilters.
 
-    If the factory has a parameter ``model``, it receives the requested name of the model. The
-    parameter is left out if the user requests the spec's own name.
+    A factory with a parameter ``model`` receives the name of the model that the user requests. If
+    the user requests the spec's own ``name``, such as ``inhouse``, ``model`` is not passed.
 
     Example::
 
@@ -299,8 +299,8 @@ class Provider:
         compatible: Whether other servers imitate this provider's protocol. If True, this provider
             is the default for a model that has a ``base_url`` and no provider.
         own_protocol: Whether ``NAME/MODEL`` with a ``base_url`` selects this provider. If False,
-            the name selects the provider with ``compatible=True``, which sends the whole name to
-            the server.
+            the provider with ``compatible=True`` serves the model, and its server receives the
+            name ``NAME/MODEL``.
         suggested: The model to suggest to a user who has a key and names no model.
         url: The provider's base URL; None if the code for its protocol contains the URL.
         dialect: The provider whose protocol this provider uses; None for a protocol of its own.
@@ -396,7 +396,8 @@ class JournalSpec(Spec):
             )
 
     Args:
-        durable: Whether the journal is persistent. Commands use an installed journal that is.
+        durable: Whether the journal keeps events after the process ends. Commands need such a
+            journal, and use one of those that are installed.
         shared: Whether other processes see the journal's tasks and can answer requests through it.
     """
 

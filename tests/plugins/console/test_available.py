@@ -40,7 +40,7 @@ def test_every_own_plugin_is_listed_under_a_purpose(here, run):
 
 
 def test_directory_entries_of_plugins_are_complete():
-    for name, plugin in available.others().items():
+    for name, plugin in available.plugins_of_others().items():
         assert name.startswith("delf-plugin-")
         assert set(plugin) == {"summary", "kind", "home"}
         assert plugin["home"].startswith("https://")

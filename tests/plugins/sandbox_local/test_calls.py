@@ -203,7 +203,7 @@ await asyncio.sleep(0.01)
 
 
 async def test_task_that_goes_on_makes_no_call_between_two_scripts():
-    """How many calls it made would depend on how long the model thinks."""
+    """The number of such calls would depend on the time in which the model writes a script."""
     pinged = 0
 
     async def ping():

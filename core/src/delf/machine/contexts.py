@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 
 def without_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in an empty context, which asyncio tasks that the function starts inherit."""
+    """Call a function in an empty context.
+
+    An asyncio task that the function starts has no context variables of the caller.
+    """
     return Context().run(function, *args, **kwargs)
 
 

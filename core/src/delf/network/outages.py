@@ -34,9 +34,9 @@ class Outage:
         self.failures = 0
         """Failures that this object has recorded since its last success."""
         self.shared_failures = 0
-        """Failures during the outage that all ``Outage`` objects of the service have recorded.
+        """The failures of the service in the current outage, as counted by all ``Outage`` objects.
 
-        The number is kept in the object that logs the outage; it is 0 in the other objects.
+        Only the object that logs the outage holds this number; other objects hold 0.
         """
 
     @contextmanager

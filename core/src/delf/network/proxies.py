@@ -39,7 +39,7 @@ class Proxy:
     url: str
 
     def __str__(self) -> str:
-        """Return the environment variable's name and its address, without credentials."""
+        """Return the proxy's environment variable and the proxy's address without credentials."""
         url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("/?")[0].rstrip("/")
         return f"the proxy of {self.variable} ({url})"
 

@@ -39,7 +39,15 @@ def packages(kind: str) -> dict[str, str]:
 
 
 def package_of(kind: str, name: str) -> str | None:
-    """Return the package of delf that provides a name of a kind; None if no package does."""
+    """Return the package of delf that provides a name, such as the sandbox ``local``.
+
+    Args:
+        kind: The kind of the name, as in :func:`packages`.
+        name: The name.
+
+    Returns:
+        The name of the package; None if no package of delf provides the name.
+    """
     return packages(kind).get(name)
 
 

@@ -171,7 +171,9 @@ class DecidedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedDecision:
-    """An approval for later calls without a question, until it is revoked or its task ends.
+    """An approval that lets later calls pass without asking a person again.
+
+    The approval holds until a person revokes the approval or, without ``project``, the task ends.
 
     Args:
         request_id: The approved request, whose id identifies the decision.
@@ -181,8 +183,8 @@ class RememberedDecision:
         digest: The digest of a call with these arguments.
         action_digest: The digest of the action at the time of the decision.
         worker: The worker of the child task that asked, if any.
-        has_reason: Whether the connection gave a reason to ask a person about the approved call,
-            so that not only the policy required the approval.
+        has_reason: True if the connection required the approval and gave a reason; False if only
+            the policy required the approval.
         by: The person who approved.
         key: The owner whose later tasks may use the approval; None for the local user.
         project: The folder of the project; None for a decision that holds only for its own task.

@@ -35,7 +35,10 @@ from delf.terminal import hidden_characters, visible
 from delf.types import Weight, can_be_undone, effect_words
 
 HAPPENED: Final = "it did happen"
-"""The answer to a request with unknown outcome that declares the call as already done."""
+"""A person's answer to a request about a call with unknown outcome: the call took effect.
+
+The call is then not made again.
+"""
 # The number of characters above which a fact also shows the length of its text.
 _LONG_TEXT: Final = 80
 _MAX_NAMED: Final = 5

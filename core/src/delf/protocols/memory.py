@@ -70,7 +70,7 @@ class SupportsStore(Protocol):
 
     @property
     def store(self) -> MemoryStore:
-        """The store inside the wrapper; an agent calls this store and bypasses the wrapper."""
+        """The store that this object wraps; an agent calls the store directly."""
         ...
 
 

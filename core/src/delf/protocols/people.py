@@ -89,13 +89,13 @@ class Person:
         scope: The visible tasks.
         teams: The person's teams, which approval rules may name.
         mail: The person's mail address, which a login can use.
-        keys: The keys, the oldest first.
+        keys: The API keys of the person, oldest first.
         revoked_at: The Unix time from which the person has no access, if revoked.
         notices: The notices that the person chose to receive.
         notice_ways: The delivery channels of the person's notices, by the server's names for them.
         webhook: The address of the person's own webhook; empty for none.
         webhook_secret: The key that signs messages to that webhook.
-        history: The latest changes of the person, the newest last.
+        history: The latest changes made to the person's record, newest last.
     """
 
     name: str

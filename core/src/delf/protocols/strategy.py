@@ -244,7 +244,7 @@ class StrategyHost(Protocol):
 
     @property
     def rerun_count(self) -> int:
-        """The maximum number of further scripts that scripts may request after the first change."""
+        """The maximum number of further scripts that a task may request after a change of data."""
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -444,7 +444,7 @@ class SupportsChanges(Strategy, Protocol):
 
 
 def takes_changes(strategy: Strategy) -> bool:
-    """Return whether people can request changes in tasks of a strategy."""
+    """Return whether people who are asked for approval may request changes that a model plans."""
     return isinstance(strategy, SupportsChanges) and strategy.takes_changes
 
 

@@ -45,7 +45,7 @@ _LIMITS: Final = (
 
 
 class _TooManyFieldsError(Exception):
-    """A type has more fields than may be written."""
+    """A type has more fields than its description for the model may show."""
 
 
 class RecordField(NamedTuple):

@@ -53,7 +53,7 @@ MAX_VALUES = 5_000_000
 A limit in bytes would not do, because a value of two encoded bytes can take 70 bytes of memory.
 """
 MAX_DEPTH = 500
-"""The maximum number of nested levels, which every receiver can decode."""
+"""The maximum depth of nested containers, which host and sandbox can both decode."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 # The memory of a container of any other type, in multiples of the memory of a value.

@@ -33,10 +33,10 @@ class DraftRoutine(Protocol):
         ...
 
 
-class RunsRoutine(Protocol):
-    """A saved routine of an agent.
+class RunnableRoutine(Protocol):
+    """A saved routine that an agent can run.
 
-    The plugin ``routines`` implements this protocol.
+    A class of the plugin ``routines`` implements this protocol.
     """
 
     routine: Any
@@ -54,11 +54,11 @@ class AgentRoutines(Protocol):
 
     def __init__(self, agent: Agent[Any]) -> None: ...
 
-    def find(self, name: str) -> RunsRoutine:
+    def find(self, name: str) -> RunnableRoutine:
         """Return a routine by name."""
         ...
 
-    def all(self) -> Sequence[RunsRoutine]:
+    def all(self) -> Sequence[RunnableRoutine]:
         """Return all routines whose files are readable."""
         ...
 

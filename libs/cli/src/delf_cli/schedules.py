@@ -80,8 +80,8 @@ class RoutineCall:
     Args:
         routine: The name of the routine.
         values: A mapping from parameter to literal value.
-        item_paths: A mapping from parameter to the keys that lead to a value inside the item, such
-            as ``("id",)`` for ``item["id"]``.
+        item_paths: A mapping from parameter to the keys that lead to the parameter's value in the
+            item that triggers the task, such as ``("id",)`` for ``item["id"]``.
     """
 
     routine: str

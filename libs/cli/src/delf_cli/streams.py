@@ -27,7 +27,10 @@ class _Redirection:
 
 
 def real_stdout() -> TextIO:
-    """Return the real stdout, which is for answers only, even while ``sys.stdout`` is stderr."""
+    """Return the stream to which answers are written.
+
+    The stream is the real stdout, also while ``sys.stdout`` is redirected to stderr.
+    """
     return _Redirection.real_stdout or sys.stdout
 
 

@@ -32,7 +32,7 @@ INTERPRETER_FILES: Final = (
 
 @cache
 def libc() -> ctypes.CDLL:
-    """Return the C library of this process, which records ``errno``."""
+    """Return this process's C library; ``ctypes.get_errno()`` gives the last call's error code."""
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library

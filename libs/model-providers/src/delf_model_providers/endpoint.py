@@ -288,7 +288,11 @@ class _Key:
 
     @classmethod
     def absent(cls, *, reason: str) -> Self:
-        """Return a missing key, for which messages show the reason instead of a location."""
+        """Return the result of a search that found no key.
+
+        Args:
+            reason: Why there is no key, for messages.
+        """
         return cls(None, location=reason)
 
 

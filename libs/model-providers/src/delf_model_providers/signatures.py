@@ -18,7 +18,10 @@ _SEPARATOR: Final = "\n"
 
 
 def label_signature(call: ToolCall, model: str) -> ToolCall:
-    """Prefix a call's ``token``, if any, with the name of the model that made the call."""
+    """Return a call whose ``token`` begins with the name of the model that made the call.
+
+    A call without a token is returned unchanged.
+    """
     return call if call.token is None else replace(call, token=f"{model}{_SEPARATOR}{call.token}")
 
 

@@ -23,7 +23,7 @@ from delf_schemas.shapes import (
 )
 
 Place = tuple[str, ...]
-"""The keys and list indexes that lead to a value, with ``*`` for every index."""
+"""The keys that lead to a value in nested data; ``*`` stands for any index of a list."""
 Found = tuple[Place, str]
 """A place in an action's results, and the type of a value there that the schema forbids."""
 
@@ -65,7 +65,10 @@ class Samples:
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self.has_new_types = False
-        """True if a result had a new type since a caller last set this flag to False."""
+        """True if a result had a type that no earlier result had.
+
+        A caller that has read the new types sets the flag to False.
+        """
         stored = _mapping(None if store is None else store.read())
         # The shape of an action's results is a JSON schema that all results in the sample fit.
         self._shapes_by_action = _mapping(stored.get("shapes"))

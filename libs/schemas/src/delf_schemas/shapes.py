@@ -72,8 +72,8 @@ FULL: Final = Extent((100, 100, 100, 100, 100, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
 """The maximum number of characters of one type in full; a longer type is shown less deeply nested.
 
-The type has all values of its enumerations, because a search for tools must find the values that a
-task names. But of each enumeration, only the first 400 characters count towards this maximum.
+An enumeration counts as at most 400 characters, and is shown with all its values, so that a search
+for tools finds the values that a task names.
 """
 _MAX_COUNTED_ENUM: Final = 400
 _ENUMERATION: Final = re.compile(r"Literal\[(?:[^\]'\"]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")*\]")

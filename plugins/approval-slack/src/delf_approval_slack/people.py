@@ -91,7 +91,7 @@ class People:
         return next((person for person in await self._everybody() if person.name == name), None)
 
     async def sees(self, person: Person, owner: str | None) -> bool:
-        """Return whether a person may see the tasks of an owner, as on delf's page."""
+        """Return whether a person may see the tasks of an owner, who is None for the local user."""
         active = [one for one in await self._everybody() if one.revoked_at is None]
         return sees(person, active, owner)
 

@@ -340,7 +340,11 @@ class Chat(FixedAttributes):
         return self._context
 
     def conversation_for(self, conversation_id: str | None = None) -> ChatTurns:
-        """Return the conversation with the given id, as a task uses it; by default the current."""
+        """Return an object that connects a task with a conversation of this chat.
+
+        Args:
+            conversation_id: The id of the conversation; None for the current conversation.
+        """
         if conversation_id is None:
             return ChatTurns(self, self._conversation)
         return ChatTurns(self, check_name("conversation_id", conversation_id))
@@ -447,10 +451,12 @@ _MAX_SEARCHED: Final = 200
 
 
 class ChatTurns:
-    """A task's conversation. Implements :class:`delf.protocols.conversation.TaskConversation`.
+    """Connects a task with a conversation of a chat: earlier turns are read, and new ones added.
+
+    Implements :class:`delf.protocols.conversation.TaskConversation`.
 
     Args:
-        chat: The chat with its settings.
+        chat: The chat to which the conversation belongs.
         conversation: The id of the conversation.
     """
 

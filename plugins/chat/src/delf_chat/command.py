@@ -40,7 +40,7 @@ _COMMANDS: Final = {
 
 
 def _options_of_run(command: F) -> F:
-    """Add those options of ``delf run`` that configure the agent to a command."""
+    """Add to a command the options of ``delf run`` that configure the agent."""
     command.params = [*command.params, *run_options(without=_NOT_SHARED)]
     return command
 

@@ -22,7 +22,8 @@ class StoreOnLoop:
     """Implements :class:`delf.protocols.conversation.ConversationStore` for callers on any loop.
 
     Tasks of an agent use the chat on the agent's event loop, and programs use it from other loops.
-    A journal's connections belong to one loop, so that all calls run there.
+    A journal's connections work only on one loop. This class therefore runs all calls on
+    ``loop``.
 
     Args:
         open_store: Returns the store. Called on the loop.

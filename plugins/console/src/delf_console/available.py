@@ -29,7 +29,7 @@ def available(as_json: bool) -> None:
     name, delf-plugin-NAME; delf's authors have not reviewed them.
     """
     table = dict(purposes())
-    if other_plugins := others():
+    if other_plugins := plugins_of_others():
         table[OTHERS_HEADING] = {name: plugin["summary"] for name, plugin in other_plugins.items()}
     installed = {
         name: is_installed(name if purpose == OTHERS_HEADING else PLUGIN_PREFIX + name)
@@ -54,8 +54,8 @@ def available(as_json: bool) -> None:
     click.echo(f"\n✓ installed: {count}. More: delf plugins install NAME")
 
 
-def others() -> Mapping[str, Mapping[str, str]]:
-    """Return the entries of :data:`DIRECTORY`: by distribution name, a plugin's fields."""
+def plugins_of_others() -> Mapping[str, Mapping[str, str]]:
+    """Return plugins of other authors: by distribution name, the fields, such as ``summary``."""
     return json.loads(DIRECTORY.read_text(encoding="utf-8"))
 
 

@@ -167,7 +167,8 @@ class CheckResult:
         ok: Whether the plugin has no problems and, with ``--release``, no warnings.
         problems: The reasons that the plugin, or a part of the plugin, cannot be used.
         warnings: Faults that the plugin's author should fix.
-        notes: Features that do not work and, with ``--release``, the effects of the actions.
+        notes: Optional features that the plugin lacks and, with ``--release``, the effect of each
+            action, such as ``read``.
     """
 
     name: str
@@ -260,7 +261,7 @@ def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the features that a plugin lacks and, with ``--release``, its actions' effects."""
+    """Yield optional features that a plugin lacks and, with ``release``, its actions' effects."""
     for spec in _specs(host, record):
         try:
             yield from (f"note: {text}" for text in unsupported_features(host, spec))

@@ -798,7 +798,14 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         self._decide(request_id, decision)
 
     def reject(self, request_id: str, reason: str = "Rejected") -> None:
-        """Reject a call; the script, and the model if it continues, get the reason."""
+        """Reject a call. The script gets the reason as an error.
+
+        If the task continues with another model request, the model gets the reason, too.
+
+        Args:
+            request_id: The id from :meth:`get_pending_approvals`.
+            reason: The reason.
+        """
         self._decide(request_id, Rejected(reason=reason))
 
     def request_changes(self, request_id: str, reason: str) -> None:

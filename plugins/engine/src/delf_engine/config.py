@@ -128,7 +128,7 @@ Text = Annotated[str, PlainValidator(_text)]
 
 V = TypeVar("V")
 Table = Annotated[dict[str, V], AfterValidator(frozen)]
-"""A dict type whose values are immutable after validation."""
+"""The type of a setting that is a dict, which validation replaces with an immutable copy."""
 
 
 class AgentConfig(FixedAttributes, BaseModel):

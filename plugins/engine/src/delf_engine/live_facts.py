@@ -11,11 +11,11 @@ from delf_engine.bounded import within
 
 _log = logging.getLogger(__name__)
 CONTEXT_SECONDS: Final = 30.0
-"""The maximum time in seconds in which a connection must return its facts."""
+"""The maximum seconds in which a connection must return its text for the prompt."""
 MAX_CONTEXT_SIZE: Final = 50_000
-"""The maximum number of characters of a connection's facts.
+"""The maximum number of characters of a connection's text in the prompt.
 
-The facts are a part of every request to the model.
+The text is part of every request to the model.
 """
 _HINT: Final = "without these facts a script could not use the connection; `delf doctor` checks it"
 _TOO_LONG: Final = "facts about %s have %d characters; the model sees the first %d"

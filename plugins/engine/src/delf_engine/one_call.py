@@ -14,7 +14,7 @@ from delf.protocols.sandbox import Raised, ToolMessage
 from delf.protocols.strategy import StrategyHost, ToolDescription
 
 ONE_CALL: Final = "one-call"
-"""The name of the strategy."""
+"""The name of the strategy that makes the single call of a task, without asking a model."""
 LIST: Final = "what can be called?"
 """The task for which :class:`OneCall` returns descriptions of all tools."""
 

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 MAX_TOOL_FILE_BYTES: Final = 200 * 1024 * 1024
 """The maximum total size, in bytes, of the files that one task's tools write.
 
-The sandbox limits the files of scripts.
+Files that scripts write do not count; for these, the sandbox has limits of its own.
 """
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 

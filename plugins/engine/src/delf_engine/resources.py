@@ -71,7 +71,7 @@ class Closing:
 
     Args:
         parts: Objects of plugins, by the names that error messages use for them.
-        closers: Functions that each close several objects, with a time limit for each.
+        closers: Functions that close further objects, with a time limit for each object.
     """
 
     parts: dict[str, object]

@@ -130,7 +130,10 @@ class ScriptRunner(ScriptHost):
 
     @property
     def waiting_for(self) -> str | None:
-        """The step of the sandbox that a script waits for, in words; None if no script runs."""
+        """The session or script of the sandbox that the task waits for, as a phrase for people.
+
+        None if no script runs.
+        """
         if self.sandbox.is_opening:
             return f"a session of the sandbox {self.sandbox.name!r}"
         return f"a script in the sandbox {self.sandbox.name!r}" if self._is_running else None
@@ -381,13 +384,13 @@ class ScriptRunner(ScriptHost):
 
     @in_own_context
     def wrote_file(self, name: str, data: bytes) -> None:
-        """Write an output file of the script."""
+        """Store a file that the script wrote."""
         self._budget.count_file(len(data))
         self.output.start_writing(name, data)
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Write an output file from rows that the script has sent."""
+        """Store a file of rows that the script wrote."""
         self._budget.count_file(len(data))
         self.output.start_writing(name, data, is_rows=True)
 

@@ -287,7 +287,10 @@ class RuntimeLoop:
         return await await_on_loop(self._do(work), self._bind(to_running_loop=True))
 
     def post(self, work: Work[T]) -> Future[T]:
-        """Schedule work of the started runtime from any thread; return its future."""
+        """Schedule work on the event loop of the started runtime; return the work's future.
+
+        Can be called from any thread.
+        """
         loop = self._bind(to_running_loop=False)
         return asyncio.run_coroutine_threadsafe(self._do_detached(work), loop)
 

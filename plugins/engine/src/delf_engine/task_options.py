@@ -271,9 +271,11 @@ class TaskRequests:
         )
 
     def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
-        """Return the declared answer type recorded in a task's journal."""
-        if schema is None or (self._output is not None and self._output.schema == schema):
-            return None if schema is None else self._output
+        """Return the answer type that a task's journal recorded as a JSON schema, if any."""
+        if schema is None:
+            return None
+        if self._output is not None and self._output.schema == schema:
+            return self._output
         return _output_of(schema)
 
 

@@ -154,7 +154,7 @@ class TaskRun:
             keep_prompts=self.config.keep_prompts,
         )
         self.tools = tools.tools
-        """The callable actions, and the actions that the model is shown."""
+        """All actions that scripts can call, and those of these actions that the model is shown."""
         self.conversation_variables = KeptVariables(values={})
         """The variables that the conversation's previous task left for scripts."""
         self.context = TaskContext(

@@ -210,8 +210,8 @@ async def await_despite_cancellation(
 
 
 @dataclass(eq=False)
-class Stop:
-    """A task's work that can be stopped, and the person who stopped it."""
+class StoppableWork:
+    """A task's work, whether a person has requested to stop the work, and that person."""
 
     work: asyncio.Task[Any]
     is_requested: bool = False
@@ -235,18 +235,18 @@ class Stops:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal if isinstance(journal, SharedJournal) else None
-        self._tasks: dict[str, Stop] = {}
+        self._tasks: dict[str, StoppableWork] = {}
         place = None if self._journal is None else self._journal.place
         self._outage = Outage(_log, "requests to stop tasks cannot be read", place)
         self._next_poll: asyncio.TimerHandle | None = None
         self._polling: asyncio.Task[None] | None = None
 
     @contextmanager
-    def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
+    def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[StoppableWork]:
         """Let the work of a task be stopped while the block runs."""
         # One timer polls the journal for all tasks; a timer for each task would multiply the
         # queries.
-        stop = self._tasks[task_id] = Stop(work)
+        stop = self._tasks[task_id] = StoppableWork(work)
         if self._next_poll is None and self._journal is not None:
             self._poll_later(self._journal)
         try:

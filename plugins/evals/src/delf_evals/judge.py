@@ -33,7 +33,7 @@ class AskOnce:
 
 
 class Judge:
-    """The model of a data set's checks that a model judges, such as ``LLMJudge``.
+    """The model that judges answers for checks of a data set, such as ``LLMJudge``.
 
     Each request of such a check becomes a task of an agent.
 

@@ -132,7 +132,7 @@ def _matches(
 
 
 CURRENT_ENVIRONMENT: Final[ContextVar[RecordedEnvironment]] = ContextVar("delf_evals_environment")
-"""The recorded environment of the evaluation case that the current asyncio task runs."""
+"""The recorded data of the evaluation case that the current asyncio task runs."""
 
 
 async def recorded_answer(request: ApprovalRequest) -> Decision:

@@ -29,10 +29,10 @@ If they began again at 1, a late summary of the cleared messages would count for
 
 
 class Run(Protocol):
-    """A function that calls a function with a connection, in a transaction and in a thread."""
+    """Runs a function in a thread and in a transaction."""
 
     def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
-        """Run the function."""
+        """Run a function with the connection of the transaction, and return its result."""
         ...
 
 

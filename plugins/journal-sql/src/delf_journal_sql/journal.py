@@ -328,7 +328,14 @@ class SqlJournal:
         return await self._claim(task_id)
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a failed task for this process, so that further events can follow its end."""
+        """Claim a failed task for this process, so that further events can follow the task's end.
+
+        Returns:
+            The former owner of the task if that process may be alive, else None.
+
+        Raises:
+            JournalConflictError: If another process owns the task and is alive.
+        """
         return await self._claim(task_id, may_be_failed=True)
 
     async def _claim(self, task_id: str, *, may_be_failed: bool = False) -> PerhapsAlive | None:

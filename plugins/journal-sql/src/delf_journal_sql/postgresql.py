@@ -42,7 +42,7 @@ _LOCK_KEY: Final = 0x64656C66  # "delf"
 _CHANNEL: Final = "delf_journal"
 _CONNECT_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 5.0
-"""The time in seconds without data for a statement, after which delf probes the server."""
+"""The seconds that a statement may run without data before delf probes the server."""
 _GREETING_SECONDS: Final = 3
 _MAX_CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0

@@ -131,7 +131,10 @@ class ServerQuestions:
         return None if call is None else call.context
 
     def set_timeout(self, timeout: IdleTimeout) -> None:
-        """Set the timeout that questions of the current call pause."""
+        """Set the timeout of the current call.
+
+        The timeout is paused while a question of the server waits for an answer.
+        """
         call = _current_call.get()
         if call is not None:
             call.idle_timeout = timeout

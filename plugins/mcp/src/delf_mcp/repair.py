@@ -20,7 +20,10 @@ _WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
 
 
 def needs_repair(text: str) -> bool:
-    """Return True if a message may have lone surrogates, or structured data that needs wrapping."""
+    """Return True if a message may need a repair by :func:`repaired`.
+
+    A repair is needed for lone surrogates, and for structured data that is not an object.
+    """
     return '"structuredContent"' in text or _SURROGATE.search(text) is not None
 
 

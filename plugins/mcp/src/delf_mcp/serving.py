@@ -84,7 +84,11 @@ class Work:
         return self.open_question[0]
 
     def answer(self, result: Any) -> None:
-        """Decide the last question by the client's answer."""
+        """Pass the client's answer to the open question.
+
+        Args:
+            result: The response to the question, as the client sent it.
+        """
         self._decide(lambda request: decision_of(request, result))
 
     def abandon_after(self, seconds: float, abandon: Callable[[], None]) -> None:

@@ -34,9 +34,9 @@ _MIN_BATCH: Final = 20
 _PAUSE_SECONDS: Final = 60.0
 SLOW_SECONDS: Final = 1.0
 FIRST_ANSWER_SECONDS: Final = 5.0
-"""The maximum number of seconds that a save or a search waits for vectors.
+"""The maximum seconds that a save or a search waits for the embedder's first answer.
 
-If a save does not get them, the vectors are added later in the background.
+Without an answer, a search uses words alone, and a save leaves the vectors to be added later.
 """
 _NO_EMBEDDER: Final = "facts are found by words alone: no embedder is installed"
 VECTOR_SECONDS: Final = 2.0

@@ -165,7 +165,7 @@ class HttpModel(EndpointModel):
 
     @property
     def _needs_session(self) -> bool:
-        """True if the model only answers in sessions, so that each request opens a session."""
+        """True if the model answers only in live sessions: each request then opens a session."""
         return self._session_model == self._endpoint.name
 
     async def _pieces_in_session(

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
-from delf_openapi.patterns import readable
+from delf_openapi.patterns import usable_pattern
 
 _MAX_NODES: Final = 200_000
 # Keywords that do not constrain values: identifiers, annotations and examples.
@@ -129,7 +129,7 @@ def _convert_to_2020(
     format_name = copy.get("format")
     if kind == "string" and isinstance(format_name, str) and format_name in _FORMATS:
         copy.setdefault("pattern", _FORMATS[format_name])
-    if "pattern" in copy and (pattern := readable(copy.pop("pattern"))) is not None:
+    if "pattern" in copy and (pattern := usable_pattern(copy.pop("pattern"))) is not None:
         copy["pattern"] = pattern
     if isinstance(copy.get("required"), list):
         properties_or_none: Any = original.get("properties")

@@ -95,10 +95,10 @@ class Entry:
     """A compiled action.
 
     Args:
-        endpoint: The position of the operation in the specification.
+        endpoint: The name, method and path of the operation.
         effect: The effect of a call.
         summary: A one-line description.
-        returns: The type of the result, including learned types.
+        returns: The type of the result: the declared type, and types seen in earlier results.
         arguments: The arguments; required arguments come first.
         has_undeclared_result: Whether the specification declares no result.
         declared_type: The declared type of the result.

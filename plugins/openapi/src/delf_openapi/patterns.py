@@ -24,8 +24,11 @@ def matches(pattern: str, text: str) -> bool:
     return validator is None or validator.is_valid(text)
 
 
-def readable(pattern: object) -> str | None:
-    """Return a pattern without enclosing slashes; None if the linear-time engine rejects it."""
+def usable_pattern(pattern: object) -> str | None:
+    """Return a schema's regular expression, without slashes around the expression.
+
+    None if the value is no regular expression that delf can match in linear time.
+    """
     is_valid = isinstance(pattern, str) and _validator(pattern) is not None
     return _without_delimiters(pattern) if is_valid and isinstance(pattern, str) else None
 

@@ -58,7 +58,8 @@ class RoutineGuard:
         self.calls_made: list[CallMade] = []
         """The calls of this script.
 
-        A repeated write call is not made again: the list has the earlier script's call instead.
+        A write call that an earlier script already made is not made again; the list then has the
+        earlier script's call.
         """
         self.unexpectedly_empty: dict[str, None] = {}
         """The names of actions that returned nothing although they never did before."""

@@ -271,7 +271,7 @@ class _LiteralFinder(ast.NodeVisitor):
         self._visit_with_name(target.id if isinstance(target, ast.Name) else None, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Name the value of a dict entry after its key. Keys do not become parameters."""
+        """Name the parameter for a literal value in a dict after its key; keys stay literals."""
         for key, value in zip(node.keys, node.values, strict=True):
             text = key.value if isinstance(key, ast.Constant) else None
             self._visit_with_name(str(text) if isinstance(text, str) else None, value)

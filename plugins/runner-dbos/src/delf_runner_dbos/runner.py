@@ -52,7 +52,7 @@ _UPKEEP_SECONDS: Final = 3600.0
 _REMEMBER_SECONDS: Final = 86400.0
 _BATCH_SIZE: Final = 1000
 JOURNAL_PAUSES: Final = (0.05,) * 10
-"""The pauses in seconds until the journal has a task that was enqueued a moment ago."""
+"""The seconds to wait after each failed look-up in the journal of a task just enqueued."""
 # The setup field of a task that names the firing of a schedule that submitted the task.
 _FIRING_ID: Final = "firing"
 _REPEATED_HOUR_NOTE: Final = (

@@ -269,7 +269,9 @@ class _LoopEndWatcher(asyncio.Future[None]):
 
 
 class _Endpoint:
-    """The ASGI application of one API operation. The guard handles exceptions.
+    """The ASGI application of one API operation.
+
+    Exceptions pass to the middleware :class:`Guard`, which answers with an error response.
 
     Args:
         operation: The operation.

@@ -35,7 +35,7 @@ _RELOAD_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The caller of a request, authenticated by API key, session or proxy.
+    """A caller whom the server has identified by API key, session or proxy.
 
     Args:
         name: The person's name, shown with decisions.
@@ -121,20 +121,20 @@ class Keys:
 
     Args:
         texts: API keys in the format of the settings.
-        is_key_required: Whether authentication is required even if there is no key, because people
-            can log in in another way.
+        requires_login: Whether every request must authenticate even if there is no API key. True
+            if people can log in in another way.
 
     Raises:
         ConfigurationError: If a key is invalid. The message names its position, never its text.
     """
 
-    def __init__(self, texts: Sequence[str] = (), *, is_key_required: bool = False) -> None:
+    def __init__(self, texts: Sequence[str] = (), *, requires_login: bool = False) -> None:
         self._keys_of_settings = _parse_keys(texts)
         self._keys_by_digest: dict[bytes, Key] = {}
         self._keys_by_holder: dict[str, Key] = {}
         self._all_people: list[Person] = []
         self._reloaded_at = float("-inf")
-        self._is_key_required = is_key_required or bool(self._keys_of_settings)
+        self._requires_login = requires_login or bool(self._keys_of_settings)
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
@@ -149,7 +149,7 @@ class Keys:
         if api_key and not texts:
             raise ConfigurationError("an API key is empty")
         # A server with a login of people must never be open to everybody, even without API keys.
-        return cls(texts, is_key_required=settings.has_login)
+        return cls(texts, requires_login=settings.has_login)
 
     def __bool__(self) -> bool:
         """Return True if a key is required.
@@ -157,7 +157,7 @@ class Keys:
         Once a person was added to the server, a key stays required even after all people have been
         removed.
         """
-        return self._is_key_required
+        return self._requires_login
 
     def find(self, secret: bytes) -> Key | None:
         """Return the caller with an API key, in constant time; None if the key is unknown."""
@@ -233,7 +233,7 @@ class Keys:
 
     def holds(self, key: Key) -> bool:
         """Return True if a caller's key still exists, with the same secret and rights."""
-        if not self._is_key_required or key in self._keys_of_settings:
+        if not self._requires_login or key in self._keys_of_settings:
             return True
         return key in (
             self._keys_by_digest.get(key.digest),
@@ -270,7 +270,7 @@ class Keys:
         """Replace the people. Once there were people, authentication stays required."""
         self._all_people = people
         # A server whose last person was revoked must not be open to everybody.
-        self._is_key_required = self._is_key_required or bool(people)
+        self._requires_login = self._requires_login or bool(people)
         active = [person for person in people if person.revoked_at is None]
         # For sessions and logins by proxy: the caller has all rights of the person.
         self._keys_by_holder = {

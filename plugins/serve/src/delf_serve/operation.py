@@ -63,7 +63,7 @@ class Operation:
 
 
 class Operations(list[Operation]):
-    """A list of operations in the order of their documentation."""
+    """Operations, in the order in which the documentation of the API lists the operations."""
 
     def add(
         self,

@@ -21,7 +21,7 @@ WAIT_FOR_PEOPLE: Final[Mapping[str, Any]] = {
     "approvals": ("web",),
     "approval_timeout": 7 * 86_400.0,
 }
-"""Default options of agents: people decide on the page, within a week."""
+"""Default options of agents: people answer requests on the web page, within a week."""
 
 
 class ServedPeople:

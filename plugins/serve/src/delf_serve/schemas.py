@@ -54,7 +54,7 @@ class Given(BaseModel):
 
 
 class Shown(BaseModel):
-    """A response body."""
+    """The base class of the bodies of the API's responses."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # become texts later
 
@@ -381,7 +381,7 @@ class RoutineList(Shown):
 
 
 class ComparedTask(Shown):
-    """A task of a comparison, with its figures."""
+    """A task in a comparison of tasks, with the task's cost, duration and numbers of calls."""
 
     task_id: str
     task: str
@@ -1107,7 +1107,7 @@ def _is_stored(state: TaskState) -> TaskState:
 
 
 class FiguresQuery(FilterQuery):
-    """The grouping of statistics, and the conditions for tasks."""
+    """The kind of group for statistics about tasks, and the filters that select the tasks."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
     state: Annotated[TaskState, AfterValidator(_is_stored)] | None = Field(

@@ -175,7 +175,7 @@ class Tasks:
         agent: The agent.
         settings: The limits.
         uploads: The uploaded files.
-        keys: The people.
+        keys: The people who may use the server, and their API keys.
     """
 
     def __init__(self, agent: Agent, settings: ServeSettings, uploads: Uploads, keys: Keys) -> None:
@@ -963,7 +963,7 @@ def _decode_cursor(cursor: str) -> ListPlace:
 
 
 def _setup(key: Key, client: str | None, request_digest: str | None = None) -> dict[str, Any]:
-    """Return the setup data with the caller's name and address.
+    """Return the data about a request that the new task's record keeps.
 
     Args:
         key: The caller.

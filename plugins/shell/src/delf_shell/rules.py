@@ -34,8 +34,9 @@ class Rule:
     Args:
         words: The words of the pattern.
         ask: Whether every matching command needs approval.
-        asks_unless_reading: Whether a matching command needs approval unless its words after the
-            pattern only name files in the folder to read, or options that are safe for reading.
+        asks_unless_reading: Whether a matching command needs approval unless the command only reads
+            files of the folder: each word that ``**`` matches must be a file that the program
+            reads, or an option with which the program only reads.
     """
 
     words: tuple[str, ...]

@@ -80,7 +80,10 @@ class OwnTables:
         return name.lower() if self.dialect in _CASE_INSENSITIVE else name
 
     def without_comment(self, relation: Relation) -> Relation:
-        """Return a table without its comment, unless only the user writes the table's columns."""
+        """Return a table without its comment, which other people may have written.
+
+        The comment stays if the configuration says that only the user writes the table's columns.
+        """
         return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
     def with_trusted_comments(self, table: Table) -> Table:

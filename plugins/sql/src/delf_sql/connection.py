@@ -63,7 +63,7 @@ _VALUES_NOTE: Final = "(after =: what rows hold)\n"
 
 
 class Changes(TypedDict):
-    """The results of a write."""
+    """The result of ``write``: the number of changed rows, and the rows that RETURNING gave."""
 
     rowcount: int
     rows: list[dict[str, Any]]

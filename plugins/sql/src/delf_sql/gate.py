@@ -62,7 +62,7 @@ class Statement:
     Args:
         text: The normalised text that is sent, without comments and trailing text.
         tokens: The tokens of that text.
-        calls: The names before a parenthesis, in the letter case that the database reads.
+        calls: The names before a parenthesis, folded to lower case where the database folds names.
         names_after_dot: The names after a dot, which PostgreSQL may call as functions.
     """
 

@@ -76,11 +76,11 @@ class ColumnNeed:
     """A sort key for columns: a lower number for a column that a task needs more.
 
     Args:
-        words: The task.
+        task: The text of the task.
     """
 
-    def __init__(self, words: str) -> None:
-        self._wanted = frozenset(map(stem, words_of(words)))
+    def __init__(self, task: str) -> None:
+        self._wanted = frozenset(map(stem, words_of(task)))
 
     def __call__(self, column: Column) -> int:
         """Return a negative number for a column that matches the task, 0 for a key, else 1."""

@@ -137,9 +137,9 @@ def _union(sets: Iterable[set[str]]) -> set[str]:
     return {name for names in sets for name in names}
 
 
-def _nearby_text(text: str) -> str:
-    """Return the end of the text before a block, which describes the block."""
-    return text[-_CONTEXT_CHARS:]
+def _nearby_text(text_before: str) -> str:
+    """Return the last characters of the text before a block, which usually describe the block."""
+    return text_before[-_CONTEXT_CHARS:]
 
 
 def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:

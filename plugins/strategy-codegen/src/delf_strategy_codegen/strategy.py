@@ -166,7 +166,7 @@ class _FinalReply(NamedTuple):
     Args:
         code: The script; None if the answer is prose for the user.
         text: The answer's text.
-        calls: The tool calls with the script; empty if no tool was offered.
+        calls: The tool calls whose argument is the script; empty if no tool was offered.
     """
 
     code: str | None
@@ -177,12 +177,12 @@ class _FinalReply(NamedTuple):
 async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _FinalReply:
     """Ask the main model for a script, and ask again up to the retry limit.
 
-    With ``code_in`` "tool", or "auto" after an answer without a script, the model gets the tool
-    ``run``. If the server then refuses tools, the model is asked for a fenced code block again.
+    The model gets the tool ``run`` if ``code_in`` is "tool", or if ``code_in`` is "auto" and an
+    earlier reply had no script. If the server then refuses tools, the model is asked for a fenced
+    code block.
 
-    A text without a script is accepted as the task's answer if the task has not used a tool. In a
-    conversation, the model's first reply may be such a text. Outside of a conversation, the model
-    is first asked again for a script.
+    A reply without a script becomes the task's answer if the task has not used a tool: in a
+    conversation at once, otherwise only after the model was asked again for a script.
 
     Raises:
         CodeGenerationError: If no answer contains a script.

@@ -76,7 +76,7 @@ class Workers(Connection[WorkersSettings]):
         self.allowed_patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
         """The name patterns of the caller, then those that the caller inherited from its makers.
 
-        The name of a callable worker matches a pattern of each of these tuples.
+        A worker can be called only if each of these tuples has a pattern that matches its name.
         """
         self.caller: WorkerDefinition | None = None
         """The worker that uses this connection; None for the agent itself."""

@@ -74,7 +74,13 @@ def _refusing_function(name: str, instead: str) -> Callable[..., Any]:
 
 
 def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> bool:
-    """Return True if scripts may import a module."""
+    """Return True if scripts may import a module.
+
+    Args:
+        name: The name of the module.
+        modules: The allowed modules; their submodules are allowed, too.
+        stand_ins: By module name, the objects that scripts get instead of these modules.
+    """
     return name in stand_ins or _is_covered(name, frozenset(modules))
 
 

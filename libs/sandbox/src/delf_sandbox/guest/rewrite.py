@@ -183,7 +183,10 @@ class Rewriting:
         return call(ASYNC_VARIANT_OF, function)
 
     def await_or_block(self, place: Place, value: Any) -> ast.expr:
-        """Return an expression that awaits a value; it blocks where ``await`` is not allowed."""
+        """Return an expression that awaits a value.
+
+        At a place where ``await`` is not allowed, the expression blocks until the value is there.
+        """
         return await_node(value) if self._functions.can_await(place.scope) else call(WAIT, value)
 
     def _rewrite_call(

@@ -28,7 +28,8 @@ class Script:
         initial_names: The names that are defined when the script starts.
 
     Raises:
-        SyntaxError: If the script is not valid Python, or can be understood in two ways.
+        SyntaxError: If the script is not valid Python, or uses a construct that delf rejects
+            because the model may have meant something else (:class:`AmbiguousError`).
     """
 
     def __init__(self, source: str, filename: str, initial_names: InitialNames) -> None:
@@ -231,10 +232,11 @@ def _is_module_level_only(node: ast.stmt) -> bool:
 
 
 class _FunctionBodyRewriter(ast.NodeTransformer):
-    """Rewrites module-level statements for the body of a function whose names are global.
+    """Rewrites a script's statements as the body of a function that declares all names ``global``.
 
     ``global`` statements become ``pass``, and annotations of variables are removed, because both
-    would clash with the function's own ``global`` statement. Nested functions and classes stay.
+    would clash with the function's own ``global`` statement. Nested functions and
+    classes are not changed.
     """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:

@@ -26,7 +26,8 @@ class RecordedClockAndRandom:
     """Replaces the time and randomness of the standard library, for recording and replay.
 
     Args:
-        send: Sends new clock reads to the host, each in nanoseconds.
+        send: Sends clock reads in nanoseconds to the host, which records them. Replayed reads are
+            not sent.
     """
 
     def __init__(self, send: Callable[[list[int]], None]) -> None:

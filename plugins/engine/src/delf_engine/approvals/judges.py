@@ -69,7 +69,7 @@ class Case:
 
     @cached_property
     def request(self) -> ApprovalRequest:
-        """The request as shown now; created lazily, because many cases are decided without one."""
+        """The request to show to a person; made on first use, as many cases need no person."""
         return self.make_request()
 
     @property
@@ -200,16 +200,16 @@ class PlanJudge:
             return ruling
         return ruling.answered(Answer.given(Approved(reason="approved with its script"), "policy"))
 
-    def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
+    def approve(self, script_number: int, actions: Sequence[BoundAction]) -> None:
         """Record that a person approved a script with these actions."""
-        self._plans[attempt] = frozenset(bound_action.digest for bound_action in actions)
+        self._plans[script_number] = frozenset(bound_action.digest for bound_action in actions)
 
-    def begin(self, attempt: int) -> None:
-        """Start a script: from now on, only the actions approved with this script are approved."""
-        self._granted = self._plans.get(attempt, frozenset())
+    def begin(self, script_number: int) -> None:
+        """Begin a script: approve calls of the actions that a person approved with this script."""
+        self._granted = self._plans.get(script_number, frozenset())
 
     def end(self) -> None:
-        """End a script: its approved actions need approval again."""
+        """End a script: the actions that were approved with the script need approval again."""
         self._granted = frozenset()
 
 

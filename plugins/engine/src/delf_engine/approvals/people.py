@@ -62,8 +62,8 @@ NOBODY: Final = f"{_UNASKED}; {_ADVICE}"
 class PeopleJudge:
     """Asks people about calls that no other judge decided.
 
-    A channel can answer a request. A person can also answer at any time through the agent. The
-    first answer counts. A background task never asks on a terminal.
+    A person can answer a request in an approval channel, such as a terminal or a chat, or through
+    the agent's methods. The first answer counts. A background task never asks on a terminal.
 
     Args:
         approvals: The approvals that all tasks of the agent share.

@@ -159,7 +159,7 @@ def is_lasting_refusal(source: DecisionSource, request: ApprovalRequest) -> bool
 
 
 def call_key(request: ApprovalRequest) -> CallKey:
-    """Make the key of a remembered refusal."""
+    """Return a key that is equal for two requests about the same call of the same agent."""
     return request.digest, request.action_digest, request.worker
 
 

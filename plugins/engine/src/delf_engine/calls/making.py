@@ -70,9 +70,9 @@ class CallMaker:
         """The digests of this task's failed calls that may have taken effect."""
 
     async def make(self, call: Call) -> CallAnswer:
-        """Execute a call whose start is recorded, record its end, and return the script's answer.
+        """Execute a call whose start is recorded, record the call's end, and return the outcome.
 
-        The answer is the result or the error that the script gets.
+        The outcome is the result or the error that the script gets.
 
         Raises:
             UnrecordedCallError: If the end could not be recorded.

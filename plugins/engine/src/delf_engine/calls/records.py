@@ -167,7 +167,7 @@ class CallRecords:
             result: The result that the script gets.
             error: The error message.
             error_name: The name of the exception that the script gets.
-            digest: The call's digest, needed only if the call has no other event.
+            digest: The call's digest, for a call whose start was not recorded with a digest.
             cancellation: The kind of cancellation, for the status ``cancelled``.
             can_retry: Whether another script could succeed after this error.
             outcome_unknown: Whether the failed call may have taken effect.

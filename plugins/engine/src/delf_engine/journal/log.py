@@ -86,9 +86,9 @@ class TaskLog:
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
-        """A mapping from each purpose to the messages of the latest model request for it.
+        """By purpose, the messages of the latest model request for that purpose.
 
-        Of the next request, only the messages that differ from these are recorded.
+        The event of the next request records only messages that differ from these.
         """
         self._flushing: asyncio.Task[None] | None = None
 

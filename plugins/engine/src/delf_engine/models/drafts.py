@@ -59,7 +59,7 @@ class Draft:
 
     @property
     def reply(self) -> ModelReply:
-        """The journalled part of the answer."""
+        """The pieces of the model's answer that the journal has stored, as one reply."""
         text = "".join(self._stored_texts)
         calls = tuple(self._stored_calls)
         return ModelReply(text=text, calls=calls, model="", finish_reason="cut")

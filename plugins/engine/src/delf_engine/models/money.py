@@ -372,7 +372,11 @@ class SharedLedger(Ledger):
         return min((amount for amount in remaining if amount is not None), default=None)
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Check that another model call is within all of the budgets."""
+        """Raise an error if another model call would exceed any of the budgets.
+
+        Args:
+            expected_usd: The expected cost of the call in US dollars.
+        """
         super().check(expected_usd)
         for part in self._parts:
             part.check(expected_usd)

@@ -90,7 +90,10 @@ class PastCall:
     number: int
     """The number of the call, counted from 1 among the task's calls; 0 for a made-up call."""
     action: str
-    """The called action; for a made-up call, the source of its text in words."""
+    """The called action.
+
+    For text that no call returned, the text's source, such as ``the task``.
+    """
     trust: Trust | Mapping[str, Trust]
     """The trust of the result: ``own`` or ``outside``, or a mapping from field to one of these.
 
@@ -118,7 +121,7 @@ class PastCall:
 
     @cached_property
     def searchable_text(self) -> str:
-        """The letters and digits of all values in the result, joined with separators."""
+        """The letters and digits of the values in the result, with separators between values."""
         values = (letters_and_digits(text) for _, _, text in texts_with_trust(self.result))
         return f"{_SEPARATOR}{_SEPARATOR.join(values)}{_SEPARATOR}"
 

@@ -82,8 +82,8 @@ class Outline:
         sources_of_expression: Returns the actions and fields that an expression uses.
         is_mentioned_in_untrusted_text: Returns whether an untrusted text mentions a record by its
             identifier.
-        is_in_user_words: Returns whether the user's words contain a value. Such a value fits an
-            argument that the outline leaves open.
+        is_in_user_words: Returns whether the user's words contain a value. A call may pass such a
+            value where the planned call has ``...``.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Outline:
         # The outline: the calls that the user's words ask for, as a model wrote them.
         self._planned_calls: list[ast.Call] = []
         self.calls_with_instructions: Sequence[ast.Call] = ()
-        """The planned calls that read texts whose instructions the user tells the agent to obey."""
+        """Planned calls that read a text, if the user asks the agent to obey that text."""
         self.answers = 0
         """The number of the model's answers that list planned calls."""
         # How many calls :meth:`admit_call` has admitted. Equal calls have the same key: the action

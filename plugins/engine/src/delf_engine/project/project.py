@@ -168,8 +168,8 @@ def load_project(
         file: The ``delf.toml`` to use instead of searching.
         trust: True to trust the folder. Otherwise the user must have trusted the folder's files, by
             `delf trust` or ``DELF_TRUST``.
-        host: The plugins, which name further files that they read; all installed plugins when
-            omitted.
+        host: The plugins, all installed plugins by default. The user must have trusted the files
+            that these plugins declare to read, as well as ``delf.toml``.
 
     Raises:
         FolderNotTrustedError: If the folder's files are not trusted.

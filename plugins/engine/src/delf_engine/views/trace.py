@@ -226,7 +226,7 @@ class Trace:
             self._continue_printed_line(unfinished_line, event.at)
 
     def _remaining_line_count(self) -> int:
-        """Return how many lines the trace can still take, including the unfinished line."""
+        """Return how many more lines the trace has room for; the unfinished line counts as room."""
         complete_line_count = len(self._printed_lines) - bool(self._unfinished_line_parts)
         return max(MAX_LINES - complete_line_count, 0)
 

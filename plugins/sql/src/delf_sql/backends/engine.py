@@ -56,8 +56,6 @@ class EngineBackend:
 
     grace: float = 0.0
     one_at_a_time: bool = False
-    batches: ClassVar[bool] = True
-    """True if the driver counts changed rows correctly over several sets of parameters."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
     catalogue: ClassVar[Catalogue | None] = None
     """The catalogue queries; None to use SQLAlchemy's inspector."""
@@ -307,11 +305,11 @@ class EngineBackend:
         bound_statements: Sequence[BoundStatement],
         written: WriteResult,
     ) -> None:
-        """Run a statement for each set of values, in one batch if the database supports that."""
+        """Run a statement for each set of values, in one batch if ``can_batch`` allows that."""
         if not changes_rows(statement):  # the statement may change the definitions of tables
             self._tables_by_name.clear()
         bound_statements = self._convert_values(session, bound_statements, is_write=True)
-        if self.batches and can_batch(statement, bound_statements):
+        if can_batch(statement, bound_statements):
             clause = bound_statements[0].clause()
             written.add(
                 session.execute(clause, [bound.named for bound in bound_statements]).rowcount

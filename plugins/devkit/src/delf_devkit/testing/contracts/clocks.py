@@ -71,7 +71,7 @@ class _Clocks:
         return self._time_ns() + self._seconds * 10**9
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function such as ``time.localtime``; without an argument, use the moved time."""
+        """Wrap a function such as ``time.localtime``; without an argument, use the shifted time."""
         return lambda *given: real(*(given or (self.time(),)))
 
     def asctime(self, *given: Any) -> str:
@@ -81,12 +81,17 @@ class _Clocks:
         return self._strftime(form, *(given or (self._local(self.time()),)))
 
     def gettime(self, real: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
-        """Wrap ``clock_gettime`` so that only the wall clock, not a monotonic clock, is moved."""
+        """Wrap ``clock_gettime``: add the offset to the wall clock, and to no other clock.
+
+        Args:
+            real: The function to wrap, such as ``time.clock_gettime``.
+            unit: The number of the function's time units in a second.
+        """
         return lambda clock: real(clock) + self._seconds * unit * (clock == time.CLOCK_REALTIME)
 
 
 class _AcceptsReal(type):
-    """A metaclass for a replacement of ``date`` or ``datetime`` whose clock is moved.
+    """A metaclass for a replacement of ``date`` or ``datetime`` with another current time.
 
     Objects of the replaced class, ``real``, count as instances of the replacement.
     """

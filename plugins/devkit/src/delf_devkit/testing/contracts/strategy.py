@@ -117,7 +117,7 @@ class _SimulatedTools:
         ]
 
     def decide(self, request: Any) -> Any:
-        """Decide like a person who checks the outcome of an interrupted call."""
+        """Declare an interrupted call as done if the call took effect; approve all other calls."""
         name = request.arguments["name"]
         has_happened = request.outcome_unknown and name in self.changes
         return AlreadyDone(result=f"kept {name}") if has_happened else Approved()
