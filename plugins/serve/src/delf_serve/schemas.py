@@ -53,13 +53,13 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Shown(BaseModel):
+class ResponseModel(BaseModel):
     """The base class of the bodies of the API's responses."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # become texts later
 
 
-def _as_body(kind: type[Any]) -> type[Shown]:
+def _as_body(kind: type[Any]) -> type[ResponseModel]:
     """Create a response model from a dataclass, with its fields, types and descriptions.
 
     Args:
@@ -72,13 +72,13 @@ def _as_body(kind: type[Any]) -> type[Shown]:
         for item in dataclasses.fields(kind)
         if item.compare
     }
-    return create_model(kind.__name__, __base__=Shown, **fields)
+    return create_model(kind.__name__, __base__=ResponseModel, **fields)
 
 
 _PROJECT: Final = "The name of the task's project, if it is not the server's own."
 
 
-class Problem(Shown):
+class Problem(ResponseModel):
     """The reason why a request was refused, in the format of RFC 9457."""
 
     type: str = Field(description="Always about:blank: `code` names the kind of failure.")
@@ -190,7 +190,7 @@ class ScheduleChange(Given):
     paused: bool = Field(description="Whether the schedule is paused.")
 
 
-class RoutineParameter(Shown):
+class RoutineParameter(ResponseModel):
     """A parameter of a routine."""
 
     name: str
@@ -201,7 +201,7 @@ class RoutineParameter(Shown):
     )
 
 
-class Task(Shown):
+class Task(ResponseModel):
     """A task as an entry of a list."""
 
     task_id: str
@@ -226,7 +226,7 @@ class Task(Shown):
     is_terminal: bool
 
 
-class TaskList(Shown):
+class TaskList(ResponseModel):
     """Tasks, newest first."""
 
     tasks: list[Task]
@@ -234,7 +234,7 @@ class TaskList(Shown):
     next: str | None = Field(description="The `after` of the next page, if there is one.")
 
 
-class FoundTask(Shown):
+class FoundTask(ResponseModel):
     """A task that a search found, with the matching text."""
 
     task: Task
@@ -246,7 +246,7 @@ class FoundTask(Shown):
     excerpt: str = Field(default="", description="The text around the words.")
 
 
-class FoundList(Shown):
+class FoundList(ResponseModel):
     """The tasks that a search found, newest first."""
 
     tasks: list[FoundTask]
@@ -258,7 +258,7 @@ class Figures(_as_body(search.Figures)):
     """Statistics of a group of tasks."""
 
 
-class FigureList(Shown):
+class FigureList(ResponseModel):
     """Statistics by group."""
 
     figures: list[Figures]
@@ -281,7 +281,7 @@ class RoutineSaveRequest(Given):
     )
 
 
-class RoutineDraft(Shown):
+class RoutineDraft(ResponseModel):
     """A preview of a task as a routine."""
 
     name: str
@@ -295,7 +295,7 @@ class RoutineDraft(Shown):
     saved: bool
 
 
-class RoutineView(Shown):
+class RoutineView(ResponseModel):
     """A routine: a task saved as a script that runs without a model."""
 
     name: str
@@ -307,7 +307,7 @@ class RoutineView(Shown):
     runs: list[Task] = Field(description="The newest runs.")
 
 
-class ScheduleView(Shown):
+class ScheduleView(ResponseModel):
     """A schedule."""
 
     name: str
@@ -325,7 +325,7 @@ class ScheduleView(Shown):
     )
 
 
-class ScheduleList(Shown):
+class ScheduleList(ResponseModel):
     """The schedules whose tasks the caller sees."""
 
     schedules: list[ScheduleView]
@@ -335,7 +335,7 @@ class ScheduleList(Shown):
     )
 
 
-class FiringView(Shown):
+class FiringView(ResponseModel):
     """The outcome of one firing of a schedule."""
 
     at: Time
@@ -345,42 +345,42 @@ class FiringView(Shown):
     note: str | None = Field(description="The items that were found, or the reason of a failure.")
 
 
-class ScheduleHistory(Shown):
+class ScheduleHistory(ResponseModel):
     """The outcomes of a schedule's most recent firings, newest first."""
 
     firings: list[FiringView]
     more: bool = Field(default=False, description="Whether there are more entries.")
 
 
-class EvaluationView(Shown):
+class EvaluationView(ResponseModel):
     """An evaluation data set of the project."""
 
     name: str
     runs: int = Field(description="The number of kept runs.")
 
 
-class EvaluationList(Shown):
+class EvaluationList(ResponseModel):
     """The evaluation data sets of the project."""
 
     evaluations: list[EvaluationView]
     more: bool = Field(default=False, description="Whether there are further data sets.")
 
 
-class EvaluationReport(Shown):
+class EvaluationReport(ResponseModel):
     """The report of an evaluation run."""
 
     runs: int = Field(description="The number of kept runs.")
     report: dict[str, Any] = Field(description="As `delf evals show DATASET --json` writes it.")
 
 
-class RoutineList(Shown):
+class RoutineList(ResponseModel):
     """The routines of the project."""
 
     routines: list[RoutineView]
     more: bool = Field(default=False, description="Whether there are further routines.")
 
 
-class ComparedTask(Shown):
+class ComparedTask(ResponseModel):
     """A task in a comparison of tasks, with the task's cost, duration and numbers of calls."""
 
     task_id: str
@@ -395,7 +395,7 @@ class ComparedTask(Shown):
     error: str | None
 
 
-class ComparedLine(Shown):
+class ComparedLine(ResponseModel):
     """A line of both compared tasks, or of only one task."""
 
     left: str | None = Field(description="Null if the first task has no such line.")
@@ -403,7 +403,7 @@ class ComparedLine(Shown):
     same: bool
 
 
-class Comparison(Shown):
+class Comparison(ResponseModel):
     """Two tasks side by side."""
 
     a: ComparedTask
@@ -417,7 +417,7 @@ class PromptMessage(_as_body(prompts.PromptMessage)):
     """A message that was sent to a model."""
 
 
-class AskedCall(Shown):
+class AskedCall(ResponseModel):
     """A tool call in a model's answer."""
 
     name: str
@@ -428,7 +428,7 @@ class ModelUsage(_as_body(Usage)):
     """The token counts of a model call."""
 
 
-class OwnBudget(Shown):
+class OwnBudget(ResponseModel):
     """A budget that covers the caller's tasks in the current month."""
 
     name: str = Field(description="The person, key or team whose budget it is.")
@@ -454,14 +454,14 @@ class PersonRequest(Given):
     )
 
 
-class PersonKeyView(Shown):
+class PersonKeyView(ResponseModel):
     """A key of a person, without its secret."""
 
     label: str
     made_at: Time
 
 
-class PersonView(Shown):
+class PersonView(ResponseModel):
     """A person with rights and keys, for callers who manage people."""
 
     name: str
@@ -482,14 +482,14 @@ class PersonMade(PersonView):
     key: str | None = Field(default=None, description="The new key; it is not shown again.")
 
 
-class PersonList(Shown):
+class PersonList(ResponseModel):
     """The people of the server."""
 
     people: list[PersonView]
     more: bool = Field(description="Whether there are more entries.")
 
 
-class AuditEntry(Shown):
+class AuditEntry(ResponseModel):
     """An entry of the audit log."""
 
     at: Time
@@ -505,7 +505,7 @@ class AuditEntry(Shown):
     request_id: str | None = None
 
 
-class AuditList(Shown):
+class AuditList(ResponseModel):
     """Decisions on requests, changes to people's accounts, and logins, newest first."""
 
     entries: list[AuditEntry]
@@ -535,7 +535,7 @@ class NoticesRequest(Given):
     )
 
 
-class NoticesView(Shown):
+class NoticesView(ResponseModel):
     """The kinds of notices that a person gets, and their channels."""
 
     notices: list[NoticeChoice]
@@ -561,21 +561,21 @@ class Prompt(_as_body(prompts.Prompt)):
     usage: ModelUsage
 
 
-class PromptList(Shown):
+class PromptList(ResponseModel):
     """A task's model calls, in order."""
 
     prompts: list[Prompt]
     more: bool = Field(description="Whether there are more entries.")
 
 
-class OutputFile(Shown):
+class OutputFile(ResponseModel):
     """A file that a task created."""
 
     name: str
     size: int
 
 
-class TaskDecision(Shown):
+class TaskDecision(ResponseModel):
     """A decision of a person in a task."""
 
     request_id: str
@@ -618,7 +618,7 @@ class TaskDetail(Task):
     )
 
 
-class Accepted(Shown):
+class Accepted(ResponseModel):
     """A submitted task."""
 
     task_id: str
@@ -630,21 +630,21 @@ class Accepted(Shown):
     url: str = Field(description="The URL of the task.")
 
 
-class HookAnswer(Shown):
+class HookAnswer(ResponseModel):
     """The response to an accepted webhook message."""
 
     task_id: str
     is_new: bool = Field(description="False if the message was received before.")
 
 
-class Cancelled(Shown):
+class Cancelled(ResponseModel):
     """The outcome of a cancellation."""
 
     task_id: str
     cancelled: bool = Field(description="False if the task had already ended.")
 
 
-class WaitingCount(Shown):
+class WaitingCount(ResponseModel):
     """The number of requests that wait for the caller."""
 
     count: int = Field(description="How many requests the caller may decide.")
@@ -654,7 +654,7 @@ class WaitingCount(Shown):
     )
 
 
-class DecidedView(Shown):
+class DecidedView(ResponseModel):
     """The decision about a request, with the person who decided."""
 
     decision: str
@@ -675,7 +675,7 @@ class DecidedView(Shown):
     )
 
 
-class Remembered(Shown):
+class Remembered(ResponseModel):
     """A remembered approval, which approves later calls."""
 
     request_id: str = Field(description="The request that was approved.")
@@ -697,7 +697,7 @@ class Remembered(Shown):
     at: Time
 
 
-class RememberedList(Shown):
+class RememberedList(ResponseModel):
     """The remembered approvals, oldest first."""
 
     remembered: list[Remembered]
@@ -708,7 +708,7 @@ class FactView(_as_body(Fact)):
     """A fact about a request, for the person who decides."""
 
 
-class CommentView(Shown):
+class CommentView(ResponseModel):
     """A comment on a request. Comments are for people; the model does not get them."""
 
     by: str
@@ -746,7 +746,7 @@ class Request(_as_body(ApprovalRequest)):
     )
 
 
-class RequestList(Shown):
+class RequestList(ResponseModel):
     """Approval requests and questions, oldest first."""
 
     approvals: list[Request]
@@ -805,7 +805,7 @@ class AssigneeRequest(Given):
     )
 
 
-class AssignableList(Shown):
+class AssignableList(ResponseModel):
     """The people to whom a request can be assigned."""
 
     people: list[str] = Field(description="The names of the people who may approve it.")
@@ -898,7 +898,7 @@ class ForkRequest(Given):
     )
 
 
-class Stored(Shown):
+class Stored(ResponseModel):
     """An uploaded file."""
 
     id: str
@@ -907,14 +907,14 @@ class Stored(Shown):
     at: Time
 
 
-class StoredList(Shown):
+class StoredList(ResponseModel):
     """The files that a key has uploaded, newest first."""
 
     files: list[Stored]
     more: bool = Field(description="Whether there are more entries.")
 
 
-class Conversation(Shown):
+class Conversation(ResponseModel):
     """A stored conversation."""
 
     conversation_id: str
@@ -923,7 +923,7 @@ class Conversation(Shown):
     updated_at: Time
 
 
-class ConversationList(Shown):
+class ConversationList(ResponseModel):
     """Conversations, newest first."""
 
     conversations: list[Conversation]
@@ -934,7 +934,7 @@ class ChatLine(_as_body(ChatMessage)):
     """A message of a conversation."""
 
 
-class ConversationDetail(Shown):
+class ConversationDetail(ResponseModel):
     """The messages of a conversation."""
 
     conversation_id: str
@@ -948,14 +948,14 @@ class LoginRequest(Given):
     key: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
-class TaskCost(Shown):
+class TaskCost(ResponseModel):
     """The cost of a task, including its child tasks."""
 
     task_id: str
     cost_usd: float
 
 
-class Budget(Shown):
+class Budget(ResponseModel):
     """The agent's budget in this process, restricted to the tasks that the caller may see."""
 
     limit_usd: float | None = Field(description="Null for a person who does not see all tasks.")
@@ -964,7 +964,7 @@ class Budget(Shown):
     tasks: list[TaskCost] = Field(description="The newest tasks with a cost, newest first.")
 
 
-class Login(Shown):
+class Login(ResponseModel):
     """A session in which a person is logged in to the server's web page."""
 
     id: str
@@ -976,14 +976,14 @@ class Login(Shown):
     is_this: bool = Field(description="Whether this request comes from that session.")
 
 
-class LoginList(Shown):
+class LoginList(ResponseModel):
     """The sessions of a person, oldest first."""
 
     sessions: list[Login]
     more: bool = Field(description="Whether there are more entries.")
 
 
-class Session(Shown):
+class Session(ResponseModel):
     """The data that the web page needs about the caller and the server's features."""
 
     name: str
@@ -1008,7 +1008,7 @@ class Session(Shown):
     )
 
 
-class Health(Shown):
+class Health(ResponseModel):
     """The status of a healthy server."""
 
     ok: bool
