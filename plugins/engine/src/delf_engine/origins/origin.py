@@ -92,7 +92,7 @@ class PastCall:
     action: str
     """The called action.
 
-    For text that no call returned, the text's source, such as ``the task``.
+    For text that no call returned, the text's source, such as ``the input file plan.txt``.
     """
     trust: Trust | Mapping[str, Trust]
     """The trust of the result: ``own`` or ``outside``, or a mapping from field to one of these.

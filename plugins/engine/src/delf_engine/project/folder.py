@@ -95,8 +95,8 @@ def read_folder(
         search_start: The folder from which ``delf.toml`` is searched upwards.
         file: The ``delf.toml`` to use instead of searching.
         environ: The environment variables to which paths in settings may refer.
-        host: The plugins, which name further files that they read; all installed plugins when
-            omitted.
+        host: The plugins, all installed plugins by default. The files that these plugins declare
+            to read need trust, too.
 
     Raises:
         ConfigurationError: If a file is not a regular file, is too large, or leads out of the
