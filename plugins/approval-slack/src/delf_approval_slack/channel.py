@@ -335,7 +335,10 @@ class SlackChannel:
         posting: asyncio.Task[str],
         decision_text: str | None,
     ) -> None:
-        """Replace the buttons of a request's message by the decision, after the posting."""
+        """Wait until the request's message is posted, then replace its buttons by the decision.
+
+        Do nothing if the message could not be posted, or if the request is still pending.
+        """
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
             return  # no message to edit: the asker got the error

@@ -92,7 +92,10 @@ def event_of(resource: Mapping[str, Any]) -> Event:
 
 
 def _conference_url(conference: Any) -> str | None:
-    """Return the URL of an event's conference, preferably for video; None without a conference."""
+    """Return the URL at which people join an event's conference; None without a conference.
+
+    If the conference can be joined by video, this is the URL of the video call.
+    """
     data = cast("Mapping[str, Any]", conference or {})
     entry_points: Sequence[Mapping[str, Any]] = data.get("entryPoints") or ()
     video_first = sorted(entry_points, key=lambda point: point.get("entryPointType") != "video")
@@ -133,7 +136,8 @@ def times(
             repeats at its local time.
 
     Raises:
-        ToolRefusedError: If start and end do not match.
+        ToolRefusedError: If only one of start and end is a date, if only one of two times has a
+            zone, or if the event would end before it begins.
     """
     is_whole_day = not isinstance(start, dt.datetime)
     if end is not None and is_whole_day == isinstance(end, dt.datetime):

@@ -177,7 +177,11 @@ def _given_values(project: Project) -> Iterator[tuple[str, Any, str]]:
 def _values_of_variables(
     project: Project, section: str, name: str
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield the key, value and origin of each setting that an environment variable gives."""
+    """Yield the settings of ``[section.name]`` that environment variables give.
+
+    Each is a tuple of the setting's key, its value, and the name of the variable. The name has a
+    prefix, such as ``.env: ``, if the variable comes from a file or from ``delf keys``.
+    """
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
     # ``project.environ`` also contains the keys that the user has stored with ``delf keys``.
     stored_keys = KeptKeys.here().values(os.environ)

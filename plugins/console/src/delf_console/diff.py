@@ -54,8 +54,9 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
 def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, Any]:
     """Return the comparison of two tasks as JSON-ready data.
 
-    ``a`` and ``b`` are the tasks' figures. The other keys map a part, such as ``scripts``, to the
-    lines of its unified diff.
+    The keys ``a`` and ``b`` of the result hold the state, cost, duration and other figures of each
+    task. Each other key is a part of the tasks, such as ``scripts``; its value is the lines of the
+    unified diff of that part.
     """
     from delf_engine.views.compare import PARTS, prepare_comparison
 

@@ -52,14 +52,14 @@ def fork(
     state = state_of(ctx)
     flags = flags_of(run_options)
     options = Options(flags=flags, **remaining_options(run_options), resumes=True)
-    name, started = asyncio.run(find_task(state, options, task_id))
-    setup: Mapping[str, Any] = {} if started is None else started.setup
+    full_id, begin_event = asyncio.run(find_task(state, options, task_id))
+    setup: Mapping[str, Any] = {} if begin_event is None else begin_event.setup
     # The fork does not become part of the chat of the old task.
     options = restore_options(state, options, {**setup, "chat": None})
     code = None if script is None else script.read()
 
     async def fork_and_run(agent: Agent, listeners: Mapping[str, Any]) -> Response:
-        return await agent.aresume(await agent.afork(name, at, script=code), **listeners)
+        return await agent.aresume(await agent.afork(full_id, at, script=code), **listeners)
 
     ctx.exit(work_session(state, fork_and_run, options))
 

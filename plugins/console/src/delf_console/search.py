@@ -39,7 +39,12 @@ _GROUPS_WITH_COST: Final = frozenset({"day", "person", "model"})
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
-    """Add the options that filter tasks to a command."""
+    """Return the command with further options, which filter tasks.
+
+    Args:
+        command: The command.
+        states: The states that the option ``--state`` accepts.
+    """
     field_options = (
         click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
         for name, words in filterable_fields().items()

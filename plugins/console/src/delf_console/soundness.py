@@ -117,8 +117,9 @@ def _missing_features(spec: Spec, factory: type) -> Iterator[str]:
 def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
     """Yield a warning for each optional protocol that the class of a spec does not implement.
 
-    The warning says which feature of delf is missing without the protocol. A further warning
-    concerns a format that can write although its spec does not say so.
+    The warning says which feature of delf is missing without the protocol. If the class is a file
+    format with a method ``write``, and the spec declares no ``writes``, a further warning is
+    yielded.
 
     Args:
         host: The plugins.

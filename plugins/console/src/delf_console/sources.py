@@ -146,10 +146,10 @@ class Sources:
             yield from self._with_requirements(package, requirement.extras)
 
     def _with_requirements(self, package: Package, extras: Iterable[str]) -> Iterator[Item]:
-        """Yield the missing requirements of a package, then the package.
+        """Yield the requirements of a package that are not installed, then the package.
 
-        Only requirements that are available here are yielded. They are named explicitly, so that
-        pip does not take them from an index.
+        A requirement of which this source has no file is left out. The others are named explicitly,
+        so that pip does not take them from an index.
         """
         visited: set[tuple[str, frozenset[str]]] = set()
 

@@ -74,7 +74,7 @@ class Files(Connection):
         self._files = tuple(files)
         self._formats = formats
         self._most_bytes = most_bytes
-        # The descriptions of files that the user wrote are trusted text in the prompt.
+        # If the user wrote all files, their descriptions are trusted text in the prompt.
         if all(file.trust == "own" for file in self._files):
             self.context_trust = "own"
         # By the file's path, the maximum length of the description, and the file's size and mtime.
@@ -101,7 +101,9 @@ class Files(Connection):
         header: the number of the row with the columns' names, if it is not the first; 0: none.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
-        factory, kind = self._formats.factory(file.ending), _kind(file)
+        # Makes the reader of a file format that a plugin adds; None if no plugin reads the file.
+        factory = self._formats.factory(file.ending)
+        kind = _kind(file)
         if sheet is not None and factory is None and kind != "excel":
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
         if header is not None and factory is None and kind != "csv":

@@ -187,7 +187,10 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
 
 
 def _uses_apostrophes(text: str, separator: str) -> bool:
-    """Return True if cells are quoted with apostrophes: as many begin as end with one."""
+    """Return True if the cells of a text are probably quoted with apostrophes.
+
+    The number of cells that begin with an apostrophe then equals the number that end with one.
+    """
     opened = closed = 0
     for line in text.split("\n")[:_SAMPLE_ROWS]:
         for cell in line.rstrip("\r").split(separator):

@@ -97,7 +97,10 @@ class _RowStatistics:
         self.named_columns = len(header) if is_named else None
 
     def add(self, row: list[str]) -> list[str]:
-        """Add a row to the statistics, unless the row only marks the end; return the row."""
+        """Add a row to the statistics, and return the row.
+
+        The row ``[END]``, which follows the last row of the table, is not counted.
+        """
         is_end_marker = row == [END]
         if not is_end_marker:
             if self.named_columns is not None and len(row) > self.named_columns:
@@ -193,7 +196,8 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
 
     Args:
         number: The number of the first row to yield, from 1; None for the first non-empty row.
-        rows: All rows, then a row with the end marker.
+        rows: All rows of the table, then the row ``[END]``, which marks the end of the table and is
+            yielded, too.
 
     Raises:
         ValueError: If the row with this number does not exist or is empty.
@@ -245,7 +249,10 @@ class Folding:
         self._used_names: set[str] = set()
 
     def renamed(self, value: Any) -> Any:
-        """Return a dict with renamed keys; return any other value unchanged."""
+        """Return a dict with new names for keys that differ only by case, such as ``ID_2``.
+
+        Any other value is returned unchanged.
+        """
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)

@@ -353,7 +353,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """
     import duckdb
 
-    # At most one call of this function calls it again: a copy is not copied again.
+    # If a copy is needed, this function writes the copy, and calls itself once to read the copy.
     is_copy = table["path"] == table["copy_path"]
     size = Path(table["path"]).stat().st_size
     table = {**table, "longest": max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)}

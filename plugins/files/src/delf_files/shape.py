@@ -209,9 +209,11 @@ def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
 
 
 async def _describe_format(file_format: FileFormat, path: str) -> list[_Description]:
-    """Describe the first tables of a file that a FileFormat plugin reads.
+    """Describe the first tables, such as the sheets of a workbook, of a file.
 
-    A part is a table of the file, such as a sheet of a workbook.
+    Args:
+        file_format: The format of a plugin, which reads the file. A part of the format is a table.
+        path: The path of the file.
     """
     parts: Sequence[str | None] = [*await file_format.parts(path)] or [None]
     tables: list[_Description] = []
@@ -243,7 +245,8 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Descript
 def _describe_peek(title: str, peek: Peek) -> _Description:
     """Describe a table from its first and last rows.
 
-    A table without declared columns is a sheet. A table without a known number of rows is a view.
+    The description calls the table a sheet if the table declares no columns, and otherwise a view
+    if the number of its rows is unknown.
     """
     rows = [*peek.rows, *peek.last]
     if peek.columns is None:

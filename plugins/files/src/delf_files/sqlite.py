@@ -75,11 +75,13 @@ def _names(path: str) -> list[str]:
 
 
 def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
-    """Read the first ``max_rows`` and the last rows of a table; all rows if ``max_rows`` is None.
+    """Read the first ``max_rows`` and the last ``_LAST_ROWS`` rows of a table.
+
+    If ``max_rows`` is None, read all rows.
 
     Raises:
-        ToolExecutionError: If the table does not exist, or if all of more than ``MAX_ROWS`` rows
-            are to be read.
+        ToolExecutionError: If the table does not exist, or if ``max_rows`` is None and the table
+            has more than ``MAX_ROWS`` rows.
     """
     with _opened(path) as database:
         kinds = dict(database.execute(_LIST_TABLES))

@@ -63,7 +63,8 @@ def server_settings(
         path: The path of the file.
         name: The name of the server.
         environ: The environment variables to which ``${NAME}`` in the file refers.
-        source: The origin of the path, which also counts as the origin of the settings.
+        source: Who gave the path of the file: the program, the user's settings or the project. The
+            file's settings are trusted like a setting from this source.
 
     Raises:
         ConnectionConfigurationError: If the server's entry is missing or invalid.
@@ -120,10 +121,11 @@ def _editor_variables(folder: Path) -> dict[str, str]:
 
 
 def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
-    """Return the settings ``command`` and ``args`` that need a conversion.
+    """Return the settings ``command`` and ``args``, converted to a text and a list of texts.
 
-    Some files give both as one list under ``command``, or arguments that are numbers. The result is
-    empty if neither ``args`` nor ``command`` is a list: the caller uses a plain command as it is.
+    A list under ``command`` is the command and its first arguments. Arguments that are numbers
+    become texts. The result is empty if neither ``command`` nor ``args`` is a list, because a plain
+    command needs no conversion.
     """
     command, args = expanded.get("command"), expanded.get("args")
     all_args = cast("list[Any]", args if isinstance(args, list) else [])
@@ -210,7 +212,8 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
 def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
     """Replace ``${NAME}``, ``${NAME:-default}`` and ``${input:name}`` in all texts of a value.
 
-    Other programs ask the user for an input; delf reads it from the variable of that name.
+    The reference ``${input:name}``, for which other programs ask the user, is replaced by the
+    environment variable ``name``, or ``NAME`` without the former.
     """
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)

@@ -54,16 +54,15 @@ class Results:
         return samples.type_of(tool_key), undeclared_types
 
     async def record_types(self, tool: types.Tool, value: Any) -> str:
-        """Record types in a result that the tool's schema does not declare, and report these types.
+        """Record the types in a result that the tool's schema does not declare.
 
-        Record the types of data in JSON texts, and each other such type that changes the result
-        type shown to the model. Without a schema, record the type of the whole result, and report
-        nothing.
+        A type is recorded if it changes the result type that the model is shown. The types of data
+        in JSON texts are recorded, too. Without a schema, the type of the whole result is recorded.
 
         Returns:
-            The recorded types, and the type ``None`` even if it is not recorded, each with the path
-            of the first such value, as ``None at a.b, str at c``. Types that were reported before
-            are left out. The text is empty if there is nothing to report.
+            A report of the undeclared types that are new, each with the path of the first such
+            value, as ``None at a.b, str at c``. The report has the types that change the shown
+            result type, and always the type ``None``. It is empty without a schema.
         """
         samples, tool_key = self._get_samples(), _sample_key(tool)
         if not self._settings.sample or not samples.wants(tool_key):

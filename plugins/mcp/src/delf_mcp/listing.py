@@ -120,7 +120,10 @@ class InvalidItemFilter:
         return valid_items
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:
-        """Return the first fault of a result, with its path in the item; None if valid."""
+        """Return the first error in the answer of a list method; None if the answer is valid.
+
+        The error begins with the path of the invalid value within its item of the list.
+        """
         try:
             validate_server_result(method, self.version or "", result)
         except ValidationError as error:

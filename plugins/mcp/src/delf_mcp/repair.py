@@ -54,7 +54,8 @@ def repaired(text: str) -> str:
 def note_losses(meta: Mapping[str, Any] | None) -> None:
     """Add the notes in a result's metadata to the current call.
 
-    The notes say which values of the result were lost when the result was repaired.
+    The notes say which values of the result were lost when :func:`repaired` converted the server's
+    message.
     """
     for text in (meta or {}).get(_NOTES_KEY, ()):
         note(text)

@@ -74,11 +74,14 @@ def _suffix_of_type(media_type: str | None) -> str:
 
 
 def content_of(blocks: Sequence[Any]) -> Any:
-    """Return the value of content: a text if all blocks are text, otherwise a list of pieces."""
-    pieces = [_piece_of(block) for block in blocks]
-    if all(isinstance(piece, str) for piece in pieces):
-        return "\n".join(pieces)
-    return pieces
+    """Return the value of a tool result's content blocks.
+
+    The value is a text if all blocks are texts, otherwise a list with a text or a dict per block.
+    """
+    values = [_value_of(block) for block in blocks]
+    if all(isinstance(value, str) for value in values):
+        return "\n".join(values)
+    return values
 
 
 def resource_of(contents: Sequence[Any]) -> Any:
@@ -87,7 +90,7 @@ def resource_of(contents: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _piece_of(block: Any) -> Any:
+def _value_of(block: Any) -> Any:
     """Convert a content block to a text, or to a dict with decoded bytes."""
     if isinstance(block, types.TextContent):
         return block.text

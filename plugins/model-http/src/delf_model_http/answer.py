@@ -193,9 +193,9 @@ class Answer:
         return self.add_text(thoughts) if self.has_no_text_or_call and _FENCE in thoughts else []
 
     def index_of(self, number: int) -> int:
-        """Return the position among the answer's calls of the call with the provider's ``number``.
+        """Return the index in this answer of the call that the provider numbers ``number``.
 
-        A new number gets the next position. Positions have no gaps; the provider's numbers may.
+        A new number gets the next index. Indexes have no gaps; the provider's numbers may have.
         """
         return self._index_by_number.setdefault(number, self.last_call_index + 1)
 

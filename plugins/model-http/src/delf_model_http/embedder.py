@@ -157,7 +157,10 @@ class HttpEmbedder:
 
 
 def _provider_name(model: str, base_url: str | None, context: PluginContext) -> str:
-    """Return the name of the provider to ask: OpenAI, Google or an installed one of their kind."""
+    """Return the name of the provider that embeds texts with a model.
+
+    This is OpenAI, Google, or an installed provider that uses the protocol of one of these.
+    """
     if "gemini" in model or model.startswith("google/"):
         return "google"
     provider = None if base_url else context.installed_providers.for_model(model)

@@ -116,7 +116,10 @@ class GenerateContent:
         return answer
 
     def event(self, data: Any, answer: Answer) -> list[ModelDelta]:
-        """Add an event to an answer; an answer that is not streamed is one event."""
+        """Add an event of the stream to an answer, and return the deltas to emit.
+
+        If the provider does not stream, ``data`` is the whole response.
+        """
         piece = fields(data)
         if error := piece.get("error"):
             status = integer_field(error, "code")

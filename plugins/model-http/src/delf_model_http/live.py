@@ -81,8 +81,8 @@ class LiveSession:
         endpoint: The endpoint.
         address: The WebSocket URL.
         settings: The generation settings.
-        reply: Makes the reply from a complete answer.
-        explain: Converts an exception to a failure.
+        to_reply: Converts a complete answer to a reply.
+        to_failure: Converts an exception to a failure.
         timeout: The timeout of one answer in seconds.
     """
 
@@ -92,16 +92,16 @@ class LiveSession:
         endpoint: Endpoint,
         address: str,
         settings: Mapping[str, Any],
-        reply: Callable[[Answer], ModelReply],
-        explain: Callable[[Exception], Failure],
+        to_reply: Callable[[Answer], ModelReply],
+        to_failure: Callable[[Exception], Failure],
         timeout: float,
     ) -> None:
         self._dialect = dialect
         self._endpoint = endpoint
         self._address = address
         self._settings = settings
-        self._reply = reply
-        self._explain = explain
+        self._to_reply = to_reply
+        self._to_failure = to_failure
         self._timeout = timeout
         self._socket: ClientConnection | None = None
         self._is_set_up = False
@@ -134,7 +134,7 @@ class LiveSession:
                 close_timeout=_CLOSE_SECONDS,
             )
         except Exception as error:
-            raise self._explain(error).error() from None
+            raise self._to_failure(error).error() from None
 
     async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Send new messages; yield the answer in pieces, then the complete reply.
@@ -167,11 +167,11 @@ class LiveSession:
             raise
         except Exception as error:
             await self.aclose()
-            raise self._explain(error).error() from None
+            raise self._to_failure(error).error() from None
         finally:
             if not answer.has_model_finished:  # the session's state is unknown
                 await self.aclose()
-        yield self._reply(answer)
+        yield self._to_reply(answer)
 
     async def _send_new(self, request: ModelRequest) -> None:
         """Send the new messages; first replace a closed connection, if the provider allows that."""

@@ -18,6 +18,6 @@ def delf_commands() -> Iterable[CommandSpec]:
     )
     yield CommandSpec(
         name="schedule",
-        summary="Let runners do a task at set times, or for each new item.",
+        summary="Let runners do a task at set times, or for each new item that a call returns.",
         factory="delf_runner_dbos.schedule_command:schedule",
     )

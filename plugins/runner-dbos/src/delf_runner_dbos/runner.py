@@ -616,8 +616,9 @@ class Runner:
 
         Args:
             workflow_id: The id of the workflow.
-            seconds: The duration for which this runner has seen the workflow run. Usually, a runner
-                has claimed the task after a much shorter time.
+            seconds: The duration for which this runner has seen the workflow run. If no process has
+                claimed the task, the task counts as abandoned after the option ``lease``, because a
+                claim takes a much shorter time.
         """
         try:
             state = (await self._journal.task(task_id_of(workflow_id))).state

@@ -36,7 +36,7 @@ _TEST_SECONDS: Final = 5.0
 
 @click.group(cls=BareGroup, bare_command="list")
 def schedule() -> None:
-    """Let runners do a task at set times, or for each new item.
+    """Let runners do a task at set times, or for each new item that a call returns.
 
     \b
     delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."

@@ -77,9 +77,10 @@ class _ProcessorTime:
         self._limit_seconds = seconds + self._before
 
     def milliseconds_left(self) -> float | None:
-        """Return the milliseconds until the time is used up if all processors are busy.
+        """Return in how many milliseconds the processor time can be used up at the earliest.
 
-        None if the system does not count the used time.
+        At the earliest means: with all processors busy. None if the system does not count the used
+        processor time.
         """
         used = _used_cpu_seconds()
         return None if used is None else 1000 * (self._limit_seconds - used) / self._processors
@@ -246,7 +247,10 @@ def _exit_if_guest_ended(child: int, processor_time: _ProcessorTime) -> None:
 
 
 def _prefer_guest_for_oom_kill() -> None:
-    """Make the kernel kill the guest, not process 1, when memory runs out."""
+    """Make the kernel kill this process, not process 1, when memory runs out.
+
+    This process is the guest, which runs scripts. Process 1 reports the lack of memory.
+    """
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")

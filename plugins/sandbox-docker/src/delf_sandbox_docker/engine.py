@@ -247,7 +247,9 @@ class Engine:
 
 
 def _check_socket(url: str) -> None:
-    """Connect to a Unix socket once, because Docker's client would remember a failure.
+    """Check that a Unix socket accepts connections, before Docker's client connects to it.
+
+    Docker's client would remember a failure, and fail again after Docker was started.
 
     Raises:
         OSError: If nothing listens on the socket, or this user may not connect.

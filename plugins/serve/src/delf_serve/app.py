@@ -255,8 +255,8 @@ class _LoopEndWatcher(asyncio.Future[None]):
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel this future. The event loop calls this method when the loop ends.
 
-        The loop then also cancels the running tasks. They are first marked as resumable, unless an
-        orderly shutdown has done so.
+        Before the loop cancels the asyncio tasks, too, mark the agent's tasks as resumable, unless
+        an orderly shutdown has done so.
         """
         if not self.are_tasks_resumable:
             self.are_tasks_resumable = True
@@ -271,11 +271,11 @@ class _LoopEndWatcher(asyncio.Future[None]):
 class _Endpoint:
     """The ASGI application of one API operation.
 
-    Exceptions pass to the middleware :class:`Guard`, which answers with an error response.
+    An exception passes to the middleware :class:`Guard`, which sends an error response.
 
     Args:
         operation: The operation.
-        service: The server's objects.
+        service: The agent and the other objects of the server that handlers use.
     """
 
     def __init__(self, operation: Operation, service: Service) -> None:

@@ -74,7 +74,10 @@ class Budgets:
         return SharedLedger([ledger for _, ledger in ledgers], agent_ledger)
 
     async def raise_if_exhausted(self, key: Key) -> None:
-        """Raise if a budget that covers a person's tasks is exhausted.
+        """Raise an error if a budget that covers the caller's tasks is exhausted.
+
+        Args:
+            key: The caller.
 
         Raises:
             ProblemError: If a budget is exhausted.
@@ -156,7 +159,14 @@ class Budgets:
 
 
 def _raise_if_exhausted(ledgers: Sequence[tuple[str, Ledger]]) -> None:
-    """Raise for the first of the budgets, each with its name, that is exhausted."""
+    """Raise an error if a budget is exhausted.
+
+    Args:
+        ledgers: (name, ledger) of each budget. The error names the first one that is exhausted.
+
+    Raises:
+        ProblemError: If a budget is exhausted.
+    """
     for name, ledger in ledgers:
         if ledger.is_exhausted:
             raise ProblemError(

@@ -391,7 +391,13 @@ class WebChannel:
     async def _recipients(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
     ) -> list[Person]:
-        """Return the people who may decide a request and opted in to this kind of notice."""
+        """Return the people who may decide a request and have chosen to get notices of a kind.
+
+        Args:
+            journal: The journal.
+            request: The request.
+            choice: The kind of notice.
+        """
         try:
             people = [person for person in await journal.people() if person.revoked_at is None]
         except ConfigurationError:

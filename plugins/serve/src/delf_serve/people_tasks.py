@@ -80,7 +80,7 @@ class ServedPeople:
 
 
 def people_tasks(project: AnyProject, journal: SharedJournal) -> ServedPeople:
-    """Return the object that keeps people's budgets and sends notices when their tasks end.
+    """Return the object that enforces people's budgets and sends notices when their tasks end.
 
     Exported to other plugins as ``people_tasks``.
     """

@@ -105,7 +105,8 @@ class Routines:
 
         Args:
             given: The task, the name, and the digest of the preview that the caller has seen, if
-                any. Only this same preview is saved, and only if its test found no differences.
+                any. The routine is saved only if its preview still has this digest, and if a trial
+                run of the routine did the same as the task.
             key: The caller.
 
         Raises:

@@ -42,14 +42,15 @@ class ProjectSchedules:
     async def list(self, caller: Key) -> s.ScheduleList:
         """Return the schedules whose tasks the caller may see.
 
-        If the server has no schedules, the list is empty, and ``missing`` has the reason.
+        If the server cannot run schedules, for example because a plugin is not installed, the list
+        is empty, and ``missing`` has the reason.
         """
         try:
             with self._open() as schedules:
                 schedule_list = await schedules.all()
         except ProblemError as problem:
-            has_no_schedules = problem.status in (409, 501)  # no project, or no plugin
-            if not has_no_schedules:
+            cannot_run_schedules = problem.status in (409, 501)  # no project, or no plugin
+            if not cannot_run_schedules:
                 raise
             return s.ScheduleList(schedules=[], missing=problem.message)
         # The ``key`` of a schedule is the owner name of its tasks.
@@ -64,8 +65,10 @@ class ProjectSchedules:
             key: The key of the caller, who will own the tasks that the schedule starts.
 
         Raises:
-            ProblemError: If the name is taken, or the times, the time zone or the call are invalid.
-            ConfigurationError: If the call of a routine is invalid.
+            ProblemError: If the name is taken, or if the times, the time zone or the call that
+                returns new items (``each``) is invalid.
+            ConfigurationError: If the task is a routine, and the routine or its arguments are
+                invalid.
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
         schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)

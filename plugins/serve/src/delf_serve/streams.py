@@ -200,7 +200,8 @@ class Streams:
 
         async def collect_changes() -> None:
             async for event in self._tasks.journal.subscribe():
-                if isinstance(event, _LIST_EVENTS):  # lists show no prints and calls
+                # Printed text and calls do not change what a list of tasks shows.
+                if isinstance(event, _LIST_EVENTS):
                     changed.add(event.task_id)
                     wake.set()
 

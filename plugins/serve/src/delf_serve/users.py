@@ -95,8 +95,9 @@ def add(
     """Add a person with a key, or another key for a person.
 
     The key is shown only once. By default a new person has all rights and sees their own tasks. A
-    further key has at most the rights and the scope of its person. The options --team, --mail,
-    --notice and --way also change the settings of a person who exists.
+    further key has at most the rights and the scope of its person. For a person who exists already,
+    the options --team, --mail, --notice (notices to get) and --way (channels of notices) change
+    that person's settings.
     """
     secret = None if no_key else new_secret()
     changes = RequestedChanges(
@@ -182,7 +183,10 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     """List the login sessions of the web page, of all people or of one person; or end a session."""
 
     async def list_or_end(journal: SharedJournal) -> list[dict[str, Any]]:
-        """Return the login sessions, or end one session and return only that session."""
+        """Return the login sessions.
+
+        If the command names a session to end, end that session and return only that one.
+        """
         logins = [login for login in await journal.logins() if name in (None, login.name)]
         if session is not None:
             # The displayed id is the beginning of the digest.

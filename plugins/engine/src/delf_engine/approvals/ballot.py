@@ -79,8 +79,8 @@ def deciders(
 ) -> list[Person]:
     """Return the people who may approve a request or answer a question.
 
-    A person needs to see the task, and needs the right ``decide`` unless the question is the
-    person's own. The request's rule must not refuse the person.
+    A returned person may see the task, has the right ``decide``, and is not refused by the
+    request's rule. The owner of the task may answer its questions without the right ``decide``.
 
     Args:
         request: The request.
@@ -210,7 +210,10 @@ class Ballot:
         return False
 
     async def wait_until_counted(self) -> None:
-        """Wait until all votes are counted, and the request is decided if the votes suffice."""
+        """Wait until all votes are counted.
+
+        If the votes suffice, the request is then decided.
+        """
         await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _counting_tasks
         while self._counting_tasks:
             await asyncio.wait({*self._counting_tasks})

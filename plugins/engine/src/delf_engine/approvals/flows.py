@@ -116,10 +116,11 @@ class TaskFlows:
         return self._origins.outline.answers
 
     async def _extend_outline(self, known_answer_count: int) -> bool:
-        """Ask the model which calls the user's words ask for, unless it has seen all texts.
+        """Ask the model which calls the user's texts ask for, and add the answer to the outline.
 
-        The texts are the task, and the texts whose instructions the user tells the agent to obey.
-        The outline consists of the model's answers.
+        The user's texts are the task, and the texts whose instructions the user tells the agent to
+        obey. If the model has already seen all these texts, or if a script wrote the task, the
+        model is not asked.
 
         Args:
             known_answer_count: The number of answers in the outline that the caller has checked.
@@ -247,16 +248,17 @@ class _Suspect:
     def _differences_from_plan(
         self, sources_by_parameter: Mapping[str, AbstractSet[str] | None] | None
     ) -> Sequence[Sequence[str]]:
-        """Return the parameters in which the checked call differs, for each planned call.
+        """Compare the checked call with each planned call, and return the parameters that differ.
 
         A planned call is a call of the same action that the user's words ask for. Content, such as
-        the body of a mail, may differ.
+        the body of a mail, may differ. The result has one sequence for each planned call, with the
+        names of the parameters whose arguments differ.
 
         Args:
             sources_by_parameter: The parameters to compare, each with the untrusted results from
-                which the script computes the argument; None if these are unknown. An argument that
-                is computed from the same results as in the planned call does not differ. All
-                parameters are compared if the mapping itself is None.
+                which the script computes the argument, or with None if these results are unknown.
+                An argument that is computed from the same results as in the planned call does not
+                differ. Without this mapping, all parameters are compared.
         """
         return self.origins.outline.differing_arguments(
             self.bound.name,
@@ -298,14 +300,15 @@ class _Suspect:
         return not is_allowed
 
     def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
-        """Return why a call's parameters need review: the origin of one of their values.
+        """Return the reason to show a person for the review of a call's parameters.
 
-        Of several values, one from untrusted data is chosen. The kind of an origin is ``task`` (the
-        words of the task), ``script``, ``result`` (the result of an earlier call) or ``unknown``.
+        The reason is the path of one of the parameters' values, and where that value comes from. If
+        a value comes from untrusted data, the reason is about that value. If the call leaves out
+        the parameters, the reason says so.
 
         Args:
             parameters: The parameters that need review.
-            checked_paths: The paths of the values whose origin may be the reason.
+            checked_paths: The paths of the call's values that the reason may be about.
         """
         paths = [path for path in checked_paths if parameter_of(path) in parameters]
         if not paths:  # the call has no values for the parameters

@@ -154,7 +154,9 @@ class Inbox:
                 self._pass_on_answer(note)
 
     async def _pass_on_notes(self, notes: AsyncIterator[Note], journal: SharedJournal) -> None:
-        """Pass on answers and comments of other processes until the journal closes.
+        """Give this process's pending requests the answers and comments of other processes.
+
+        Continue until the journal closes.
 
         If the journal fails repeatedly, only the first failure is logged as a warning.
         """

@@ -145,7 +145,8 @@ class ModeJudge:
         person, make the call ``again``, or treat the call as ``done``. The ruling is returned
         unchanged if neither the mode nor the option decides.
 
-        With ``needs_journal``, the journal records the answer, because no person gave the answer.
+        An answer by the mode or the option is recorded in the journal, unless the settings approve
+        the action by name.
         """
         # Denials come first, so that the mode read_only overrules all approvals below.
         if case.call is not None and self.denies(case.call.bound):
@@ -306,12 +307,15 @@ class FlowsJudge:
         return await self._flows.reason_to_review(call) is not None
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        """Return the sources of a call's values; empty with ``flows = "off"``."""
+        """Return where each value in a call's arguments comes from, as plain data by path.
+
+        The mapping is empty if the setting ``flows`` is ``"off"``.
+        """
         return {} if self._flows is None else self._flows.sources(arguments)
 
 
 class RuleJudge:
-    """Leaves calls with a team rule to the people whom the rule names.
+    """Leaves calls to the people who must approve them according to the settings.
 
     Args:
         approvals: The approvals that all tasks of the agent share.
@@ -321,9 +325,10 @@ class RuleJudge:
         self._approvals = approvals
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Leave a call with a team rule to people, even if an earlier judge has answered.
+        """Leave a call to people if an :class:`ApprovalRule` names the people who must approve it.
 
-        Without a team rule, the ruling is returned unchanged.
+        An answer of an earlier judge is then removed from the ruling. Without such a rule, the
+        ruling is returned unchanged.
         """
         rule = None if case.call is None else self._approvals.rule_of(case.call.bound.name)
         if rule is None:

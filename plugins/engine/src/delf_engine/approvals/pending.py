@@ -66,11 +66,14 @@ class PendingRequests:
         take_answer: TakeAnswer = _accept,
         take_remark: TakeRemark = _ignore,
     ) -> asyncio.Future[Answer]:
-        """Add a pending request; call on the event loop that awaits the answer.
+        """Add a pending request, and return a future of the answer that decides the request.
+
+        Call this method on the event loop that awaits the future.
 
         Args:
             request: The request.
-            take_answer: Applies the team's rule to an answer.
+            take_answer: Is called with each answer, and returns whether the answer decides the
+                request. A vote does not if further votes are needed.
             take_remark: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()

@@ -146,9 +146,10 @@ class PeopleJudge:
     async def _closed_on_cancellation(
         self, case: Case, request: ApprovalRequest
     ) -> AsyncGenerator[None]:
-        """Journal that nobody answers the request any more if the block is cancelled.
+        """Record the end of the request in the journal if the block is cancelled.
 
-        The request must not stay open for other readers of the journal.
+        Nobody can answer the request then, and other readers of the journal must not see the
+        request as pending.
         """
         try:
             yield
@@ -388,8 +389,8 @@ class Asking:
 
         Args:
             answer: The expiry after the timeout, or the rejection because nobody can be asked.
-            reason: Why no person has decided, such as "nobody answered within 5 s"; ends the
-                message of the error about an interrupted call.
+            reason: Why no person has decided, such as "nobody answered within 5 s". The message of
+                the :class:`UndecidedCallError` ends with this text.
 
         Raises:
             UndecidedCallError: If the request is about an interrupted call.

@@ -252,8 +252,8 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        If the request would now show something else, it is closed if it is pending, and its
-        approval is dropped; its rejection still applies.
+        If the request would now show something else, the recorded request no longer applies: a
+        pending request is closed, and an approval is ignored. A rejection still applies.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown

@@ -91,7 +91,8 @@ class RememberedDecisions:
     async def _stored_decisions(self) -> Sequence[RememberedDecision]:
         """Return the journal's decisions that apply to this task; empty if it cannot be read.
 
-        A decision applies if a person made it in this task, or for the same key and project.
+        A decision applies if it was made in this task, or if its ``key`` and ``project`` are those
+        of this task's owner and folder.
         """
         if not isinstance(self._journal, SupportsRemembered):
             return ()
@@ -129,10 +130,11 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
 
 
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
-    """Return the person's answer if an earlier script of the task asked the same question.
+    """Return the answer that a person gave to an earlier script of the task for the same question.
 
-    A script that replaces a failed script need not ask again. None if no script got an answer, or
-    if the current script got the latest one: a script that asks a question twice wants two answers.
+    A script that replaces a failed script need not ask again. Return None if no person has answered
+    the question. Also return None if the latest answer went to the current script: a script that
+    asks a question twice wants two answers.
 
     Args:
         events: The task's events.

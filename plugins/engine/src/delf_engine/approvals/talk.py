@@ -45,7 +45,10 @@ Remark = Comment | Assignment
 
 
 def encode_remark(request_id: str, remark: Remark, decider: Decider) -> dict[str, Any]:
-    """Encode a comment or an assignment as the data of a note for the process that waits."""
+    """Encode a comment or an assignment as the data of a note in the journal.
+
+    The process that waits for the decision of the request reads the note.
+    """
     head = {"request_id": request_id, "by": decider.name, "key": decider.key, "via": decider.via}
     match remark:
         case Comment(text=text):

@@ -60,8 +60,8 @@ class CallContexts:
                 repeated script may fetch their results.
 
         Raises:
-            TaskLeftError: If a child of the call was left unfinished, even if the action caught
-                that error.
+            TaskLeftError: If a child task of the call was left unfinished. The action may have
+                caught an earlier ``TaskLeftError``; the error is then raised again.
         """
         if (output := self._outputs.pop(call.number, None)) is not None:
             self._record_print(call.number, output.end())

@@ -397,7 +397,7 @@ class Gate:
         return verdict.with_reason_to_ask("; ".join(reasons))
 
     async def _connection_verdict(self, call: Call) -> Verdict:
-        """Return the verdict of the connection's check; Refused if the check fails."""
+        """Return the verdict of the connection's check; Refused if the check raises an error."""
         check = call.bound.check
         if check is None:
             return Allowed()

@@ -212,7 +212,8 @@ def _is_main_thread() -> bool:
 def is_cancelled() -> bool:
     """Return True if the current asyncio task is being cancelled.
 
-    False means that a ``CancelledError`` was raised by the tool itself.
+    Call this function after a ``CancelledError`` was caught. If the result is False, the tool
+    itself raised the error.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -166,7 +166,11 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
 
 
 def _with_source(value: Any, setting: Given) -> Any:
-    """Return a value whose texts are ``str`` subclasses that know their source or folder."""
+    """Return a setting's value in which each text also stores where the setting was given.
+
+    A text becomes a :class:`FileText` with the folder of the file that gives the setting. Without
+    such a folder, it becomes a :class:`SourcedText` with the setting's source.
+    """
     if isinstance(value, str):
         if setting.folder is not None:
             return FileText(value, setting.folder)

@@ -73,7 +73,8 @@ class ExcelFormat:
 def _reader(path: str) -> Any:
     """Return the module that reads a workbook, chosen by the content of the file.
 
-    The extension is only a fallback, because Office opens both formats under either extension.
+    The extension is only a fallback, because Office opens a workbook in the format of .xls also
+    under the extension .xlsx, and the reverse.
     """
     with suppress(OSError), Path(path).open("rb") as file:
         first_bytes = file.read(len(_OLE_HEADER))

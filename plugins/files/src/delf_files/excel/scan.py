@@ -58,7 +58,7 @@ class _ScanDone(Exception):  # noqa: N818 - no error: the rest of the XML does n
 
 
 def check_archive(source: str | IO[bytes]) -> None:
-    """Scan what openpyxl loads to open a workbook.
+    """Check that the parts of a workbook that openpyxl loads to open it fit in memory.
 
     Raises:
         ToolExecutionError: If opening the workbook would take too much memory.
@@ -174,8 +174,8 @@ class _XmlScan:
         """Handle the root element of the XML.
 
         Raises:
-            _ScanDone: If openpyxl loads nothing of this XML to open a workbook, and the scan covers
-                only what openpyxl loads.
+            _ScanDone: If the scan covers only the XML that openpyxl loads to open a workbook, and
+                openpyxl does not load this XML.
         """
         root = name.rpartition(":")[2]
         # Of a worksheet, openpyxl loads the beginning, which _start() scans.

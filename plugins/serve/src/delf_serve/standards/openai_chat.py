@@ -170,8 +170,9 @@ def is_retry(call: Call) -> bool:
 def turn_of(body: ChatBody) -> Turn:
     """Convert the messages of a request to a turn.
 
-    A client may force a call of its function to get the answer of a task as the arguments. The tool
-    message that the client sends afterwards is then the user's next message.
+    If the client sets ``tool_choice`` to one of its own functions, the task's answer is sent as the
+    arguments of a call of that function. The tool message with which the client answers that call
+    is then the user's next message.
     """
     if body.forced is None:
         output = schema_of(body.response_format)
@@ -232,9 +233,11 @@ def _finish(message: Mapping[str, Any]) -> Finish:
 
 
 def _message(http_call: Call, body: ChatBody, task_outcome: Outcome) -> dict[str, Any]:
-    """Return the assistant's message: a call of the client's function, or a text.
+    """Return the assistant's message with the outcome of a task.
 
-    If the client has a function for decisions, a question is sent as a call of this function, too.
+    The message is a call of the function that the client forces, otherwise a text. If the task asks
+    a question, and the client declares the function :data:`DECIDE_FUNCTION`, the message has the
+    question as its text and also as a call of that function.
     """
     function_call = call_of(body.forced, task_outcome)
     if function_call is not None:

@@ -81,8 +81,9 @@ class Turn:
     def add_message(self, role: str, text: str) -> None:
         """Add a message after the earlier ones.
 
-        A user's message becomes the newest message of the user. The newest message so far moves to
-        the history.
+        A message with the role ``user`` becomes ``user_message``. If there was a ``user_message``
+        already, that one moves to the history. An answer of the assistant moves it, too, and is
+        added to the history.
         """
         if role in ("system", "developer"):
             self.instructions.append(text)
