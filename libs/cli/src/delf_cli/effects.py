@@ -236,17 +236,17 @@ def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Ite
 
 
 def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> Iterator[Effect]:
-    """Yield what a setting makes delf do: ``command`` starts a program.
+    """Yield the effects of a setting; the setting ``command``, for example, starts a program.
 
-    A setting of the agent declares its effect; the effect of any other setting is guessed from the
-    setting's name.
+    The class ``AgentConfig`` declares the effects of the agent's settings; the effect of any other
+    setting is guessed from the setting's name.
 
     Args:
         path: The keys that lead to the setting in the file.
         key: The setting as the user knows it: the path as text, or the environment variable.
         value: The setting's value.
-        file: The name of the file. If the effect's ``what`` contains the key, its ``where`` is the
-            file; otherwise, ``where`` names file and key.
+        file: The name of the file. The effect's ``where`` is this name, followed by the key unless
+            the effect's ``what`` already contains the key.
     """
     file_and_key = f"{file}: {key}"
     last_key = path[-1] if path else ""
@@ -273,10 +273,10 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
 
 
 def _declared_effect(path: tuple[str, ...]) -> Kind | None:
-    """Return the kind of effect that the agent's configuration declares for a setting; else None.
+    """Return the kind of effect that the class ``AgentConfig`` declares for a setting, if any.
 
-    The settings of models, such as ``agent.llm``, declare the kind ``ask``. If such a setting is a
-    table, only the key ``model`` of the table has this effect.
+    Settings that name a model, such as ``agent.llm``, have the effect ``ask``. If such a setting is
+    a table, its key ``model`` has this effect, and its other keys have no declared effect.
     """
     name = path[1] if path[:1] == ("agent",) and path[1:] else ""
     field = AgentConfig.model_fields.get(name)

@@ -130,7 +130,10 @@ class _Stop:
         os.write(self._pipe_writer, b"\0")
 
     def _warn_if_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait for a signal, and warn if a function blocks the event loop for two seconds."""
+        """Wait for a signal; warn if the event loop has not handled it two seconds later.
+
+        The event loop cannot handle the signal while some function blocks the loop.
+        """
         received_signal = os.read(self._pipe_reader, 1) != b""  # empty once the pipe is closed
         if received_signal:
             time.sleep(BUSY_SECONDS)

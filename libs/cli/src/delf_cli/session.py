@@ -126,9 +126,9 @@ def work_session(state: State, work: Work, options: Options) -> int:
     """Create an agent, let a function do a task with the agent, and write the outcome.
 
     Args:
-        state: The program's flags.
+        state: The command-line flags that every command accepts, such as ``--debug``.
         work: The function that does the task.
-        options: The options.
+        options: The command-line options of commands that run a task.
 
     Returns:
         The exit status.

@@ -97,7 +97,8 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
 def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
     """Return a table row for each of the first 30 approvals.
 
-    The last cell is the origin, answer, reason or edited arguments of the decision.
+    The last cell tells the first that exists of: the task in which the decision was made, the
+    answer, the reason, the edited arguments.
     """
     return [
         (

@@ -101,7 +101,10 @@ def lines(
 def _indented_lines(
     folder: Folder, redact: Callable[[str], str], everything: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield each line about a folder's files and their effects, with its indent in spaces."""
+    """Yield the lines about a folder's files and their effects, each with its indent in spaces.
+
+    Long lists of files and effects are cut, unless ``everything`` is true.
+    """
     from delf_cli.effects import KINDS, effects
 
     folder_text = errors.visible(str(folder.root))
@@ -157,7 +160,10 @@ def _effect_lines(effects: Sequence[Effect], only_names: bool) -> Iterator[str]:
 
 
 def _section(heading: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
-    """Yield each line of a section, with its indentation in characters."""
+    """Yield the lines of a section, each with its indent in spaces.
+
+    Only the first lines are shown, unless ``everything`` is true.
+    """
     yield "", 0
     yield click.style(heading, bold=True), 2
     shown_lines = lines if everything else lines[:_MAX_LINES_PER_KIND]

@@ -84,7 +84,10 @@ def _ask_trust(folder: Folder, *, yes: bool) -> bool:
 
 
 def _as_data(folder: Folder) -> dict[str, Any]:
-    """Return a folder's trust, files, changes and effects as data."""
+    """Return data for JSON: a folder's files, and whether the folder is trusted.
+
+    The data also has what changed in the files since they were trusted, and what they make delf do.
+    """
     from delf_cli.effects import effects
 
     changes = changes_since(folder)  # None if the folder was never trusted

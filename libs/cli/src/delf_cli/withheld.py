@@ -9,9 +9,9 @@ _MIN_CHARACTERS: Final = 8  # shorter values are often ordinary words
 
 
 class Withheld:
-    """A redactor that redacts the values of all environment variables.
+    """A redactor that redacts the values of all environment variables, secret or not.
 
-    The engine, which knows which variables are secret, is not needed.
+    Only the engine knows which variables are secret; this redactor also works without the engine.
 
     Args:
         values: The values of the environment variables.

@@ -108,7 +108,9 @@ def _keys(
     parent_refs: tuple[str, ...],
     remaining_visits: list[int],
 ) -> Iterator[_Key]:
-    """Yield the described keys of a record and of the records in it, outer keys first.
+    """Yield the keys of a record that have a description, range, format or example.
+
+    The keys of the records inside the record follow after the record's own keys.
 
     Args:
         document: The document, for resolving references.
@@ -116,7 +118,8 @@ def _keys(
         mode: ``in`` for parameters, ``out`` for results.
         path: The keys that lead to the record.
         parent_refs: The references that lead to the record.
-        remaining_visits: A list of one number, the budget that all recursive calls share.
+        remaining_visits: The number of schemas that may still be visited, in a list of one item,
+            which all recursive calls share and decrease.
     """
     remaining_visits[0] -= 1
     if not isinstance(schema, Mapping) or remaining_visits[0] < 0 or len(path) > _MAX_DEPTH:

@@ -140,8 +140,12 @@ def _branches(
 def _property_schema(branches: Sequence[Mapping[str, Any]], name: Any) -> Any:
     """Return the schema of an object's property.
 
-    If no branch of the object's schema declares the property, return the first schema of
-    ``additionalProperties``, or else an empty schema.
+    If no branch declares the property, return the schema ``additionalProperties`` of the first
+    branch that has one; if no branch has one, return an empty schema.
+
+    Args:
+        branches: The schemas that describe the object, such as the items of ``allOf``.
+        name: The name of the property.
     """
     for branch in branches:
         properties = branch.get("properties")

@@ -285,9 +285,9 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     """Merge two schemas of samples to one that describes the samples of both.
 
     The schema of a string with encoded data, such as JSON text, contains the schema of the decoded
-    data under the key ``CONTENT``. Under the key ``NOTATION`` is the name of the encoding, or
-    ``_MIXED`` for several encodings; the key is absent if each string is a single JSON value. The
-    key ``SOMETIMES_ENCODED`` is present if some strings are plain text.
+    data under the key ``CONTENT``. The key ``NOTATION`` holds the name of the encoding, or
+    ``_MIXED`` for several encodings. A schema without this key is for strings of which each is one
+    JSON value. The key ``SOMETIMES_ENCODED`` is present if some strings are plain text.
     """
     if not isinstance(first, dict) or not first:
         return second

@@ -450,7 +450,14 @@ def _outer_type(text: str) -> str:
 
 
 def safe_text(shapes: Shapes, schema: Any, mode: Mode, limit: int) -> str:
-    """Return a schema's type; ``Any`` if the schema or a reference in it is invalid."""
+    """Return a schema's type as text; ``Any`` if the schema or a reference in it is invalid.
+
+    Args:
+        shapes: The shapes of the document that contains the schema.
+        schema: The schema.
+        mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
+        limit: The highest number of characters in the text.
+    """
     try:
         return shapes.text(schema, mode, limit)
     except (DelfError, RecursionError, TypeError, ValueError):

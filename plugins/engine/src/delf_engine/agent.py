@@ -438,13 +438,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
         Args:
             task: The task, in plain words.
-            timeout: Seconds, not counting time spent waiting for a person (use ``asyncio.timeout``
-                to count all time); the configuration's when omitted.
+            timeout: Seconds, without the time spent waiting for a person (use ``asyncio.timeout``
+                to count all time). When omitted, the configured timeout applies.
             listeners: Called with each event once it is journalled.
             child_listeners: Called with events of child tasks at any depth.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
-            options: The options of :meth:`run`, and ``setup``: plain data without secrets, stored
-                in the journal for the process that resumes the task.
+            options: The options of :meth:`run`. One more option is ``setup``, plain data without
+                secrets, which the journal stores for the process that resumes the task.
         """
         UnknownKeywordError.check("arun", options, ARUN)
         request = self._requests.make(task, timeout, **options)
@@ -525,8 +525,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
         Args:
             task_id: The other task, in this agent's journal.
-            at: The number of the last event to copy; when omitted, the event before the model was
-                last asked.
+            at: The number of the last event to copy. When omitted, the last copied event is the one
+                just before the last request to the model.
             script: The script to run instead of the model's next script.
             llm: The name of another model for the following scripts.
 

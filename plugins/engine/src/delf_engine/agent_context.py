@@ -105,9 +105,9 @@ class AgentContext:
     def open_conversation_journal(self, url: str | None = None) -> SharedJournal:
         """Open a journal for conversations.
 
-        The journal is of the agent's kind if that kind is durable. Otherwise an installed durable
-        kind is used. If none is installed, the kind that delf recommends is requested, which raises
-        an error that says what to install.
+        The journal has the same kind as the agent's own journal if that kind is durable. Otherwise
+        an installed durable kind is used. If none is installed, the kind that delf recommends is
+        requested, which raises an error that says what to install.
 
         Args:
             url: A file or URL to use instead of the journal's own.

@@ -214,19 +214,22 @@ def _wrap_llm(item: Any) -> Callable[..., Any] | None:
 
 
 def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
-    parts, work = getattr(item, "schema", None), getattr(item, "execute", None)
-    if not (_is_named(item) and isinstance(parts, Mapping) and hasattr(item, "describe")):
+    """Wrap a tool of the library cogency; return None for any other object."""
+    parameters, execute = getattr(item, "schema", None), getattr(item, "execute", None)
+    if not (_is_named(item) and isinstance(parameters, Mapping) and hasattr(item, "describe")):
         return None
-    if not inspect.iscoroutinefunction(work):
+    if not inspect.iscoroutinefunction(execute):
         return None
-    parts_by_name = cast("Mapping[str, Mapping[str, Any]]", parts)
+    by_name = cast("Mapping[str, Mapping[str, Any]]", parameters)
     schema = {
-        "properties": {name: _json_schema(part) for name, part in parts_by_name.items()},
-        "required": [name for name, part in parts_by_name.items() if part.get("required", True)],
+        "properties": {name: _json_schema(parameter) for name, parameter in by_name.items()},
+        "required": [
+            name for name, parameter in by_name.items() if parameter.get("required", True)
+        ],
     }
 
     async def call(**arguments: Any) -> Any:
-        result = await work(**arguments)
+        result = await execute(**arguments)
         # ``outcome`` is a short message for people, ``content`` the data for the model.
         if result.error:
             texts = (str(part) for part in (result.outcome, result.content) if part)

@@ -78,9 +78,10 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
 
 
 def excess_if_all_delegate(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
-    """Describe an excess over the limit of child tasks if each call that may start one does so.
+    """Return a text that says by how much a script could exceed the limit of child tasks.
 
-    None if the calls that the script certainly makes cannot exceed the limit.
+    The text counts the calls that the script certainly makes, and assumes that each call that may
+    start a child task starts one. None if the script then stays within the limit.
 
     Args:
         code: The script.

@@ -170,7 +170,7 @@ class AgentMemory:
         return facts
 
     async def save(self, facts: Sequence[str]) -> None:
-        """Save the facts that are not stored yet word by word.
+        """Save the facts, except each one whose identical text is already stored.
 
         Raises:
             MemoryRetrievalError: If saving fails or times out.

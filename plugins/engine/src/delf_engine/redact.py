@@ -214,7 +214,8 @@ class Redactor:
     def _clean_other(self, value: Any) -> Any:
         """Redact a value whose type :meth:`_clean` does not handle, such as a subclass of ``str``.
 
-        An object without fields is replaced by its redacted text if that text contains a secret.
+        If the ``repr`` or ``str`` of an object without fields contains a secret, the redacted
+        ``repr`` or ``str`` replaces the object.
         """
         if isinstance(value, str):
             return self.redact_text(value)

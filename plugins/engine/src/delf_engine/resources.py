@@ -527,8 +527,9 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
         namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
 
         def make_store() -> MemoryStore:
+            # The second condition is for Pyright: without a memory object, there is a name.
             if memory is not None or name is None:
-                return memory  # pyright: ignore[reportReturnType] - name is None only if memory is set
+                return memory  # pyright: ignore[reportReturnType] - never None, see above
             memory_context = replace(context, namespace=namespace)
             return agent.make(MemorySpec, name, memory_context)
 

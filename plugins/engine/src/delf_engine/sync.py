@@ -325,9 +325,10 @@ class RuntimeLoop:
             thread.stop()
 
     async def _do_detached(self, work: Work[T]) -> T:
-        """Run work for a caller that may be gone.
+        """Run work for a caller that may be gone, and return the work's result.
 
-        Retrieves the exception, so that asyncio does not log it.
+        An exception of the work is raised. It is also marked as retrieved, because asyncio would
+        log the exception if no caller is left to retrieve it.
         """
         task = asyncio.current_task()
         if task is not None:
@@ -401,7 +402,9 @@ class RuntimeLoop:
             raise
 
     async def _handle_end_of_loop(self, loop_watcher: AsyncGenerator[None]) -> None:
-        """Stop the runtime before its event loop ends, and complete the stops that are unfinished.
+        """Stop the runtime before its event loop ends.
+
+        Also free each runtime that an earlier call began to stop without finishing.
 
         Args:
             loop_watcher: The async generator that noticed the end of the loop.

@@ -182,7 +182,12 @@ class _Converter:
                 return argument
 
     def _text(self, text: str, alternatives: list[_Schema]) -> Any:
-        """Convert a text to an allowed text, a date, JSON data, or a list with the text."""
+        """Convert a text to a value that one of the schemas in ``alternatives`` accepts.
+
+        The value is a text that a schema lists, whatever the case of its letters; a date; the text
+        itself, if a schema accepts any text; parsed JSON data; or a list with the text as its only
+        item. A text that cannot be converted is returned as it is.
+        """
         allowed = [each for schema in alternatives for each in _allowed_texts(schema)]
         if text in allowed:
             return text
@@ -192,7 +197,8 @@ class _Converter:
         if any(schema.get("format") == "date" for schema in alternatives):
             return _parse_date(text)
         text_schemas = [schema for schema in alternatives if schema.get("type") == "string"]
-        if not all(map(_allowed_texts, text_schemas)):  # an alternative allows any text
+        accepts_any_text = any(not _allowed_texts(schema) for schema in text_schemas)
+        if accepts_any_text:
             return text
         kinds = {schema.get("type"): schema for schema in alternatives}
         for kind, bracket, python_type in (("array", "[", list), ("object", "{", dict)):

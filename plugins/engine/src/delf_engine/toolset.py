@@ -240,7 +240,10 @@ class Toolset:
         return self._copy({**self._allowed, **builtins_by_key}, self._shown)
 
     def with_builtins_of(self, other: Toolset) -> Toolset:
-        """Return a copy with the built-in actions of another set; show ``ask`` if that set does."""
+        """Return a copy that has the built-in actions of another set.
+
+        The copy's prompt describes the built-in action ``ask`` only if the other set's prompt does.
+        """
         builtins_by_key = {
             key: bound_action
             for key, bound_action in other._allowed.items()

@@ -66,10 +66,10 @@ class Permit:
         await self.wait_until_held()
 
     async def wait_until_held(self) -> None:
-        """Wait until the task holds its permit again.
+        """Wait until the task holds its permit again, unless a call still waits for a person.
 
-        Call this before heavy work. If a call still waits for a person while the script continues,
-        the task has no permit, and this method returns at once.
+        Call this before heavy work. A task gives its permit back while one of its calls waits for a
+        person. If the script continues meanwhile, this method returns without a permit.
         """
         while not (self._held or self._is_over or self._waits_for_person):
             if self.reacquisition is not None:

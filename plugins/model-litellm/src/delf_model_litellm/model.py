@@ -262,10 +262,14 @@ class LiteLLMModel(EndpointModel):
 
 
 def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Convert the calls to the calls of a reply.
+    """Convert the tool calls received from the provider to ``ToolCall`` objects.
 
-    A call's ``token`` holds the fields that the next request must return to the provider; that of
-    the first call holds the fields of the whole message, too.
+    The ``token`` of a ``ToolCall`` holds the call's fields that the next request must return to the
+    provider. The token of the first ``ToolCall`` also holds ``message_fields``.
+
+    Args:
+        calls: The received calls.
+        message_fields: The fields of the whole message that the next request must return.
     """
     return tuple(
         ToolCall(

@@ -296,7 +296,7 @@ class APITool(Connection[OpenAPISettings]):
             api: The specification.
             entry: The compiled operation.
             configured: The place and the lower-case name of each parameter that the settings set.
-            parameter_cache: The parameters of earlier actions, which equal arguments share.
+            parameter_cache: The parameters made so far, which are reused for equal arguments.
             servers: The addresses of the service; a change of them changes the action's version.
         """
         # Scripts cannot pass arguments whose values come from the settings.

@@ -74,7 +74,10 @@ class Trees:
         self.documents[uri] = tree
 
     def _check_allowed(self, uri: str) -> None:
-        """Raise unless a document is in the main document's folder or origin, or in an allowed one.
+        """Raise unless references may lead to the document at ``uri``.
+
+        They may lead to the folder or the origin of the main document, to the folders and origins
+        in ``_allowed_roots``, and to nothing else.
 
         Raises:
             SpecError: If references may not lead to the document's address.
@@ -262,9 +265,10 @@ class Document:
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
         """Follow a chain of ``$ref``, and add the keywords beside each ``$ref`` to the target.
 
-        An annotation beside a ``$ref`` replaces the target's; of several, the first in the chain
-        counts. Other keywords beside a ``$ref`` count only from OpenAPI 3.1 on: the result is then
-        an ``allOf`` of the target and these keywords.
+        An annotation beside a ``$ref`` replaces the same annotation of the target. If several
+        ``$ref`` of the chain have this annotation, the first one's is used. Other keywords beside a
+        ``$ref`` count only from OpenAPI 3.1 on: the result is then an ``allOf`` of the target and
+        these keywords.
         """
         followed_refs: list[str] = []
         annotations: dict[str, Any] = {}

@@ -114,7 +114,7 @@ def type_text(text: Any) -> str | None:
 
 
 def _is_type(node: ast.expr) -> bool:
-    """Return True if an expression of the model is a type in stub notation, and nothing else."""
+    """Return True if an expression that the language model wrote is only a type of a stub."""
     if isinstance(node, ast.Name):
         return node.id in _TYPES
     if isinstance(node, ast.Constant):

@@ -109,10 +109,13 @@ class Operation:
 def _free_name(
     wanted_name: str, method: str, taken_names: set[str], last_numbers: dict[str, int]
 ) -> str:
-    """Return ``list``, or a free name such as ``list_get``, ``list_2`` or ``list_3``.
+    """Return the wanted name, or if it is taken, the name with a suffix.
+
+    The suffix is the HTTP method or a number: the operations that want the name ``list`` get the
+    names ``list``, ``list_get``, ``list_2``, ``list_3`` and so on.
 
     Args:
-        wanted_name: The name, such as ``list``.
+        wanted_name: The wanted name.
         method: The HTTP method, which is the first suffix to try.
         taken_names: The names of other operations.
         last_numbers: The last number that was appended to each name. It is updated, because a

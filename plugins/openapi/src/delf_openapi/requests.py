@@ -368,7 +368,7 @@ class RequestBuilder:
         return path
 
     def _check_origin(self, url: str, base: str) -> None:
-        """Raise if arguments lead a request to another server than ``base``, or cut its address."""
+        """Raise if the arguments in ``url`` changed its server, or cut off its end with a ``#``."""
         # A fragment is not sent. Some servers read a backslash as a slash.
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(

@@ -210,8 +210,12 @@ class Transport:
 async def check_redirect(url: str, original_origin: str, method: str, label: str) -> None:
     """Raise if a redirect to another origin is unsafe.
 
-    A redirect to another origin is unsafe for a request that writes, from https to http, and from a
-    public to a private address.
+    A redirect to another origin is unsafe
+
+    - if the request writes,
+    - if the redirect leads from ``https`` to ``http``,
+    - if the redirect leads from a public to a private address, or
+    - if its target is no web address.
     """
     host = urlsplit(url).hostname or ""
     where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"

@@ -183,7 +183,7 @@ def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmar
 
 @lru_cache
 def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
-    """Return the factories of validators and of converters.
+    """Return the factory of validators, and the converters of values for each schema type.
 
     Args:
         is_old: Whether the specification is of OpenAPI 3.0, not of a later version.

@@ -52,7 +52,7 @@ _READING_PROGRAMS: Final = frozenset(_UNSAFE_OPTIONS_OF_READING_PROGRAMS)
 
 
 def only_reads_wildcard_matches(command: Words, wildcard_indexes: Collection[int]) -> bool:
-    """Return True if a program only reads the files whose names wildcards matched.
+    """Return True if a program does nothing but read the files whose names wildcards matched.
 
     The options of the command are not checked: see :func:`options_allow_only_reading`.
 

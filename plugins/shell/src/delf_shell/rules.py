@@ -67,8 +67,8 @@ class Rule:
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
 
-        A wildcard matches names of files that the program reads, but no argument with which the
-        program does something else, such as the name of an output file.
+        A wildcard, except ``**`` at the end, matches only the names of files that the program
+        reads. It does not match any other argument, such as the name of an output file.
         """
         pattern_words = self.words
         # The positions of the words that wildcards matched, except the words that "**" matched.

@@ -85,7 +85,7 @@ class Web(Connection[WebSettings]):
     async def scrape(
         self, url: str, whole: bool = False, context: CallContext | None = None
     ) -> Page:
-        """A page, feed, text or PDF as Markdown; of a page the main text.
+        """A page, feed, text or PDF as Markdown; a page is cut to its main text.
 
         Args:
             url: The URL.

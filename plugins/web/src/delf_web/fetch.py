@@ -55,8 +55,9 @@ class Fetcher:
 
         Args:
             url: The URL.
-            named_by: The page in which this URL was found; None if a script gave the URL. If other
-                hosts need an approval, a URL found in a page must be on the page's host.
+            named_by: The page in which this URL was found; None if a script gave the URL. If hosts
+                that are not in the settings need an approval, a URL that was found in a page must
+                be on the page's host or on a host in the settings.
 
         Raises:
             ToolRefusedError: If the address is not allowed.

@@ -153,8 +153,9 @@ def whole_text(tree: Any) -> str:
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
     """Yield ("start", element) and ("end", element) pairs in document order.
 
-    Children of invisible elements are skipped. The body itself has no "end", because the text after
-    the body is not part of the page's text.
+    Children of invisible elements are skipped. There is no "end" for the body: at each "end", the
+    caller reads the text that follows the element (``tail`` in lxml), and the text that follows the
+    body is not part of the page.
     """
     open_elements: list[tuple[Any, Any]] = [(body, iter(body))]
     yield "start", body

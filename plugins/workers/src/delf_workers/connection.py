@@ -338,10 +338,14 @@ class Workers(Connection[WorkersSettings]):
 
 
 def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:
-    """Return the strategy for a worker to which the strategy ``worker`` passed the whole task.
+    """Return the name of the strategy that a called worker's task shall use, if any.
 
-    Returns:
-        The strategy's name; None for a worker that another strategy called.
+    If the caller's task has the strategy ``worker``, which passes the whole task to a worker, the
+    worker's task gets the strategy in the project's configuration. None for other callers.
+
+    Args:
+        context: The context of the call.
+        trust: The trust decisions, which tell whether the project's configuration may be used.
     """
     if context.strategy != STRATEGY:
         return None

@@ -158,8 +158,9 @@ class WorkerDefinition(_Part):
     def kind_of(self, name: str) -> str | None:
         """Return the type of a connection; None if the worker's file alone does not tell the type.
 
-        The file gives the type as the setting ``type``, or the connection's name is an import path
-        or an alias of a type. Any other name may be one of the agent's connections or a type.
+        The file tells the type in the setting ``type``, or by a connection's name that is an import
+        path or one of the names in ``_ALIASES``. Any other name is ambiguous: it may be the name of
+        one of the agent's connections, or the name of a type that a plugin provides.
         """
         configured = self.connections[name].get("type")
         if configured is not None:
@@ -437,12 +438,14 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
 
 
 def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -> None:
-    """Check that a generated worker only restricts the connections of its maker.
+    """Check that a generated worker's file only restricts the connections of the worker's maker.
 
-    The maker is the agent or the worker that created the worker. Other settings are the maker's.
+    The maker is the agent or the worker that created the worker. The worker gets the maker's model,
+    server-side tools, sandbox and limits, so the file must not set these.
 
     Raises:
-        ConfigurationError: If the worker has other settings.
+        ConfigurationError: If the file sets one of these, or more than the allowed actions and
+            workers of a connection.
     """
     for key in _GIVEN_BY_MAKER:
         if key in worker.model_fields_set:

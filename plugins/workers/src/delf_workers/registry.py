@@ -95,7 +95,10 @@ class Registry:
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def tools_file(self, worker: WorkerDefinition) -> Path:
-        """Return the path of the ``tools.py`` next to a worker's file, or else of the project's."""
+        """Return the path of the ``tools.py`` next to a worker's file.
+
+        If this file does not exist, return the path of the project's ``tools.py``, if that exists.
+        """
         neighbour = worker.file.parent / TOOLS_FILE
         if self._root is None or neighbour.is_file():
             return neighbour

@@ -213,7 +213,7 @@ def _without_cost(event: Event) -> Event:
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
-    """Remove the approval events of calls and scripts that have not ended in ``events``."""
+    """Remove the approval events of each call or script whose end is not among the events."""
     ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
     last_script_end = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
 

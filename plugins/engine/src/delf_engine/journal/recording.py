@@ -86,8 +86,9 @@ class RecordedCall:
         """Return a recorded request about the call, and the decision if it is still valid.
 
         Args:
-            outcome_unknown: True for the question whether to repeat the interrupted call; an
-                approval of the repetition is valid only once. False for the request for approval.
+            outcome_unknown: If true, return the question whether to repeat the interrupted call. An
+                approved repetition counts for one repetition only. If false, return the ordinary
+                request for approval of the call.
         """
         if not outcome_unknown:
             if self.lost_arguments:
@@ -286,9 +287,10 @@ class Recording:
                 pass
 
     def _add_incomplete_reply(self, purpose: str) -> None:
-        """Make a reply of the recorded pieces of a reply during which the process died.
+        """Add an unfinished reply, joined from its recorded pieces, as if it were complete.
 
-        The pieces are paid for and may have started calls, so they count as the reply.
+        The process died while the model was replying. The recorded pieces are paid for and may have
+        started calls, so they count as the whole reply.
 
         Args:
             purpose: The purpose of the model call.

@@ -77,7 +77,7 @@ class _CallOrder:
         return tuple(self._unrepeated_calls.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the first recorded call that has a digest and is not replayed yet, else None."""
+        """Return the first recorded call with this digest that is not replayed yet, else None."""
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
@@ -177,6 +177,9 @@ class _CallOrder:
 class Replay:
     """Answers a resumed task's model calls, tool calls and notes from its recorded events.
 
+    The resumed task runs again from its start and repeats what it did before. Each repeated call
+    gets the recorded result. Scripts must repeat their calls in the recorded order.
+
     Args:
         events: The task's events; none for a new task.
     """
@@ -192,12 +195,14 @@ class Replay:
         """The time zone that was recorded at the start of the task, if any."""
         self.previous_owner: PreviousOwner | None = None
         """The process that owned the task before, if that process may still be alive."""
+        # A failure after which the task was retried is left out: what failed is done again.
         self._recording = Recording(without_recorded_failures(self.events))
         self.unmatched_events = self._recording.unmatched
-        """The recorded events that no replayed event has matched yet."""
+        """The recorded events that the resumed task has not repeated yet."""
         self.highest_call_id = self._recording.highest_call_id
         """The highest number of a recorded call; 0 without calls."""
-        # The script number 0 stands for the strategy, which may make calls between its scripts.
+        # The strategy, too, must repeat the calls that it made between its scripts in the recorded
+        # order. They are recorded as the calls of the script number 0.
         strategy_calls = self._recording.scripts[0]
         self._order_between_scripts = _CallOrder(strategy_calls) if self.resumed else None
         self._set_order(self._order_between_scripts)

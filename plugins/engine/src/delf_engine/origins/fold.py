@@ -254,8 +254,9 @@ class Origins:
     def texts_to_obey(self) -> Iterator[str]:
         """Yield the texts whose instructions the user tells the agent to obey.
 
-        A text counts if the task's outline has a call that reads the text in order to obey it, if
-        the user's words name the text's author, and if the service reports the same author. A text
+        The outline is the list of calls that a model planned from the user's words alone. A text
+        counts if the outline marks the call that read the text as one whose result the agent shall
+        obey, and if the user's words name the author whom the service reports for the text. A text
         that seems to quote another person does not count.
         """
         for call in self._calls.values():
@@ -344,10 +345,11 @@ class Origins:
     def untrusted_sources(
         self, action: str, path: str, line: int | None
     ) -> AbstractSet[str] | None:
-        """Return the actions from which a value comes, except those that return only user data.
+        """Return the actions from whose results a value comes, and the fields read on the way.
 
-        For each field of a result that the script reads, the set also contains ``.name``, with the
-        field's name. None if the script does not show where the value comes from.
+        Actions whose results the user alone wrote are left out. A field of a result that the script
+        reads is in the set as a dot and the field's name, such as ``.mail``. None if the script
+        does not show where the value comes from.
         """
         sources = self.sources(action, path, line)
         if sources is None:
@@ -378,13 +380,13 @@ class Origins:
         return has_result or tool.action.trust == "own"
 
     def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether a value is in an action's results, and only in the user's own data there.
+        """Return whether an action's results have a text, and only in fields that the user wrote.
 
         Args:
             action: The action.
-            text: The value.
-            fields: The fields that the script reads from the results. The user must have written
-                all of these fields.
+            text: The text.
+            fields: The fields that the script reads from the results. The method returns False if
+                anyone but the user may have written one of these fields.
         """
         results = self._results[action]
         new_calls = self._finished_calls_by_action[action][results.count :]

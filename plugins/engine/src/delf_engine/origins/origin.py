@@ -152,7 +152,7 @@ class Results:
             self._add_user_fields(call.result, call.trust)
 
     def _add_user_fields(self, result: Any, trust_by_field: Mapping[str, Trust]) -> None:
-        """Add the texts in the fields of a result's records that the user wrote.
+        """Add the texts in those fields of a result's records whose content the user wrote.
 
         The texts in other fields are not stored: if the script reads one of these fields,
         :meth:`is_only_in_user_data` returns False for any value.
@@ -194,8 +194,8 @@ def _user_texts_in(item: Any, trust_by_field: Mapping[str, Trust]) -> Iterator[s
 
     Args:
         item: The value of a field that the user wrote.
-        trust_by_field: The trust of fields inside the value, by name. The user wrote all fields
-            that are not listed, because the user wrote the value.
+        trust_by_field: The trust of fields inside the value, by name. A field that is not listed
+            counts as written by the user, who wrote the value around the field.
     """
     # The name "*" stands for all fields that the mapping does not list.
     texts = texts_with_trust(item, {**trust_by_field, "*": "own"})
@@ -239,8 +239,8 @@ def _origins_in(
     Args:
         calls: The calls.
         pattern: The letters and digits that a value must contain: the whole ``searched_text`` or a
-            piece of the text. If the pattern begins and ends with a separator, the value must have
-            exactly the letters and digits between the separators.
+            piece of the text. A pattern enclosed in ``_SEPARATOR`` must be the whole value, because
+            each value is enclosed in ``_SEPARATOR`` before the comparison.
         searched_text: The letters and digits of the searched text. If a value contains the pattern
             but has other letters and digits than this text, its origin has ``is_part=True``.
         trust: The trust of the values to search; values of another trust are skipped.

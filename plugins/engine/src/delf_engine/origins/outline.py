@@ -110,12 +110,12 @@ class Outline:
         self._admitted_counts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, answer: str) -> None:
-        """Add the calls in a model's answer to the calls that the user's words ask for.
+        """Add the calls in a model's answer to the outline, the calls that the user asks for.
 
-        In ``follow(mail.read(…))``, the agent shall obey the text that the inner call returns. Only
-        in the first answer does ``follow`` count, because the model made this answer from the
-        user's words alone. The model made later answers also from texts that the agent has read,
-        and such a text could have put ``follow`` into an answer.
+        An answer may mark a call with ``follow``: ``follow(mail.read(…))`` means that the agent
+        shall obey the text that ``mail.read`` returns. This mark counts only in the first answer,
+        which the model made from the user's words alone. Before a later answer, the model has also
+        seen texts that the agent read, and such a text could have caused the mark.
         """
         is_first_answer = self.answers == 0
         for call in parse_calls(answer):
@@ -219,11 +219,11 @@ class Outline:
     def is_successful_match(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
-        Where the planned call has a literal, the past call must have the same value. Where the
-        planned call has another expression, such as ``find().id``, any value matches in two cases:
-        if the author of the past call had read only trusted data, or if the past call changed
-        something, because such calls were checked before they ran. In other cases, the value must
-        be one that the expression allows.
+        A literal in the planned call matches only an equal value. Another expression, such as
+        ``find().id``, matches the values that :meth:`_fits` allows. It matches any value
+
+        - if the past script's author, usually the model, had read only trusted data, or
+        - if the past call changed something, because such a call was checked before it ran.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
@@ -310,18 +310,21 @@ class Outline:
         return self._fits(planned_node, value, name, partial(_is_content_by_name, is_content))
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
-        """Return whether a value equals the planned value, or is allowed by the planned expression.
+        """Return whether a planned expression allows a value.
 
-        A planned literal must equal the value, and ``choose(a, b)`` allows either choice. Any other
-        expression, such as ``find_contact(name="Ada").mail``, allows content (text for people, such
-        as the body of a mail), and each value that the field ``mail`` has in the results of this
-        call. ``...`` allows content and each value that the user's words contain.
+        - A literal allows only an equal value.
+        - ``choose(a, b)`` allows what ``a`` or ``b`` allows.
+        - ``find_contact(name="Ada").mail`` allows each value that the field ``mail`` has in the
+          results of this call.
+        - ``...`` allows each value that the user's words contain.
+
+        The last two also allow every value that ``is_content`` accepts.
 
         Args:
             node: The planned expression; None if the planned call does not have the argument.
             value: The value in the call.
             path: The path of the value in the arguments.
-            is_content: Decides which values are content that may differ.
+            is_content: Tells which values are text for people, such as the body of a mail.
         """
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
@@ -356,13 +359,16 @@ class Outline:
     def _items_fit(
         self, planned_items: Sequence[ast.expr], value: Any, path: str, is_content: IsContent
     ) -> bool:
-        """Return whether a value has all planned constants, and no items that are not planned.
+        """Return whether a value in a call has the items of a list, tuple or set in the outline.
+
+        The value must have each constant among the planned items. Each further item of the value
+        must be one that a planned expression allows.
 
         Args:
-            planned_items: The items of the planned list, tuple or set.
+            planned_items: The items of the list, tuple or set in the outline.
             value: The value in the call, with any number of items.
             path: The path of the value in the arguments.
-            is_content: Decides which values are content that may differ.
+            is_content: Tells which values are text for people, such as the body of a mail.
         """
         unmatched_items = [*items_of(value)]
         # Each planned constant must equal an item of its own.
@@ -389,17 +395,17 @@ class Outline:
     def _is_computed_from(
         self, planned_node: ast.expr, script_sources: AbstractSet[str] | None
     ) -> bool:
-        """Return whether a script computes a value only from what a planned expression uses.
+        """Return whether an argument in a script has no other sources than the planned argument.
 
-        For the planned ``find(sender="Ada").mail``, the value must come only from results of the
-        action ``find`` and from the field ``mail``. Each call of ``find`` that the task has made so
-        far must have set the parameter ``sender``, to any value.
+        If ``find(sender="Ada").mail`` is planned, the script must compute the argument only from
+        results of the action ``find`` and from their field ``mail``. Each call of ``find`` that the
+        task has made so far must have set the parameter ``sender``, to any value.
 
         Args:
             planned_node: An argument in the outline, the list of calls that a model planned from
                 the user's words alone.
-            script_sources: The actions and fields from which the script computes the value; None if
-                they are unknown.
+            script_sources: The actions and fields from which the script computes the argument; None
+                if they are unknown.
         """
         if script_sources is None or UNKNOWN in script_sources:
             return False
@@ -427,16 +433,18 @@ class Outline:
     ) -> bool:
         """Return whether a field in the results of earlier calls contains a value.
 
-        True in three cases: the value equals the field's only value; the value equals one of
-        several values of the field, and no untrusted text mentions the value; the value equals
-        none of them, but is the only mail address, web address or number in one of the values.
+        The field has one value in each record of the results. True if the value is
+
+        - equal to the only value of the field,
+        - equal to one of several values of the field, and in no untrusted text, or
+        - equal to none of them, but the only mail address, web address or number in one of them.
 
         Args:
             planned_call: The planned call whose result has the field.
             path: The names that lead to the field in the result.
             value: The value, which is an argument of a later call or a part of the argument.
-            path_in_field: The names that lead to the value inside the argument. The value is looked
-                for under the same names inside the field.
+            path_in_field: The names that lead to the value inside the field, and in the same way
+                inside the argument; empty for the whole field.
         """
         items = self._field_values(planned_call, (*path, *path_in_field))
         texts = {text for item in items for _, text in leaves_of(item)}
@@ -462,12 +470,12 @@ class Outline:
     def _left_out_arguments(
         self, planned_call: ast.Call, past_call: PastCall
     ) -> Mapping[str, Any] | None:
-        """Return the planned arguments that a past read left out, by parameter.
+        """Return the arguments that a planned call has and a past call does not have.
 
         Returns:
-            The arguments. None if the call failed or was not a read, if any of its arguments
-            differs from the planned one, or if an argument that the read left out is planned as an
-            expression instead of a literal.
+            The planned arguments by parameter. None if the past call failed or changed data, if it
+            has an argument that differs from the planned one, or if an argument that it does not
+            have is planned as an expression instead of a literal.
         """
         if past_call.has_failed or past_call.changes_data:
             return None
@@ -488,7 +496,7 @@ class Outline:
 
 
 def _contains_literal(node: ast.expr) -> bool:
-    """Return whether an expression is a literal, or a list or table with one inside."""
+    """Return whether an expression is a literal or a list, tuple, set or dict with a literal."""
     parts: list[ast.expr | None] = []
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         parts += node.elts
@@ -514,7 +522,10 @@ def _nothing_is_content(_path: str, _text: str) -> bool:
 
 
 def _key_of(action: str, arguments: Mapping[str, Any], is_content: IsContent) -> tuple[str, ...]:
-    """Return a key that is equal for calls that differ only in content."""
+    """Return a key made of the action and of the arguments that ``is_content`` does not accept.
+
+    Calls that differ only in text for people, such as the body of a mail, have equal keys.
+    """
     leaves = values_of(arguments)
     return (action, *(" ".join(leaf) for leaf in leaves if not is_content(*leaf)))
 

@@ -203,12 +203,15 @@ class Scripts:
         return frozenset[str]().union(*known) if known else frozenset({UNKNOWN})
 
     def _declare(self, tree: ast.Module) -> None:
-        """Record the names that a script binds; :meth:`read` later records where values come from.
+        """Record the names that a script binds.
 
-        Variables and the parameters of functions have no sources yet. All other names, such as
-        classes and caught exceptions, have unknown sources, except functions without decorators and
-        the modules in ``_HARMLESS_MODULES``. The parameters, and the names with unknown sources,
-        count as aliased: their objects may also be the objects of other variables.
+        The sources of a name are the actions and fields from which its value comes. :meth:`read`
+        later adds the sources of variables and of the parameters of functions, which have none yet.
+        Functions without decorators and the modules in ``_HARMLESS_MODULES`` need no sources. All
+        other names, such as classes and caught exceptions, have unknown sources.
+
+        Parameters, and the names with unknown sources, are recorded as aliased, which means that
+        another variable may refer to the same object.
         """
         for node in ast.walk(tree):
             unknown_names: Sequence[str | None] = ()
@@ -521,8 +524,9 @@ class Scripts:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
 
         Add the sources of the change to each variable through which the script can read the object.
-        If other variables may refer to the object, too, add the actions among the sources to
-        ``_alias_change_sources``, which count as sources of all variables that are not immutable.
+        If other variables may refer to the object, too, also add the actions in ``sources`` to
+        ``_alias_change_sources``. From then on, the actions count as sources of every variable that
+        may hold a mutable object, because that object may be the changed one.
 
         Args:
             node: The expression whose value is the changed object, such as ``a.b`` for a change of
@@ -554,8 +558,9 @@ class Scripts:
         Args:
             changed: The names of the changed variables.
             sources: The actions and fields from which the new values in the variables come.
-            is_deep: Whether to add the sources also to each variable whose object may be contained
-                in the object of a changed variable.
+            is_deep: Whether objects inside the objects of the changed variables may have changed,
+                too. The sources are then also added to each variable that may refer to such an
+                inner object.
         """
         names = [*changed]
         # The list grows during this loop, by the contained variables, which are then visited, too.
@@ -591,15 +596,12 @@ class Scripts:
             self._enclosing_nodes.pop()
 
     def _enclosing_conditions(self, variable: str | None = None) -> Iterator[_Sources]:
-        """Yield, for each enclosing loop or condition, what decides whether its body runs.
-
-        If a loop or condition contains all uses of a variable, every read of the variable is inside
-        of the body. The value of the variable then cannot tell whether the body has run, because no
-        read occurs if the body has not run.
+        """Yield the sources of the condition of each enclosing loop or branch.
 
         Args:
-            variable: The name of a variable. Loops and conditions that contain all uses of the
-                variable are left out; None to leave out none.
+            variable: The name of a variable; None to leave out nothing. A loop or branch that
+                contains all uses of this variable is left out: the variable is read only where the
+                condition was true, so that its value reveals nothing about the condition.
 
         Yields:
             The actions and fields from which the values in the condition come.
@@ -615,9 +617,9 @@ class Scripts:
     def _record_jump(self, sources: _Sources) -> _Sources:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
-        The statements after the jump run only if the jump does not. What decides whether the jump
-        runs therefore also decides which other statements of each enclosing loop, condition and
-        function run, and is recorded as a source of each.
+        Statements after the jump run only if the jump does not run. The conditions of the jump
+        therefore also control the other statements of each enclosing loop, branch and function. So
+        add the sources of these conditions to the sources of each enclosing node's condition.
 
         Args:
             sources: The actions and fields from which the jump's own value comes, if any.
@@ -673,7 +675,10 @@ def _fields(key: ast.expr) -> _Sources:
 
 
 def _variables_reaching(node: ast.AST) -> Iterator[str]:
-    """Yield the variables that contain an expression's value, such as ``a`` for ``a.b["c"]``."""
+    """Yield the variables of which an expression reads a part: ``a`` for ``a.b["c"]``.
+
+    For an expression that does not read a part of an object, yield all names in the expression.
+    """
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
             return _variables_reaching(value)

@@ -339,7 +339,7 @@ class Trace:
 
     @property
     def utterances(self) -> list[str]:
-        """The printed lines."""
+        """The lines that the task's scripts have printed."""
         self._join_unfinished_line()
         return self._printed_lines
 
