@@ -177,7 +177,8 @@ if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
 def _import_from_plugin(name: str) -> Any:
     """Return a public name that an installed plugin exports; raise AttributeError for others."""
     exports = list(__all__)
-    if not name.startswith("_"):  # such names are asked for by tools that look at every module
+    # Tools that inspect all modules ask each for private names, which no plugin exports.
+    if not name.startswith("_"):
         from delf.packages.official import packages
         from delf.plugins.host import PluginHost
 

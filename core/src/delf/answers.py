@@ -182,8 +182,8 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     In that format each part of an answer names a channel; the channel ``final`` has the text.
 
     Returns:
-        The reasoning, the text, and whether the text is not empty. If the channel ``final`` is
-        empty, the text consists of the answer's tool calls.
+        The reasoning; the text of the channel ``final``, or the answer's tool calls if this
+        channel has no text; and True unless this second item is empty.
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]

@@ -74,11 +74,11 @@ class FileText(SourcedText):
 
 
 def source_of(value: object, otherwise: Source = "program") -> Source:
-    """Return the source of a value.
+    """Return where the value of a setting comes from, such as ``environment`` or ``program``.
 
     Args:
-        value: The value.
-        otherwise: The source to return for a value that is not a :class:`SourcedText`.
+        value: The value, which is a :class:`SourcedText` if its source is known.
+        otherwise: The source to return for any other value.
     """
     return value.source if isinstance(value, SourcedText) else otherwise
 

@@ -1015,7 +1015,8 @@ SAFE: Final = {
 }.difference(*_TEXTS.values())
 """Fields that are never redacted.
 
-Their values are numbers and fixed words, which reveal nothing if they equal a secret by chance.
+Their values are numbers or fixed words. If a value happens to equal a secret, no reader of the
+event can know this.
 """
 
 

@@ -97,7 +97,7 @@ _ABSENT: Final = _Absent()
 
 
 def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[..., Any] | None]:
-    """Return the methods of a dataclass by name.
+    """Return the methods that ``@dataclass`` adds to a class, by name.
 
     The ``__hash__`` of a class that is not frozen is None, which makes its instances unhashable.
     """

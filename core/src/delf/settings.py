@@ -185,8 +185,8 @@ class PluginSettings(BaseModel):
             usual: Folders of the project that are used if the field is empty.
 
         Returns:
-            The folders, and the project folder. In place of the project folder, None if code set
-            the folders instead of a file or variable, because these folders need no trust.
+            The folders and the project folder. The second item is None if Python code set the
+            folders: only folders from a file or an environment variable, and ``usual``, need trust.
         """
         folders = [Path(folder) for folder in getattr(self, field)]
         project_folder = current_folder()
@@ -363,7 +363,7 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
 
 
 def _is_list(annotation: Any) -> bool:
-    """Return True if a setting is a list, or a list or None."""
+    """Return True for the type of a list, tuple or set, also if the type allows None."""
     arms = [arm for arm in get_args(annotation) if arm is not type(None)]
     if get_origin(annotation) in (Union, UnionType) and len(arms) == 1:
         return _is_list(arms[0])

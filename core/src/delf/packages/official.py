@@ -106,8 +106,9 @@ def module_of(package: str) -> str:
 def how_to_install(package: str) -> str:
     """Return the command that installs a package.
 
-    delf's packages are not on PyPI: delf's own installer takes them from the repository, and pip
-    from ``dist``, the folder of wheels that ``make dist`` builds.
+    delf's packages are not on PyPI. For one of them, the command is that of delf's own installer,
+    or ``pip install --find-links dist NAME`` if the installer is missing; ``dist`` is the folder of
+    wheels that ``make dist`` builds. For any other package, the command is ``pip install NAME``.
     """
     from importlib.util import find_spec
     from shlex import quote

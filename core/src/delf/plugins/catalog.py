@@ -326,11 +326,12 @@ def _score_for_name(
 
     The score is the highest of these:
 
-    - the length of each matching pattern of the spec and of its providers;
-    - ``_FALLBACK_SCORE`` for a fallback spec without a matching pattern;
-    - for a spec with a provider whose protocol other servers imitate (``compatible``):
-      ``_ADDRESS_SCORE`` if the user or the environment gives an address, else 0;
-    - -1 for any other spec.
+    - the length of the longest pattern, of the spec or of one of its providers, that matches the
+      model's name;
+    - for a fallback spec without such a pattern, ``_FALLBACK_SCORE``;
+    - for any other spec with a provider that is ``compatible`` (other servers imitate its
+      protocol), ``_ADDRESS_SCORE`` if the address of a server is configured, else 0;
+    - for a spec to which none of this applies, -1.
 
     Args:
         spec: The spec.

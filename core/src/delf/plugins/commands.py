@@ -73,6 +73,7 @@ class Program(Protocol):
         """Return the installed plugins.
 
         Args:
-            environ: The environment variables for the plugins; the user's own when None.
+            environ: The environment variables for the plugins. None stands for the variables of
+                this process and the stored API keys.
         """
         ...

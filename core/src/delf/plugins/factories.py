@@ -41,8 +41,8 @@ def make(
         host: The host of the spec.
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
-        context: Passed as a keyword, with the host's providers as ``installed_providers``, if the
-            factory has a parameter ``context``.
+        context: The context, of which the factory gets a copy if it has a parameter ``context``.
+            In the copy, ``installed_providers`` has the host's providers.
         arguments_by_name: Further values that are passed only to parameters of these names.
         extras: Options that override ``options``.
 

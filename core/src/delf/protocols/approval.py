@@ -255,9 +255,9 @@ class RememberedDecision:
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision approves the call of a request.
 
-        The caller checks that the decision holds for the call's task. A decision for all calls of
-        an action may have been made about a call for which the connection itself required no
-        approval. A call for which the connection requires approval is then not covered.
+        If the decision was made about a call for which the connection itself required no approval,
+        a call for which the connection requires approval is not approved, even if the decision is
+        for all calls of the action. The caller checks that the decision holds for the call's task.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):
@@ -314,12 +314,15 @@ class SupportsQuestions(Protocol):
     """A channel that also passes on questions of scripts; other channels get approvals only."""
 
     async def answer(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
-        """Return the answer to a question, or None to leave the question to the next channel.
+        """Ask a person a script's question.
 
         Args:
             request: A request with ``is_question``;
                 :meth:`delf.protocols.questions.Question.from_request` returns its question.
-                ``Answered`` is an answer, ``Rejected`` declines.
+
+        Returns:
+            ``Answered`` with the answer; ``Rejected`` if the person declines to answer; None to
+            leave the question to the next channel.
         """
         ...
 

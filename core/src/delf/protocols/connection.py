@@ -54,11 +54,12 @@ class SupportsContext(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedTask:
-    """A user's task for a connection to learn from, without declared secrets.
+    """A finished task from which a connection may learn.
 
     Args:
-        task: The user's task, in words.
-        ask: Asks the agent's light model; the cost counts against the agent's budget, not a task's.
+        task: The user's task, in words, from which declared secrets are removed.
+        ask: Asks the model of the setting ``light_llm``, or else the main model. The cost counts
+            against the agent's budget, not against a task's.
     """
 
     task: str
@@ -177,7 +178,7 @@ class _Shown:
         return NeedsApproval(reason=reason, **_shown_fields(self))
 
     def request_fields(self) -> dict[str, Any]:
-        """Return the fields that the request for approval of the call copies, by name."""
+        """Return the fields of this verdict to put into the call's approval request, by name."""
         names = {item.name for item in fields(_Shown)}
         return {
             item.name: getattr(self, item.name)
@@ -335,8 +336,8 @@ class SupportsSetup(ConnectionLike, Protocol):
     async def setup(self, ask: SetupAsk) -> bool:
         """Set up the connection in an agent's first task. A failure is a warning of that task.
 
-        The method is called again if that task is cancelled meanwhile, so paid results should be
-        kept as they arrive.
+        If that task is cancelled during the setup, the method is called again. So store each answer
+        of the model as soon as it arrives; otherwise the answer is paid for twice.
 
         Args:
             ask: Asks a model.

@@ -171,7 +171,8 @@ class History:
     Args:
         messages: The newest messages.
         summary: A summary of the earlier messages.
-        summary_trust: ``own`` if every message that the summary covers is the user's own.
+        summary_trust: ``own`` if the user wrote all messages that the summary covers, else
+            ``outside``.
     """
 
     messages: tuple[Message, ...] = ()

@@ -175,7 +175,7 @@ class CallGuard(Protocol):
         ...
 
     def check(self, call: ScriptCall) -> Verdict:
-        """Check a call before its connection checks it. Called at least once for each call."""
+        """Check a call before the tool's connection does. Called at least once for each call."""
         ...
 
     def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
@@ -272,21 +272,22 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model; the call counts towards cost and budget.
 
-        The answer is without reasoning. If the answer is truncated at its token limit, the model is
-        asked to continue; if the answer still does not end, an error is raised. A truncated answer
-        is returned only in two cases:
+        The answer is without reasoning. If the answer is truncated at its token limit:
 
-        - With ``on_delta`` or in a session, an answer that was truncated at its token limit is
-          returned with ``broken_by`` set.
-        - With ``on_delta``, an answer that broke off after its first piece is returned with the
-          ``finish_reason`` ``cut``. If the process died during an answer, the resumed task gets the
-          journalled part of the answer, also with ``cut``.
+        - With ``on_delta`` or ``session``, the truncated answer is returned with ``broken_by`` set.
+        - Otherwise, the model is asked to continue; if the answer still does not end, an error is
+          raised.
+
+        If the answer breaks off because the connection fails, an error is raised. But with
+        ``on_delta``, an answer that broke off after its first piece is returned with the
+        ``finish_reason`` ``cut``. If the process died during an answer, the resumed task gets the
+        journalled part of the answer, also with ``cut``.
 
         Of the calls in such a truncated answer, the strategy may use only those that ``on_delta``
         has already started.
 
         Args:
-            messages: The whole conversation; in a session that was asked before, the new messages.
+            messages: The whole conversation; with ``continues``, only the new messages.
             tools: The tools that the model may call in its answer, if it supports tools.
             on_delta: Receives the answer's pieces as they arrive, and may start calls; before each
                 call, the text so far is journalled.

@@ -71,8 +71,9 @@ class Action:
         contents: The names of the parameters that are only text for people to read; None if the
             action declares no contents.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
-        author: The name of the result's field, or of the parameter, that holds the content's
-            author, if the service guarantees that the author is genuine; else None.
+        author: The name of the field or parameter that holds the author of the content: a field if
+            the result is a record or a list of records, otherwise a parameter of the action. Only
+            for a service that guarantees that the author is genuine; else None.
         full_types: Makes the parameters and the result with complete types, if ``parameters`` and
             ``returns`` are shortened. The function is called if a prompt has space for complete
             types, or a script asks for them.
@@ -225,9 +226,10 @@ def action(
             contents.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
             such as a web search.
-        author: The name of the result's field, or of the parameter, that holds the content's
-            author, such as ``sender``, if the service guarantees that the author is genuine. A task
-            may tell delf to follow instructions of this author.
+        author: The name of the field or parameter that holds the author of the content, such as
+            ``sender``: a field if the result is a record or a list of records, otherwise a
+            parameter of the action. Only for a service that guarantees that the author is genuine.
+            A task may tell delf to follow instructions of this author.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
@@ -380,8 +382,9 @@ def check_flow(
         contents: The names of the parameters that are only text for people to read; not together
             with ``sinks``.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
-        author: The name of the result's field, or of the parameter, that holds the content's
-            author, if the service guarantees that the author is genuine.
+        author: The name of the field or parameter that holds the author of the content: a field if
+            the result is a record or a list of records, otherwise a parameter of the action. Only
+            for a service that guarantees that the author is genuine.
 
     Raises:
         ToolDefinitionError: For an unknown trust, for a string instead of a list of names, and if

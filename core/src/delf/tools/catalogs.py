@@ -62,8 +62,9 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
     """Score actions by how well they match a task and its steps.
 
     An action's score is the weighted sum of its score for the whole task and of its score for the
-    step that it matches best. Steps count one by one, because a long task would hide the words of
-    a short step. Within each step, scores are divided by the score of the step's best action.
+    step of the task that it matches best. Each step, a part of the task's text, is scored
+    separately, because the words of a short step have little weight in a long task. Within each
+    step, scores are divided by the score of the step's best action.
 
     Args:
         catalog: The actions.

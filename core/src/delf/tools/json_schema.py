@@ -248,9 +248,10 @@ class Checker:
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
-    """Convert an error of the library to a :class:`Fault`.
+    """Convert an error of ``jsonschema_rs`` to a :class:`Fault`.
 
-    If no alternative of ``anyOf`` or ``oneOf`` matches, the fault of the closest one is returned.
+    If no alternative of ``anyOf`` or ``oneOf`` matches, return the fault of the alternative that
+    fails deepest in the value. If several do, the message joins their messages.
     """
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
     inner = [fault for branch in branches for fault in branch]
@@ -301,7 +302,12 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
 
 
 def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
-    """Return the properties of the subschema that contains the keyword at the end of a path."""
+    """Return the names of the properties that a subschema declares.
+
+    Args:
+        root: The whole schema.
+        path: The path from the whole schema to a keyword of the subschema.
+    """
     node: Any = root
     path_of_subschema = list(path)[:-1]
     for part in path_of_subschema:

@@ -212,11 +212,10 @@ class Ranking:
         return [number for number, _ in self.scored_matches(words, limit)]
 
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """Return the matches of :meth:`find`, each with its score relative to an ideal item.
+        """Return the matches of :meth:`find`, each with its score.
 
-        The ideal item, with a score of 1, would be the best item for each search word, and the
-        search would have all words of the ideal item's name. A search word that no item has lowers
-        the scores of all matches.
+        An item has the score 1 if no other item matches any search word better, and the search
+        has every word of the item's name. A search word that no item has lowers all scores.
 
         Args:
             words: The search words.

@@ -125,8 +125,8 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     """Return the change that an action's name expresses: create, update or delete.
 
     Returns:
-        The change; None if the name has no noun, no verb, or a verb that does not express the
-        same change as the other verbs.
+        The change; None if the name has no noun or no verb, or if not all of its verbs express the
+        same change.
 
     Args:
         name: The action's name, such as ``update_task`` or ``tickets_partial_update``.
@@ -239,7 +239,11 @@ class _ReadActions(NamedTuple):
 def _read_actions_by_rarest_noun(
     catalog: Sequence[CatalogEntry],
 ) -> Mapping[str, Sequence[_ReadActions]]:
-    """Group the read actions that have the same nouns; return the groups by their rarest noun."""
+    """Group the read actions that have the same nouns.
+
+    Return a mapping from noun to groups. It has each group once, under the rarest of the group's
+    nouns: the noun that the fewest groups have.
+    """
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):

@@ -81,7 +81,11 @@ def _complete_record(tool: ToolDescription, shortened_record: str) -> str:
 
 
 def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
-    """Return a new name for a record, made of nouns in the names of the tools that return it."""
+    """Return an unused name for the type of a result.
+
+    The name is made of the nouns in the name of one of the tools that return the result, the tool
+    with the fewest nouns.
+    """
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name = "".join(word.capitalize() for word in words) or tools[0].connection.title() or "Result"
     base, number = name, 2

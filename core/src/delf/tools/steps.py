@@ -15,9 +15,10 @@ _MIN_WORDS: Final = 3
 
 
 def steps_of(task: str) -> list[str]:
-    """Return the task, followed by the parts of the task that have three or more significant words.
+    """Return the task, followed by those of its parts with three or more significant words.
 
-    At most twelve parts are returned, and none if the task has only one such part.
+    At most twelve parts follow the task. If the task has only one such part, the list has just the
+    task.
 
     Args:
         task: The task in plain words.

@@ -138,14 +138,15 @@ def _limit_options(
 ) -> Iterator[tuple[StubLimits, Mapping[str, StubLimits]]]:
     """Yield ever smaller limits for stubs.
 
-    First the limits of all other tools shrink, then the notes on the best matching tools.
+    First, the limits of the tools that are not in ``best_match_limits`` shrink. Then the limits on
+    the notes in the stubs of the best matching tools shrink, too.
 
     Args:
         best_match_limits: A mapping from the name of each best matching tool to its limits.
 
     Yields:
-        The limits of all other tools, and a mapping like ``best_match_limits`` with the limits of
-        the best matching tools.
+        The limits of the tools that are not in ``best_match_limits``, and a mapping like
+        ``best_match_limits`` with the limits of the best matching tools.
     """
     for limits_of_others in _LIMITS:
         if limits_of_others != _MIN_LIMITS:
@@ -214,7 +215,10 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
 
 
 def _without_notes(budget: int) -> int:
-    """Return the budget that remains for stubs, without the share for notes on the best tools."""
+    """Return the part of a number of characters that tools may take without their notes.
+
+    The rest is reserved for notes on the best matching tools.
+    """
     return int(budget * (1 - _NOTES_BUDGET_SHARE))
 
 
@@ -232,7 +236,8 @@ def _select_within(
     Args:
         tools: The tools to choose from, best first.
         max_size: The number of characters left for stubs.
-        is_mentioned: Returns True for a key or value that the text of the task mentions.
+        is_mentioned: Returns True for a text in a stub, such as the name of a record's field or a
+            value of an enum, that the text of the task mentions. Such texts are always shown.
         best_match_limits: The limits on the length of the best matching tools' stubs, by name of
             tool. All other stubs have the limits ``_MIN_LIMITS``.
         kept_tools: The tools that were selected before, by name.

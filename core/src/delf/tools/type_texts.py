@@ -89,9 +89,10 @@ def shorten(
 ) -> str:
     """Shorten a type to a number of characters, as far as possible.
 
-    First, inner records become ``dict``; then further keys become ``...``. If the text is still too
-    long, the outermost records keep their first ``max_keys`` keys nevertheless. Keys and values
-    that the task's text mentions always stay.
+    First, inner records become ``dict``; then ``...`` replaces the last keys of the outermost
+    records. If even this text is too long, the returned text is longer than the limit: it has the
+    first ``max_keys`` keys of the outermost records. Keys and values that the task's text mentions
+    always stay.
 
     Args:
         text: A type in stub notation.

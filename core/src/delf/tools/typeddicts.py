@@ -51,7 +51,8 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
 
     Args:
         hint: The type.
-        translations: The records that are translated already, to which more are added.
+        translations: A mapping from each translated TypedDict to its translation, to which this
+            function adds the TypedDicts in ``hint``.
     """
     if not _SUPPORTS_TYPING_TYPEDDICT and isinstance(hint, type) and typing.is_typeddict(hint):
         return _translate_record(hint, translations)

@@ -139,7 +139,8 @@ class State:
         """Return the discovered plugins, cached until a package, flag or variable changes.
 
         Args:
-            environ: The environment variables for the plugins; the user's own when None.
+            environ: The environment variables for the plugins. None stands for the variables of
+                this process and the stored API keys.
 
         Raises:
             PluginError: If a file of ``--plugin`` cannot be imported.

@@ -61,9 +61,9 @@ request_argument = click.argument("request_id", metavar="ID", shell_complete=_re
     "2 usage or configuration.",
 )
 def approvals() -> None:
-    """Look at calls and questions that wait for a person in any process, and decide about them.
+    """Show the calls and questions of all processes that wait for a person, and decide about them.
 
-    You may shorten an ID if it stays unique. A decision needs at least six characters of it. At
+    You may shorten an ID if it stays unique. A decision needs at least six characters of the ID. At
     a terminal, a decision shows the request and asks you once more. The first decision counts,
     whether it comes from this command, from the terminal of the task, or from its program.
 

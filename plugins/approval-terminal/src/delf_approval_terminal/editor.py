@@ -60,7 +60,11 @@ class Editor:
                 self._terminal.complain(f"there is no argument {escape(choice)!r}")
 
     async def _change(self, name: str, old: Any) -> None:
-        """Let the person edit an argument; an invalid text is offered again at the next attempt."""
+        """Let the person edit an argument.
+
+        If the text is invalid, the argument keeps its value, and the person's next edit of the
+        argument starts with the invalid text.
+        """
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
         start_text = self._invalid_inputs.pop(name, text)

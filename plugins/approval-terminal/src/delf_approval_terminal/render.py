@@ -318,7 +318,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 def _last_lines(fact: Fact) -> Part:
     """Return the heading and the last lines of a fact that lists changes.
 
-    The person who decides can show all lines with the key v.
+    To see all lines, the person who decides presses v.
     """
     lines = fact.text.split("\n")
     last_lines = [f"{_INDENT}{escape(line)}" for line in lines[-_MAX_CHANGES:]]

@@ -24,7 +24,7 @@ NO_PREDECESSOR: Final = "0" * 64
 """The digest that the first record contains, because it has no predecessor."""
 
 NO_KEY: Final = "who wrote the records: DELF_AUDIT_KEY is not set"
-NO_HEAD: Final = "that none was taken away: no --head that was noted elsewhere"
+_NO_GIVEN_DIGEST: Final = "that none was taken away: no --head that was noted elsewhere"
 
 _BLOCK: Final = 64 * 1024
 
@@ -109,13 +109,14 @@ class AuditTrail:
         Without a key or a given digest, the result says what remains unproven.
 
         Args:
-            given_digest: The digest of an earlier line, which must still be in the file, if any.
+            given_digest: A digest of a line that was noted earlier. If it is given, a line with
+                this digest must still be in the file.
 
         Raises:
             AuditTrailError: If a check fails; the message has the number of the line.
             ConfigurationError: If the file does not exist.
         """
-        head, count, number = NO_PREDECESSOR, 0, 0
+        previous_digest, count, number = NO_PREDECESSOR, 0, 0
         damaged_line_numbers: list[int] = []
         has_given_digest = given_digest not in (None, NO_PREDECESSOR)
         # The number of records up to the given digest; None until the loop finds the digest.
@@ -124,11 +125,12 @@ class AuditTrail:
             if record is None:
                 damaged_line_numbers.append(number)
             else:
-                self._check_record(number, record, head)
+                self._check_record(number, record, previous_digest)
                 count += 1
-            head = _digest(line)
-            if head == given_digest:
+            previous_digest = _digest(line)
+            if previous_digest == given_digest:
                 records_up_to_digest = count
+        # A damaged line before the last one is only reported in the result.
         if damaged_line_numbers and damaged_line_numbers[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
@@ -140,10 +142,10 @@ class AuditTrail:
                 hint="lines at the end were removed, or the file was rewritten",
             )
         unproven: list[str] = [] if self._key is not None else [NO_KEY]
-        unproven += [] if has_given_digest else [NO_HEAD]
+        unproven += [] if has_given_digest else [_NO_GIVEN_DIGEST]
         return VerifiedTrail(
             records=count,
-            head=head,
+            head=previous_digest,
             damaged_line_numbers=tuple(damaged_line_numbers),
             records_after_given_digest=count - records_up_to_digest,
             unproven=tuple(unproven),

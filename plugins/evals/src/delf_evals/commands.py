@@ -72,7 +72,7 @@ def add(
 def _prompt_facts(state: State, task: str) -> dict[str, str]:
     """Return what each connection adds to the prompt, by connection name.
 
-    If a connection does not answer, warn and return nothing.
+    If any connection does not answer, print a warning, and return an empty dict.
     """
     from delf_cli.session import Options, Setup
     from delf_evals.running import contexts_of

@@ -265,8 +265,8 @@ def _answer_of(response: Response[Any], environment: RecordedEnvironment) -> Any
     """Return the value or text of a response as the case's answer.
 
     Raises:
-        DelfError: If the task failed, or a call had no recorded result, even if the script caught
-            that error.
+        DelfError: If the task failed, or if a call had no recorded result. Such a call counts even
+            if the script caught the exception that the call raised.
     """
     if environment.unrecorded:
         calls = "; ".join(dict.fromkeys(environment.unrecorded))

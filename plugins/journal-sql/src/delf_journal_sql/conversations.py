@@ -29,7 +29,7 @@ If they began again at 1, a late summary of the cleared messages would count for
 
 
 class Run(Protocol):
-    """Runs a function in a thread and in a transaction."""
+    """Runs ``function(connection)`` in a worker thread, in a transaction of the connection."""
 
     def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
         """Run a function with the connection of the transaction, and return its result."""
@@ -318,7 +318,9 @@ def _load(
 def _position_of(
     connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
 ) -> int | None:
-    """Return the position of the last of some messages if they are stored one after the other.
+    """Find messages that are stored one after the other; return the position of the last message.
+
+    Return None if the conversation has no such sequence after the position ``after``.
 
     Args:
         connection: A connection for reading.

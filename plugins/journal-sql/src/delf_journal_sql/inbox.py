@@ -175,7 +175,8 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If no request with the prefix can be read, but events cannot.
+        UnreadableEventError: If no readable request has the given prefix, and some task has
+            unreadable events, which may be those of the wanted request.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
@@ -264,7 +265,8 @@ def _revoked_ids(connection: Connection, key: int) -> set[str]:
     """Return the ids of a task's approval requests whose decisions were revoked.
 
     Raises:
-        UnreadableEventError: If a note is damaged: it may revoke any decision about the task.
+        UnreadableEventError: If a stored revocation is damaged, because it may revoke any decision
+            about the task.
     """
     rows = connection.execute(
         "SELECT data FROM delf_notes WHERE task = :key AND kind = :kind",
@@ -294,9 +296,10 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
 
 
 def _prefix_condition(id_prefix: str) -> tuple[str, dict[str, str]]:
-    """Return an SQL condition that the events of a request with the id fulfil, and its parameters.
+    """Return an SQL condition that preselects the events of some requests, and its parameters.
 
-    Some other events may fulfil the condition, too.
+    The condition finds all events of requests whose id begins with ``id_prefix``, and may find
+    other events, so the ids of the found events must still be compared.
 
     Args:
         id_prefix: The beginning of the request's id, with or without ``req_``; empty for any id.

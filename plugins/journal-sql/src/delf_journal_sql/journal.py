@@ -199,7 +199,7 @@ class SqlJournal:
             migrate(source)
 
         def restore_into(connection: Connection) -> int:
-            """Copy the tables of the backup into this journal; return the number of tasks."""
+            """Copy the tables of ``source`` to a connection's database; return the task count."""
             with source.reader() as backup, transaction(backup, write=False):
                 if not copy_tables(backup, connection):
                     raise JournalError(

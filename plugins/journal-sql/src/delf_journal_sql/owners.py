@@ -41,8 +41,8 @@ def birth_of(pid: int) -> str | None:
     """Return a text that differs between processes with the same id; None if the process has ended.
 
     On Linux, the text is the start time. On other Unix systems, the text is always "alive", so that
-    a later process with the same id is taken for the first. On Windows, processes cannot be
-    checked, and None is returned.
+    a later process that reuses the id is mistaken for the original process. On Windows, processes
+    cannot be checked, and None is returned.
     """
     if sys.platform == "linux":
         line = _first_line(f"/proc/{pid}/stat")

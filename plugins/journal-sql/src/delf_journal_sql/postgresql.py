@@ -83,6 +83,9 @@ class PostgresConnection:
     ) -> list[SqlRow]:
         """Insert rows, many with one statement.
 
+        With ``unique``, skip rows whose value in this column exists already, and return the id and
+        this value of each inserted row; otherwise return no rows.
+
         psycopg's pipeline mode is not used: a process that is suspended in a pipeline would keep
         its locks, because the server does not count such a session as idle.
         """

@@ -84,26 +84,27 @@ def find(
     if not index_exists(connection) or (wanted.text and not terms):
         return Found(behind=unindexed)
     is_alive = cached_is_alive(database.now(connection))
-    end_task = None if before is None else key_of(connection, before)
+    before_key = None if before is None else key_of(connection, before)
+    # Each task with the key of the event for its excerpt; None if no text is searched for.
     matches: list[tuple[FoundTask, int | None]] = []
     if terms:
-        for event_by_task in _matching_events(connection, database, terms, end_task):
-            if not event_by_task:
+        for excerpt_keys in _matching_events(connection, database, terms, before_key):
+            if not excerpt_keys:
                 break  # only the last batch is empty
-            conditions = [f"i.task IN ({', '.join(map(str, event_by_task))})"]
+            conditions = [f"i.task IN ({', '.join(map(str, excerpt_keys))})"]
             page = _newest_tasks(connection, is_alive, wanted, conditions, limit + 1 - len(matches))
-            matches += [(task, event_by_task[task_key]) for task_key, task in page]
+            matches += [(task, excerpt_keys[task_key]) for task_key, task in page]
             if len(matches) > limit:
                 break
     else:
-        conditions = [] if end_task is None else [f"i.task < {end_task}"]
+        conditions = [] if before_key is None else [f"i.task < {before_key}"]
         matches = [
             (task, None)
             for _, task in _newest_tasks(connection, is_alive, wanted, conditions, limit + 1)
         ]
     tasks = [
-        task if index_key is None else _with_excerpt(connection, index_key, task, terms)
-        for task, index_key in matches[:limit]
+        task if excerpt_key is None else _with_excerpt(connection, excerpt_key, task, terms)
+        for task, excerpt_key in matches[:limit]
     ]
     return Found(tasks=tuple(tasks), more=len(matches) > limit, behind=unindexed)
 

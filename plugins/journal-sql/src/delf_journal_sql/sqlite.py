@@ -96,7 +96,11 @@ class SqliteConnection:
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows, many with one statement."""
+        """Insert rows, many with one statement.
+
+        With ``unique``, skip rows whose value in this column exists already, and return the id and
+        this value of each inserted row; otherwise return no rows.
+        """
         placeholders = f"({', '.join('?' * len(columns))})"
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
         inserted: list[SqlRow] = []

@@ -247,7 +247,12 @@ def like_text(text: str) -> str:
 
 
 def stored_task(row: SqlRow, is_alive: IsAlive) -> TaskRecord:
-    """Convert a row to a task record. The query selects the constants ``TASK`` and ``COLUMNS``."""
+    """Convert a row of a query to a task record.
+
+    Args:
+        row: A row with the columns that the constants ``TASK`` and ``COLUMNS`` list.
+        is_alive: Checks whether the process that owns a running task is alive.
+    """
     is_running = row.state == TaskState.RUNNING
     has_live_owner = is_running and is_alive(owner_of(row))
     stored = {name: getattr(row, column) for name, column in _FIELDS.items()}

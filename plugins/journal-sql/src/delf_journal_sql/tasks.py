@@ -79,9 +79,9 @@ class Tasks:
             self.tasks_of_other_processes.add(lost_id)
 
     def create(self, connection: Connection, events: Iterable[Packed]) -> None:
-        """Insert the tasks whose first event is among some events.
+        """Insert each task whose first event is in ``events``, unless the task exists.
 
-        Existing tasks are skipped; :meth:`add` loads their state.
+        The state of the existing tasks is loaded later, by :meth:`add`.
         """
         new_rows: dict[str, dict[str, Any]] = {}
         for packed in events:
@@ -303,7 +303,7 @@ class Tasks:
         return values
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
-        """Store the end of a task in its row, and remove its owner."""
+        """Store the end of a task in its row, and clear the process that owns the task."""
         self._tasks_to_uncache.append(event.task_id)
         connection.execute(
             "UPDATE delf_tasks SET state = :state, finished_at = :at, duration_ms = :duration, "
@@ -319,7 +319,7 @@ class Tasks:
         )
 
     def _postpone(self, connection: Connection, task: _Task, event: TaskPostponed) -> None:
-        """Return a task to the queue from which it came, and remove its owner."""
+        """Return a task to its queue, and clear the process that owns the task."""
         # The process that claims the task next continues it.
         self._tasks_to_uncache.append(event.task_id)
         connection.execute(

@@ -223,9 +223,13 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), vector_rows)
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
-        """Store vectors of facts, given by number; facts that were removed are skipped.
+        """Store the vectors of facts; facts that do not exist any more are skipped.
 
         Call :meth:`mark_altered` after the last batch.
+
+        Args:
+            vectors: Pairs of a fact's number and the fact's vector.
+            model: The name of the model that made the vectors.
         """
         ids = [number for number, _ in vectors]
         with self._begin() as connection:

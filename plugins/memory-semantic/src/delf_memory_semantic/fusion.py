@@ -16,7 +16,8 @@ _WORD_WEIGHT: Final = 0.4
 def share_of_words(query: str, text: str) -> float:
     """Return the share of a query's words that occur in a text, from 0 to 1.
 
-    In writing systems without spaces, such as Chinese, each pair of letters counts as half a word.
+    For a writing system without spaces, such as Chinese, overlapping pairs of letters are compared
+    instead of words. The share is then 1 if half of the query's pairs occur in the text.
     """
     words = set(words_of(query))
     total = sum(0.5 if is_pair(word) else 1.0 for word in words)
@@ -26,16 +27,17 @@ def share_of_words(query: str, text: str) -> float:
 def fuse_rankings(
     by_words: Mapping[int, float], similarities: Mapping[int, float], matched_word_ratio: float
 ) -> dict[int, float]:
-    """Combine two rankings. Return a mapping from number to score, best first.
+    """Combine two rankings of texts. Return the score of each text by its number, best first.
 
     The scores of both rankings are added on a common scale. With ranks alone (reciprocal rank
     fusion), the weaker ranking would spoil the better one. If no text has more than a few of the
     query's words, the vector similarity decides.
 
     Args:
-        by_words: A mapping from number to word score (BM25 or similar), best first.
-        similarities: A mapping from number to vector similarity, from -1 to 1. Without a vector,
-            the word score counts alone.
+        by_words: The word score (BM25 or similar) of each text that has words of the query, by the
+            text's number, best first.
+        similarities: The vector similarity of each text that has a vector, from -1 to 1, by the
+            text's number. For a text without a vector, the word score counts alone.
         matched_word_ratio: The number of the query's words in the best word match, divided by the
             number of all words of the query. The word scores are multiplied by this ratio.
     """

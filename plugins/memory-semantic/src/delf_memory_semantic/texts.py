@@ -27,7 +27,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\n")
 
 
 def is_file_name(text: str) -> bool:
-    """Return True if a text to remember looks like the name of a file with facts, and no fact.
+    """Return True if a text to remember is probably no fact itself, but names a file of facts.
 
     The file need not exist.
     """

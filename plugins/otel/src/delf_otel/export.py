@@ -75,7 +75,7 @@ class Export:
         )
 
     def _open_own_exporters(self, service_name: str, endpoint: str | None) -> None:
-        """Export to a collector without the providers that the program may have set up."""
+        """Create exporters to a collector, independent of any providers of the program."""
         resource = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
         self._resource = Resource.create(resource)
         base = None if endpoint is None else endpoint.rstrip("/")

@@ -125,8 +125,8 @@ class _RecordedConnection:
 class Recorded:
     """A recorded run, which gives a repeated run of the script the recorded results of its calls.
 
-    ``used`` and ``unused`` are the recorded calls that the repeated run has and has not made. Each
-    of its calls that was not recorded is described in ``differences``.
+    ``used`` and ``unused`` are the recorded calls that the repeated run has and has not made.
+    ``differences`` describes the calls that the repeated run makes but the recording lacks.
     """
 
     def __init__(self, case: Case) -> None:

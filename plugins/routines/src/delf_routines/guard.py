@@ -31,9 +31,9 @@ class RoutineGuard:
     """Checks a routine's calls. Implements :class:`delf.protocols.strategy.CallGuard`.
 
     Args:
-        routine: The routine, whose header lists the allowed actions.
-        earlier: The calls of earlier scripts if a model repairs the routine; otherwise None. An
-            action that the header does not list is refused, but in a repair needs approval.
+        routine: The routine, whose header lists the allowed actions. Any other action is refused,
+            or needs approval while a model repairs the routine.
+        earlier: The calls of earlier scripts while a model repairs the routine; otherwise None.
     """
 
     def __init__(self, routine: Routine, earlier: Sequence[CallMade] | None = None) -> None:
@@ -45,10 +45,10 @@ class RoutineGuard:
         self.begin()
 
     def begin(self) -> None:
-        """Start a script: forget the calls of the previous script.
+        """Start a script with an empty list of calls.
 
-        While a model repairs the routine, each script is expected to repeat all write calls of the
-        earlier scripts.
+        While a model repairs the routine, the write calls of earlier scripts are kept, because each
+        new script is expected to repeat all of them.
         """
         self.unrepeated_changes = list(self._changes_of_earlier_scripts)
         """The write calls that earlier scripts made, and this script has not asked for.
@@ -73,9 +73,10 @@ class RoutineGuard:
 
     @property
     def earlier(self) -> list[CallMade]:
-        """All calls so far, for the guard of the next script.
+        """The calls that the guard of the next script gets.
 
-        The list has the calls of this script, and the write calls that only earlier scripts made.
+        The list has all calls of this script, and those write calls of earlier scripts that this
+        script has not repeated.
         """
         return [*self.unrepeated_changes, *self.calls_made]
 

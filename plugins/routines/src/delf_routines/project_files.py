@@ -13,7 +13,7 @@ FOLDER: Final = "routines"
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the paths of a project's routines."""
+    """Yield the paths of the Python files in a project's folder of routines (saved scripts)."""
     files = folder.files_of(folder.root / FOLDER)
     yield from (
         path

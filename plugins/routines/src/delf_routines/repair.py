@@ -86,7 +86,8 @@ class WholeScriptHost:
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
         """Run a script after assigning the routine's parameters.
 
-        A script that misuses the parameters fails without being run.
+        A script that assigns to a parameter, or does not use each parameter, fails without being
+        run.
         """
         problem = parameter_misuse(code, self._routine.parameters)
         if problem is not None:

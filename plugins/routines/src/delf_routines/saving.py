@@ -257,7 +257,11 @@ class _LiteralFinder(ast.NodeVisitor):
         self.replacements: list[_Replacement] = []
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Name an argument's literal after its keyword or the action's parameter."""
+        """Visit a call, so that a parameter that replaces a literal argument gets a fitting name.
+
+        The name is the argument's keyword or, for a positional argument, the name in the signature
+        of the action.
+        """
         self.visit(node.func)
         names = self._signatures.get(ast.unparse(node.func), ())
         for number, item in enumerate(node.args):

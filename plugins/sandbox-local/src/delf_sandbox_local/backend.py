@@ -112,8 +112,8 @@ class LocalBackend:
         """Return whether scripts can run, and how they are confined.
 
         Without mount namespaces, scripts can run only if the user allows their scratch files on the
-        disk. If the system's settings seem to allow mount namespaces, the first session finds out
-        whether they work.
+        disk. If the system's settings seem to allow mount namespaces, the result is
+        :class:`Available` without a test; the first session fails if they do not work.
         """
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")

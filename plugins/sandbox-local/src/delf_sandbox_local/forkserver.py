@@ -197,9 +197,16 @@ class ForkServer:
         return self._watch(process), host_end
 
     async def _request_guest(self, request: dict[str, Any], wire: socket.socket) -> int:
-        """Request a guest from the template, and return its process id.
+        """Let the template process fork a guest, a process that runs scripts.
 
         Concurrent calls wait for each other.
+
+        Args:
+            request: The guest's settings.
+            wire: The guest's end of its socket to the host.
+
+        Returns:
+            The process id of the guest.
         """
         # Outside the lock: a request with many files takes a while, and forks wait in line.
         payload = json.dumps(request).encode()
@@ -229,10 +236,15 @@ class ForkServer:
         return int(answer["pid"])
 
     async def _send(self, data: bytes, wire: socket.socket, reply: asyncio.Future[Any]) -> None:
-        """Send a request and a descriptor to the template.
+        """Send a request, and the descriptor of a socket, to the template process.
 
-        Stop sending if the template replies early. A long list of file names needs several
-        messages.
+        The template process forks a guest, which gets the socket. Sending stops if the template
+        process replies before it has the whole request.
+
+        Args:
+            data: The request, which needs several messages if it lists many files.
+            wire: The socket whose descriptor is sent.
+            reply: The reply of the template process, when it arrives.
         """
         # The descriptor belongs to the first bytes, with which the template receives it.
         sent = socket.send_fds(self._control, [data], [wire.fileno()])

@@ -44,13 +44,16 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
 
 
 def make_ready(zipapp: str) -> tuple[list[str], Server]:
-    """Confine this process, and prepare everything that guests share.
+    """Confine this process, and prepare everything that its guests share.
+
+    A guest is a process for scripts that is forked from this process.
 
     Args:
         zipapp: The path of the guest's archive.
 
     Returns:
-        The names of the namespaces that were created, and the server that each guest runs.
+        The names of the namespaces that were created, and the object whose method ``serve`` each
+        guest calls to run the host's scripts.
     """
     os.umask(0o077)  # files of scripts are private
     linux_namespaces = namespaces.enter()
@@ -167,7 +170,12 @@ class _TemplateProcess:
         return True
 
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
-        """Confine the forked child process, and serve a session in it."""
+        """Confine the forked child process, and serve one session of scripts in it.
+
+        Args:
+            request: The host's request, with limits and folders.
+            wire: The descriptor of the socket to the host.
+        """
         try:
             os.setpgid(0, 0)  # a group of its own, to be killed as a whole
             system.die_with_parent(request["template"])

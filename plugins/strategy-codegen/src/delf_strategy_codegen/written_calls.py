@@ -145,8 +145,9 @@ def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
 
 
 def _scripts_in(content: Any) -> list[str]:
-    """Return the scripts of the first calls in parsed JSON: the values of keys such as ``code``.
+    """Return the scripts of at most ``_MAX_CALLS`` tool calls in parsed JSON.
 
+    The script of a tool call is the value of a key such as ``code``.
     If the JSON is only a string, the string is the script.
     """
     if isinstance(content, str):
@@ -155,7 +156,10 @@ def _scripts_in(content: Any) -> list[str]:
 
 
 def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
-    """Yield the code in each call within parsed JSON, at any nesting depth up to a limit."""
+    """Yield the script of each tool call in parsed JSON: the value of a key such as ``code``.
+
+    Tool calls that are nested deeper than ``_MAX_DEPTH`` are skipped.
+    """
     if depth > _MAX_DEPTH:
         return
     if isinstance(content, list):

@@ -113,7 +113,8 @@ class ModelClient:
         Args:
             config: The model.
             request: The request; with a session, only the new messages.
-            attempt: The number of the strategy's attempt, from 1.
+            attempt: Which attempt of the task's strategy to get a usable answer this is, from 1;
+                recorded in the journal.
             on_delta: Receives the answer's pieces; a recorded answer comes as one piece.
             session: An open session to use instead of a separate request.
             continues: Whether the session already has the user's instructions.
@@ -155,7 +156,8 @@ class ModelClient:
         Args:
             models: The models.
             request: The request; with a session, only the new messages.
-            attempt: The number of the strategy's attempt, from 1.
+            attempt: Which attempt of the task's strategy to get a usable answer this is, from 1;
+                recorded in the journal.
             on_delta: Receives the answer's pieces.
             session: An open session to use instead of a separate request.
             continues: Whether the session already has the user's instructions.
@@ -449,8 +451,8 @@ class ModelClient:
         def dispatch(delta: ModelDelta) -> None:
             """Pass a piece of text or a complete call to the draft and to the strategy's listener.
 
-            Show the pieces that the listener returns to the people who watch. If the listener
-            returns None, or if there is no listener, show the text of the answer.
+            The people who watch see the pieces that the listener returns. If the listener returns
+            None, or if there is no listener, these people see the text of the answer.
             """
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None

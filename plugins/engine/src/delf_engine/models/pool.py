@@ -91,8 +91,8 @@ class ModelPool:
     def add_load_failures_to(self, error: DelfError) -> None:
         """Add the plugins that failed to load to the hint of an error about an unknown model.
 
-        The model may belong to one of these plugins. In place of this plugin, a fallback plugin
-        then gets the name of the model, and its service reports that the model is unknown.
+        The model may belong to a plugin that failed to load. A fallback plugin then handles the
+        model's name, and the service of the fallback plugin rejects the name as unknown.
         """
         if isinstance(error, ModelConfigurationError):
             self._host.with_load_failures(error)
