@@ -83,7 +83,8 @@ def table_of(value: Any) -> Table | None:
 
     An index becomes columns, except for a default index, which has no name and only row numbers. A
     column name with several levels becomes one name. Missing cells, including NaN, become None.
-    Return None for any other value, such as a pyarrow column without an index.
+    Return None for any other value, and for a column of pyarrow, which has neither a name nor an
+    index.
 
     Args:
         value: Any value.
@@ -92,7 +93,11 @@ def table_of(value: Any) -> Table | None:
 
 
 def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
-    """Convert a value to plain data; a value that is nested too deeply is unsupported."""
+    """Convert a value to plain data.
+
+    A value that is nested too deeply is passed to ``convert_unsupported``. The result is the value
+    itself if this converter leaves it unchanged, else a text that names the type and the problem.
+    """
     try:
         return _plain(value, convert_unsupported)
     except RecursionError:
@@ -254,7 +259,7 @@ _COLUMNS: Final = frozenset({"Series", "ChunkedArray"})
 
 
 def _table(value: Any, convert_unsupported: Converter) -> Table | None:
-    """Convert a table of a data library; return None for any other value.
+    """Convert a data frame or similar object to a table; return None for any other value.
 
     Args:
         value: Any value.
@@ -389,7 +394,8 @@ def _pandas_cells(column: Any) -> list[Any]:
 def _pandas_column(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value of pandas that is not a table: a column, an index, an array or a scalar.
 
-    For a column with a meaningful index, and for other values, return ``_NOT_CONVERTED``.
+    Return ``_NOT_CONVERTED`` for any other type, and for a column whose index has a name or holds
+    anything but row numbers.
     """
     if hasattr(value, "iloc"):
         if hasattr(value, "columns") or not _is_default_index(value.index):

@@ -57,7 +57,7 @@ def cost(payload: bytes) -> int:
 
 
 def cost_of_values(payload: bytes) -> int:
-    """Estimate the number of values like :func:`cost`, but ignore separators inside strings.
+    """Estimate the number of values as :func:`cost` does, but ignore separators in strings.
 
     This is slower than :func:`cost`.
     """

@@ -81,9 +81,10 @@ def latin_encodings(data: bytes) -> Iterator[str]:
 
 
 def script_encoding(data: bytes) -> str | None:
-    """Return the encoding in which all non-ASCII characters belong to one non-Latin script.
+    """Guess a legacy encoding of a text in a non-Latin alphabet, such as Cyrillic.
 
-    None if there is no such encoding.
+    Return the first encoding that decodes all non-ASCII bytes to characters of its alphabet; None
+    if there is no such encoding.
     """
     for encoding, ranges in _SCRIPTS:
         decoded = _decode(data, encoding)

@@ -35,13 +35,14 @@ def main(descriptor: int) -> None:
     Args:
         descriptor: The descriptor of the control socket.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     os.umask(0o077)
     # Libraries may print while they are imported, and nobody reads that.
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     # Before any fork: each child would otherwise load the same library again.
     landlock.prepare()
     if seccomp.is_supported():
+        # Fill the cache of build_filter(), which the children inherit.
         for writes in (False, True):
             seccomp.build_filter(
                 os.uname().machine, allow_threads=True, allow_writes=writes, allow_locks=True
@@ -50,7 +51,7 @@ def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as control, suppress(EOFError, ConnectionError):
         while True:
             head, descriptors, _, _ = socket.recv_fds(control, LENGTH.size, 1)
-            # The program has ended: its end of the socket is closed.
+            # The parent process has ended, so its end of the socket is closed.
             if len(head) < LENGTH.size:
                 return
             request = json.loads(_receive_rest(control, *LENGTH.unpack(head)))
@@ -106,9 +107,10 @@ def _handle_request(
 
 
 def _import(function: str, preload: Sequence[str]) -> None:
-    """Import modules and call preload functions, for all later children.
+    """Import what child processes need, so that each child is forked with these modules loaded.
 
-    Failures are ignored, because the child reports them.
+    Import the module of ``function`` and the modules that ``preload`` names; where ``preload``
+    names a function, call this function. Failures are ignored, because the child reports them.
     """
     for name in (*preload, function):
         try:

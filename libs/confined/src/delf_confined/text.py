@@ -68,7 +68,8 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     """Decode a text that may declare its charset, such as a page of the web.
 
     A byte order mark comes first, then the declared charset; otherwise, the text is decoded like
-    any other by :func:`decode`. Notes are added about guesses and about undecodable bytes.
+    any other by :func:`decode`. A guessed encoding and undecodable bytes are reported by
+    :func:`note`.
 
     Args:
         data: The encoded text.

@@ -265,8 +265,9 @@ class WireSession(asyncio.BufferedProtocol):
         """Handle a frame of the guest.
 
         The frames ``clock`` and ``turns`` report what a replay of the script needs: the values of
-        the clock that the script read, and the iterations of its event loop. The frame ``rerun``
-        ends a script that asks for another script.
+        the clock that the script read, and the iterations of its event loop. If the script ended
+        by calling ``rerun()``, the frame ``rerun`` replaces the frame with a result, and the model
+        writes a new script.
 
         Args:
             frame: The parsed frame.

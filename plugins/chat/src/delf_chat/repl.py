@@ -242,7 +242,7 @@ def run_chat(agent: Agent, **options: Any) -> None:
 
 
 async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:
-    """Async version of :func:`run_chat`, which leaves the agent running after the session."""
+    """Async version of :func:`run_chat`. The agent keeps running after the session."""
     if agent.chat is None:
         agent.chat = Chat()
     reader = open_reader(COMMANDS, history_file())

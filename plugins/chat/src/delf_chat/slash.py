@@ -197,6 +197,7 @@ def conversation_lines(
         for record in records
     ]
     head = ("conversation", "last", "messages", "title")
+    # Cut long titles, so that each conversation takes one line.
     return format_table(rows, head, terminal_width(), whole=False) if rows else []
 
 

@@ -268,7 +268,7 @@ class Docs(GoogleConnection):
             raise ToolRefusedError("there is nothing to write")
 
         def requests_for(current: Mapping[str, Any]) -> list[dict[str, Any]]:
-            """Return the requests that insert the blocks into the current document."""
+            """Return the requests that insert the Markdown's blocks into the current document."""
             point = point_in(current)
             insertions = insert_blocks(
                 blocks, point.index, reuses_paragraph=point.in_empty_paragraph

@@ -714,7 +714,7 @@ def call_of(function: Any, arguments: list[Any]) -> ast.Call:
     return ast.Call(func=function, args=arguments, keywords=[], **position_of(function))
 
 
-def build_assignment(node: Any, word: str, value: Any) -> ast.stmt:
-    """Build an assignment of a value to a name, with the source position of ``node``."""
-    target = ast.Name(id=word, ctx=_STORE, **position_of(node))
+def build_assignment(node: Any, variable: str, value: Any) -> ast.stmt:
+    """Build an assignment of a value to a variable, with the source position of ``node``."""
+    target = ast.Name(id=variable, ctx=_STORE, **position_of(node))
     return ast.Assign(targets=[target], value=value, **position_of(node))

@@ -109,12 +109,14 @@ def line_of(source: str, number: int | None) -> str | None:
 def _end_with_value(tree: ast.Module) -> None:
     """Append the value of the last statement to a script that does not end in an expression.
 
-    The last statement may be an assignment, or an ``if`` or another block that ends in one.
+    The last statement may be an assignment, or a block, such as ``if``, that ends in an assignment
+    or in an expression.
     """
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
     last = tree.body[-1]
-    # Each branch of the last statement stores its last value in the variable VALUE.
+    # Change the body in place: each branch of the last statement stores its last value in the
+    # variable VALUE.
     keep_last_value(tree.body)
     stores_value = any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1]))
     if not stores_value:  # the script has no final value

@@ -502,7 +502,9 @@ class MontySession:
             asyncio.run_coroutine_threadsafe(_call_async(take, name, data), self._loop).result()
 
     def _rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End the script, so that the model writes another script: the function ``rerun()``.
+        """End the script, so that the model writes another script.
+
+        Scripts call this method as ``rerun()``.
 
         Args:
             context: The facts that the model needs for the other script.

@@ -76,8 +76,8 @@ class UncalledTools:
     def error_message(self, value: Any) -> str | None:
         """Return an error message if a text in a value has the internal name of a tool, else None.
 
-        Monty formats an action or a connection as a text with its internal name. The script then
-        forgot a call.
+        Monty formats an action or a connection as a text with its internal name. A script that
+        has such a text used the tool without calling it, as in ``f"{files.read}"``.
         """
         if self._pattern is None:
             return None

@@ -237,7 +237,10 @@ class Sheets(GoogleConnection):
         return _info(plan.book)
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Check a batch as strictly as its strictest step."""
+        """Check an action as usual; for a batch, check each step.
+
+        Refuse a batch if a step has to be refused. Ask for approval if a step needs approval.
+        """
         if call.action != "batch":
             return await super().check(call)
         steps: list[dict[str, Any]] = call.arguments.get("steps") or []

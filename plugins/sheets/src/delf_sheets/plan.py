@@ -63,7 +63,13 @@ class Plan:
     # -- cells --------------------------------------------------------------------------
 
     def write(self, where: str, rows: Sequence[Any], *, formulas: bool = False) -> int:
-        """Write rows, beginning at the first cell of a range; dicts get a header row."""
+        """Write rows, beginning at the first cell of a range; return the number of cells.
+
+        Args:
+            where: The range.
+            rows: The rows; for dicts, a header row is added.
+            formulas: Whether a text that begins with ``=`` is a formula.
+        """
         area = self.book.area(where)
         grid = with_header(rows)
         width = max((len(row) for row in grid), default=0)

@@ -110,7 +110,11 @@ class OwnTables:
         return _OUTSIDE if tree is None else self._trust_of_tree(tree)
 
     def _parsed(self, statement: str, params: Params) -> exp.Expression | None:
-        """Parse a query; return None if it calls a function that may read undeclared data."""
+        """Parse a query.
+
+        Return None if it has a function or parameter that may read data which the query does not
+        name.
+        """
         from sqlglot import exp
 
         checked = check_query(statement, self.dialect, params, self.functions)
@@ -142,10 +146,10 @@ class OwnTables:
         """Return the names of the tables that a query reads.
 
         Returns:
-            The names of the tables. None stands for a function, for a file, and, in the query of a
-            common table expression (CTE), for the name of the same or a later CTE: such a name may
-            mean a table. All other names of CTEs are left out. The result is ``[None]`` if CTEs are
-            nested or recursive.
+            The names of the tables, without the names of common table expressions (CTE). None
+            stands for an unknown source: a function or a file. Inside a CTE, it also stands for the
+            name of this CTE or of a later one, because a table may have the same name. The result
+            is ``[None]`` if CTEs are nested or recursive.
         """
         from sqlglot import exp
 
@@ -189,9 +193,9 @@ class OwnTables:
         In a mapping by column name, ``*`` stands for all columns that are not named.
 
         A column of the result is trusted (``own``) if it is computed only from columns of the table
-        that are declared as the user's own. All columns are untrusted (``outside``) unless the
-        query selects columns by name, without ``*`` and without subqueries, and all columns outside
-        of the select list, such as those of conditions, are the user's own.
+        that are declared as the user's own. All columns are untrusted (``outside``) if the query
+        has ``*`` or a subquery, or if a column outside of the select list, such as in a condition,
+        is not the user's own.
         """
         from sqlglot import exp
 

@@ -165,7 +165,10 @@ def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> 
 
 
 def _as_duckdb_map(text: str) -> Any:
-    """Return a map as DuckDB's driver takes it, if the text represents a dict."""
+    """Convert the JSON text of an object to the lists that DuckDB's driver expects for a map.
+
+    Return any other text unchanged.
+    """
     try:
         value = json.loads(text)
     except ValueError:
@@ -238,9 +241,11 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
 
 
 def _keeps_moment(value: Any, family: Family) -> bool:
-    """Return whether a column keeps all of a date, time or duration.
+    """Return True if a column stores a date, time or duration completely, with its time zone.
 
-    ``family`` is the family of the column's type.
+    Args:
+        value: The date, time or duration.
+        family: The kind of type that the column has, such as ``timestamptz``.
     """
     is_zoned = getattr(value, "tzinfo", None) is not None
     if isinstance(value, dt.timedelta):

@@ -307,10 +307,11 @@ def _check_one_statement(tokens: Sequence[Token]) -> None:
 
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
-    """Check that a query has only known elements, once it is parsed.
+    """Parse a query, and refuse the query if it has a syntax node of a kind that is not allowed.
 
     Returns:
-        The positions in the text of the table aliases with column names, which look like calls.
+        The positions in the text of table aliases that name columns, such as ``t(a, b)``. These
+        aliases look like calls, but are none.
     """
     from sqlglot import errors, exp
 

@@ -232,7 +232,9 @@ class _Session:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
-        """Run all statements in one transaction, then reopen the connection without its state.
+        """Run all statements in one transaction, then reopen the connection.
+
+        Thus temporary tables and settings of the connection do not last.
 
         Returns:
             The column names, the rows, whether there are too many rows, the number of changed rows,

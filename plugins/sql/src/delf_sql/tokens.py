@@ -154,7 +154,7 @@ def _limit_backtracking(base: Any) -> Any:
     """Return a subclass of a parser that raises RecursionError after too much backtracking."""
 
     def retreat(parser: Any, index: int) -> None:
-        """Replace sqlglot's method that goes back to an earlier token."""
+        """Go back to an earlier token. The parser calls this function instead of sqlglot's own."""
         parser.backtracked += parser._index - index  # noqa: SLF001 - there is no other way to see it
         token_count = parser._tokens_size  # noqa: SLF001
         if parser.backtracked > _BACKTRACKED_PER_TOKEN * token_count + _MIN_BACKTRACKED_TOKENS:

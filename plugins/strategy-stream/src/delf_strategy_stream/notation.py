@@ -147,13 +147,13 @@ class FunctionCalls:
         return assistant(turn.text.strip(), turn.provider_calls)
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
-        """Return a message with a result for each call, and a message about the answer's problems.
+        """Return one message with the results of all calls, and one about the answer's problems.
 
         Without calls, the first message is left out; without problems, the second. Providers
         require a result even for a call that could not be parsed.
         """
-        # The results, and the problems of calls that could not be parsed, are in the order of the
-        # calls. Parsing a call again shows which of the two belongs to the call.
+        # There are two lists in the order of the calls: the results, and the problems of calls that
+        # could not be parsed. Parse each call again to know in which list its item is.
         misread = iter(p for p in turn.problems if isinstance(p, UnparsableCall))
         numbered_results = iter(enumerate(turn.results, 1))
         tool_results: list[ToolResult] = []

@@ -224,9 +224,9 @@ class Parser:
     def _execute_in_line(self, events: list[Event]) -> bool:
         """Parse ``<execute>`` in a line with other text. Return False if more input is needed.
 
-        The text between the tags is calls if nothing but white space or another tag, such as
-        ``</answer>``, follows ``</execute>`` in the line. Otherwise, both tags and the text between
-        the tags are text for the user. Without ``</execute>``, the rest of the answer is calls.
+        The text between the tags is parsed as calls if ``</execute>`` ends the line or is followed
+        by another tag, such as ``</answer>``. Otherwise, both tags and the text between the tags
+        are text for the user. Without ``</execute>``, the rest of the answer is parsed as calls.
         """
         while True:
             end = self._unparsed.find(_END_EXECUTE, self._search_start)

@@ -257,7 +257,9 @@ class _Task:
             await self._host.note("compaction", functools.partial(_as_coroutine, message))
 
     async def _count_failures(self, turn: Turn) -> None:
-        """Count consecutive useless answers, and raise if they exceed the retry limit.
+        """Count consecutive answers of the model that neither hold a call nor end the task.
+
+        Raise an error if there are more such answers than the retry limit allows.
 
         Raises:
             CodeGenerationError: If the limit is exceeded.

@@ -281,8 +281,9 @@ class Caller:
     def end_script(self) -> None:
         """Cancel the calls in flight, because the host answers no call of an ended script.
 
-        The cancellation wakes tasks that may make further calls. Their calls are not sent: how many
-        come before the next script depends on how long the model thinks.
+        The cancellation wakes tasks, which may make further calls. No further call is sent: the
+        number of further calls depends on the time until the next script, so a replay could not
+        repeat them.
         """
         self._is_script_running = False
         for future in self._future_by_call.values():

@@ -94,9 +94,9 @@ def make_content(
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
         host_written_suffixes: The suffixes of the file formats that the host can write from rows,
             such as ``.xlsx``.
-        max_bytes: The maximum size of the converted content in bytes, checked already during the
-            conversion, because the same record can occur many times in a list. Text and bytes are
-            not checked.
+        max_bytes: The maximum size of the converted content in bytes. The size is checked already
+            during the conversion, because a small list in memory that repeats one record can become
+            a huge file. Text and bytes are not checked.
 
     Raises:
         TypeError: If the content cannot be written as such a file.
@@ -436,7 +436,7 @@ def _workbook_content(
 
 
 def _titled_sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | None:
-    """Return the title and rows of each sheet; None if the content has no such rows."""
+    """Return the title and rows of each sheet; None if the content is not made of rows."""
     if isinstance(content, Mapping):
         items = list(cast("Mapping[Any, Any]", content).items())
         grids = [(str(title), _rows_of_sheet(rows, max_bytes)) for title, rows in items]

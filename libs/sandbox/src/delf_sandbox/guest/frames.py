@@ -78,6 +78,10 @@ def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, b
         value: The last field in tagged JSON.
         limit: The maximum number of bytes of the payload.
 
+    Returns:
+        Three parts to send in this order: the frame's header with ``head``, ``value`` itself, and
+        the closing bracket.
+
     Raises:
         FrameTooLargeError: If the frame exceeds the limit.
     """

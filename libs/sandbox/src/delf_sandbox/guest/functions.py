@@ -51,7 +51,7 @@ class Functions:
         for place in self.syntax.calls.values():
             for scope in self.targets(place):
                 self.calls_of.setdefault(id(scope), []).append(place)
-        self._make_async()
+        self._find_functions_to_make_async()
 
     def _index_function(self, scope: Scope) -> None:
         node = scope.node
@@ -93,8 +93,11 @@ class Functions:
             case _:
                 return ()
 
-    def _make_async(self) -> None:
-        """Collect the non-async functions that have to await something and can be made async."""
+    def _find_functions_to_make_async(self) -> None:
+        """Add the functions that the rewriting makes async to ``made_async``.
+
+        A non-async function is made async if it has to await something and can be made async.
+        """
         # The names that the script reads without a call, such as ``f`` in ``map(f, items)``. Each
         # name is paired with the ``id()`` of the scope that binds the name.
         names_used_as_values: set[tuple[int, str]] = set()
@@ -246,9 +249,11 @@ class Functions:
 
     @functools.cached_property
     def _write_action_by_function(self) -> dict[int, str]:
-        """A mapping from the ``id()`` of each function that calls write actions to one such action.
+        """The name of a write action for each function that calls write actions.
 
-        The function may call the action through other functions.
+        The key is the ``id()`` of the function's scope. If the function calls several write
+        actions, the value is one of these. The function may call the action through other
+        functions.
         """
         write_actions: dict[int, str] = {}
         while True:

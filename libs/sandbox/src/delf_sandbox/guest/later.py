@@ -123,10 +123,11 @@ class DeferredCalls:
                 self._mark_calls_in(item, scope, awaitable_path[1:])
 
     def _mark_call(self, node: ast.Call, awaitable_path: Path) -> None:
-        """Mark a call if the script awaits its result later; follow awaitables inside the result.
+        """Mark a call if its result is an awaitable that the script awaits later.
 
-        If the called function only returns what it got, as ``tasks.pop()`` and ``list(tasks)`` do,
-        also mark the calls that made the items of ``tasks``.
+        If the result only has items of a collection, as for ``tasks.pop()`` and ``list(tasks)``,
+        mark the calls that made the items of ``tasks``. If the call is one of a function of the
+        script, mark the calls inside the function that make the awaitables of the result.
 
         Args:
             node: The call.
@@ -223,10 +224,10 @@ class DeferredCalls:
     def _mark_calls_in_called_function(
         self, place: CallPlace, awaitable_path: Path, *, is_awaited: bool = False
     ) -> None:
-        """Follow a call into the called function of the script.
+        """Mark the calls, inside a function of the script, that make the awaitables it returns.
 
-        If this function returns awaitables that the script awaits later, mark the calls inside the
-        function that make these awaitables.
+        A marked call is not awaited in place, because the script awaits its result later: after
+        the function has returned.
 
         Args:
             place: The call of the function.
@@ -258,11 +259,15 @@ class DeferredCalls:
             self._mark_calls_in(function.body, scope, awaitable_path)
 
     def _mark_calls_in_returns(self, scope: Scope, awaitable_path: Path) -> None:
-        """Mark the calls that make the awaitables in what a function returns or yields.
+        """Mark the calls that make the awaitables in the result of a function of the script.
+
+        The calls are in the expressions that the function returns or yields. The script awaits a
+        marked call later, so the rewriting must not await the call in place.
 
         Args:
             scope: The scope of the function.
-            awaitable_path: The indexes that lead from the function's result to the awaitables.
+            awaitable_path: The indexes that lead from the function's result to the awaitables,
+                such as ``(1,)`` if the second item of a returned tuple is the awaitable.
         """
         if not self._is_first_visit(scope, _RESULT, awaitable_path):
             return
@@ -270,6 +275,8 @@ class DeferredCalls:
         for value in scope.returns:
             self._mark_calls_in(value, scope, awaitable_path)
         if scope.is_generator and awaitable_path:
+            # The result of a generator is a sequence of the values that it yields, so the first
+            # index selects a yielded value.
             for value in scope.yields:
                 self._mark_calls_in(value, scope, awaitable_path[1:])
 
@@ -292,6 +299,8 @@ class DeferredCalls:
 
     def _mark_calls_in_variable(self, variable: str, scope: Scope, awaitable_path: Path) -> None:
         """Mark the calls that make the awaitables in the value of a variable or parameter.
+
+        The script awaits a marked call later, so the rewriting must not await the call in place.
 
         Args:
             variable: The name of the variable or parameter.
@@ -337,9 +346,10 @@ class DeferredCalls:
     def _mark_calls_in_arguments(
         self, function: Scope, parameter: str, awaitable_path: Path
     ) -> None:
-        """Follow a parameter to the arguments that callers pass, for a function that awaits them.
+        """Mark the calls that make the awaitables in the arguments for a parameter.
 
-        Mark the calls that make the awaitables in these arguments.
+        The function awaits these awaitables itself, so the rewriting must not await a marked call
+        in place.
 
         Args:
             function: The scope of the function that has the parameter.

@@ -140,10 +140,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def watch_wire(self, fd: int, receive: Callable[[], None]) -> None:
         """Receive frames of the host before the callbacks of an iteration.
 
-        A reader of asyncio would not do: each read would be a callback, which takes an additional
-        iteration. The number of reads depends on the machine, so that the iterations of a replay
-        would differ from the recorded ones. Further, :meth:`waits_only_for_host` would return False
-        while such a callback is ready.
+        The method does not use ``add_reader`` of asyncio, because each read would then be a
+        callback, which takes an additional iteration. The number of reads depends on the machine,
+        so that the iterations of a replay would differ from the recorded ones. Further,
+        :meth:`waits_only_for_host` would return False while such a callback is ready.
 
         Args:
             fd: The descriptor of the wire.
@@ -210,11 +210,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_replaying(self) -> bool:
-        """True while the loop delivers each answer of the host in its recorded iteration.
+        """True while the loop delivers the host's answers in the iterations of the recorded run.
 
-        The replay ends when, after the last recorded event, the script does nothing but wait for
-        answers. The recorded run got no answer between its last event and this wait, so an answer
-        that is delivered earlier would change the order.
+        The replay ends when all recorded events are replayed and the script only waits for answers
+        to its calls. Until then, no new answer is delivered: the recorded run got none before this
+        wait, so a new answer would change the order of the script's steps.
         """
         return bool(self._events_to_replay) or self._is_catching_up
 
@@ -356,9 +356,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Run one iteration of the loop: wait for events, then run the callbacks that are ready.
 
-        A replay of a script has three phases: the recorded events are replayed; then the script
-        catches up, which means that it runs on without answers until it only waits for answers;
-        then it gets answers as they arrive. A first run starts with the second phase.
+        A replay of a script has three phases. First, the recorded events are replayed. Then the
+        script runs without new answers of the host, until it can only wait for such an answer.
+        Finally, the script gets the answers as they arrive. A first run starts with the second
+        phase.
         """
         # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
         # script would see another order.
@@ -413,11 +414,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return True
 
     def _replay_timer(self, number: int) -> None:
-        """Fire the timer with a number, unless the script differs from its record.
+        """Fire the timer with a number; do nothing if there is no such timer.
 
-        The number is needed because the timer that is due next may be another one than in the
-        recorded run. A replay does not wait, and its clock follows the recorded run only at the
-        recorded reads of the clock, so that timers may be due in another order.
+        A replay finds the timer by its number, because it cannot choose a timer by time: its clock
+        advances only when the script reads the clock. The timer is missing if the script does not
+        do the same as in the recorded run.
         """
         timers = self._scheduled
         place = next((n for n, timer in enumerate(timers) if timer.number == number), None)
@@ -444,7 +445,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 self.record(-timer.number)
 
     def _select(self, timeout: float | None) -> None:
-        """Wait for a descriptor; receive frames, and schedule the callbacks of other descriptors.
+        """Wait until a descriptor is ready, then handle all descriptors that are ready.
+
+        For the connection to the host, receive the frames; for any other descriptor, schedule its
+        callback.
 
         Args:
             timeout: The maximum number of seconds to wait; None to wait without a limit.
@@ -479,9 +483,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _wait_for_threads(self) -> None:
         """Wait until a thread of a library calls back, if nothing else can run.
 
-        The recorded run had further iterations before its next event. As no callback is ready now,
-        only a thread can have caused these iterations, by a callback. The wait has a limit, because
-        the replay may already have run that callback, in fewer iterations than the recorded run.
+        The recorded run had more iterations before its next event than the replay has had. As no
+        callback is ready now, a callback of a thread must have caused the missing iterations. The
+        wait has a time limit, because the replay may have run this callback in an earlier iteration
+        already.
         """
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
         while not self._ready and _thread_count() != self._initial_thread_count:

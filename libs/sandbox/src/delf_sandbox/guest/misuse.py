@@ -233,10 +233,10 @@ class _Uses:
     def _uses_of_alias(
         self, use: _Use, value: Any, name: str, *, is_expression: bool = False
     ) -> list[_Use]:
-        """Return the reads of a name, as uses of the tool that is the name's only value.
+        """Return each read of a name to which the script assigned a tool, as a use of that tool.
 
-        Return no reads if the script may give the name other values, too. If the script never reads
-        the name, record an error.
+        Return nothing if the script may also assign other values to the name. If the script never
+        reads the name, record an error.
 
         Args:
             use: The use of the tool in the assigned value.
@@ -373,10 +373,10 @@ class _Uses:
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return True if a tool, named without a call in ``node``, misses its call here.
+        """Return True if ``node`` names a tool without calling it where only a result makes sense.
 
-        In the parent node, only the result of the call would make sense. Examples are a sum, a
-        condition, and a statement that consists of the tool's name alone.
+        Examples of such a parent node are a sum, a condition, and a statement that consists of the
+        tool's name alone.
         """
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():

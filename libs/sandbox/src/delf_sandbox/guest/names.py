@@ -133,7 +133,10 @@ class ToolNames:
         )
 
     def _resolve_tool_call(self, place: CallPlace) -> None:
-        """Record a call of a tool, and let it call the tool even if the script rebinds the name."""
+        """Record a call of a tool, and make sure that the call reaches the tool.
+
+        If the script rebinds the tool's name, rewrite the call so that it still calls the tool.
+        """
         tools, node = self.initial_names.tools, place.node
         match node.func:
             case ast.Name(id=word) if self.initial_names.is_plain_tool(word):

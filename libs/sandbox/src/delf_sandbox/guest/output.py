@@ -265,7 +265,7 @@ class FileSender:
 def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
     """Return the name of the scratch file that a call of ``add_to_output_files`` refers to.
 
-    None if the script passed other content.
+    None if the content that the script passed is not that of a scratch file.
     """
     if content is NOT_GIVEN or (isinstance(content, str) and content == name):
         return scratch.find(name)

@@ -190,13 +190,17 @@ class Rewriting:
         return await_node(value) if self._functions.can_await(place.scope) else call(WAIT, value)
 
     def _rewrite_call(
-        self, place: CallPlace, outer: Place | None, may_return_awaitable: bool
+        self, place: CallPlace, await_place: Place | None, may_return_awaitable: bool
     ) -> None:
         """Rewrite a call so that the script gets the result, or an awaitable to await later.
 
+        - A call in an ``await`` returns an awaitable, and the ``await`` also accepts a plain value.
+        - A call that the script awaits later returns an awaitable.
+        - Any other call is awaited in place, if it may return an awaitable.
+
         Args:
             place: The call.
-            outer: The ``await`` expression around the call, if any.
+            await_place: The ``await`` expression around the call, if any.
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
         # A call of the kind ``tool`` or ``async`` returns an awaitable; ``stream`` stands for an
@@ -204,15 +208,15 @@ class Rewriting:
         # and ``unknown`` for a function that the script does not define, which may return anything.
         kind, node = self._result_kinds[id(place.node)], place.node
         # The script stores the awaitable, or passes it to gather(), in order to await it later.
-        is_awaited_later = place.is_await_deferred and outer is None
-        is_used_as_awaitable = outer is not None or is_awaited_later
+        is_awaited_later = place.is_await_deferred and await_place is None
+        is_used_as_awaitable = await_place is not None or is_awaited_later
         can_await = self._functions.can_await(place.scope)
         if kind == "tool" and (is_used_as_awaitable or can_await):
             self.make_awaitable(place, is_awaited=not is_awaited_later)
         if kind in ("unknown", "maybe_awaitable") and is_used_as_awaitable:
             node.func = self.awaitable_variant(node.func)
-        if outer is not None:
-            self._rewrite_await(outer, is_surely_awaitable=kind in ("tool", "async"))
+        if await_place is not None:
+            self._rewrite_await(await_place, is_surely_awaitable=kind in ("tool", "async"))
         elif not is_awaited_later:
             self._await_result_in_place(place, kind, may_return_awaitable)
 
@@ -279,9 +283,9 @@ class Rewriting:
         )
 
     def _exclude_async_generator(self, place: Place) -> None:
-        """Exclude the call of an async generator in an ``async for`` from the rewriting of calls.
+        """Mark the call of an async generator in an ``async for`` as awaited later.
 
-        :meth:`_rewrite_call` leaves such a call unchanged if the call is marked as awaited later.
+        Thus :meth:`_rewrite_call` leaves the call unchanged, as ``async for`` needs the generator.
 
         Args:
             place: Any loop, or ``for`` clause of a comprehension.

@@ -125,7 +125,7 @@ class Scope:
 
     @property
     def function(self) -> Scope:
-        """The scope that runs this scope's code: itself, or the one around a list comprehension."""
+        """This scope; for a list, set or dict comprehension, the scope that contains it."""
         scope = self
         while scope.kind == "comprehension" and scope.parent is not None:
             scope = scope.parent
@@ -165,6 +165,8 @@ class Scope:
         """
         for scope in self.visible_scopes():
             if name in scope.declared_outside:
+                # The name is declared ``global`` or ``nonlocal``, so an outer scope binds the name.
+                # For ``nonlocal``, this may be a scope further out than the owner.
                 owner = scope.owner(name)
                 return owner if name in owner.binding_kinds else owner.find(name)
             if name in scope.binding_kinds:
@@ -381,16 +383,16 @@ class ScriptSyntax:
         self._record_binding(function.value, node.args[0], scope, steps)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
-        """Record what an assignment gives a target, as a path from the value of an expression.
+        """Record which part of an expression's value the target of an assignment gets.
 
-        ``name = value`` gives the name the value itself, ``for name in value`` gives an item of the
-        value, and ``name[key] = value`` gives a container of the value.
+        The target gets the value itself in ``name = value``, and an item of the value in
+        ``for name in value``. After ``name[key] = value``, the target contains the value.
 
         Args:
             target: The assigned name, attribute, item or tuple.
             value: The expression of the value.
             scope: The scope of the expression.
-            path: The steps from the value to what the target gets; empty for the value itself.
+            path: The steps from the value to the part that the target gets; empty for the value.
         """
         match target:
             case ast.Name(id=name):

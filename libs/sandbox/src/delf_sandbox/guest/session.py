@@ -212,6 +212,7 @@ class GuestSession:
         self._channel.limit = limits["frame_bytes"]
         self._printer.limit = limits["output_bytes"]
         self._files.limits = FileLimits(limits)
+        # The suffixes of the file formats that the host writes from rows.
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
         csv.field_size_limit(2**31 - 1)  # a cell may fill a whole file
@@ -236,19 +237,20 @@ class GuestSession:
         self._provided_names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
         self._provided_names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
         self._provided_names["asyncio"] = asyncio
-        modules, stand_ins = spec["modules"], self._replacement_modules
+        modules, replacements = spec["modules"], self._replacement_modules
         self._initial_names = InitialNames(
             tools=methods,
             write_actions=write_actions,
-            can_import=lambda name: can_import(name, modules, stand_ins),
+            can_import=lambda name: can_import(name, modules, replacements),
             is_bound=self._namespace.__contains__,
             is_async=lambda name: _is_async(self._namespace.get(name)),
         )
         link_inputs(spec["readable"], spec["scratch"])
         restricted_open = make_open(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
-        self._namespace["__builtins__"] = make_builtins(modules, stand_ins, restricted_open)
+        self._namespace["__builtins__"] = make_builtins(modules, replacements, restricted_open)
         self._namespace.update(self._provided_names)
+        # The script's own variables are all names except for these.
         self._hidden_names = frozenset(self._namespace)
 
     def _record_coroutine_warning(
@@ -439,7 +441,10 @@ class GuestSession:
         return attempt(lambda: describe_variables(self._namespace, self._hidden_names), {})
 
     def _send_final_frame(self, frame: list[Any]) -> None:
-        """Send the final frame of a script; replace a value that cannot be encoded by its text."""
+        """Send the final frame of a script.
+
+        If the script's value cannot be encoded, send the value's text instead.
+        """
         with self._lock:
             try:
                 self._channel.send(frame)

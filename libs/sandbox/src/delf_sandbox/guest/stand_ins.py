@@ -124,7 +124,9 @@ def _getenv(key: str, default: Any = None) -> Any:
 
 
 def _thread_class(result_of: Callable[[Any], Any]) -> type:
-    """Return a replacement of ``threading.Thread``.
+    """Return a class for scripts that replaces ``threading.Thread`` and makes no threads.
+
+    Its method ``start`` runs the function to its end.
 
     Args:
         result_of: Blocks until an awaitable is done and returns its result; returns any other value
@@ -168,7 +170,9 @@ def _thread_class(result_of: Callable[[Any], Any]) -> type:
 
 
 def _executor_class(result_of: Callable[[Any], Any]) -> type:
-    """Return a replacement of ``ThreadPoolExecutor``.
+    """Return a class for scripts that replaces ``ThreadPoolExecutor`` and makes no threads.
+
+    Its method ``submit`` runs the function to its end.
 
     Args:
         result_of: Blocks until an awaitable is done and returns its result; returns any other value
@@ -182,7 +186,11 @@ def _executor_class(result_of: Callable[[Any], Any]) -> type:
             """Accept and ignore all arguments."""
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-            """Call a function at once, because the sandbox has no threads, and await its result."""
+            """Run a function to its end, and return a future that is done.
+
+            The sandbox has no threads, so the function runs during this call. If the function
+            returns an awaitable, wait for its result.
+            """
             future: Future[Any] = Future()
             future.set_running_or_notify_cancel()
             try:

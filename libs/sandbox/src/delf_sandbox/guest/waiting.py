@@ -150,9 +150,9 @@ class ScriptHelpers:
         return call
 
     def _callable_or_tool(self, value: Any, name: str) -> Any:
-        """Return the value that the script gave to a tool's name if the value is callable.
+        """Return what a call of a tool's name calls if the script assigned a value to the name.
 
-        Otherwise, the script's call means the tool: return the tool.
+        This is the value if it is callable, else the tool.
         """
         return value if callable(value) else self._tools[name]
 

@@ -78,7 +78,8 @@ class RecordedClockAndRandom:
     def read_clock(self, real: Callable[[], int]) -> int:
         """Return the next recorded clock read; after the last one, read the real clock.
 
-        A limited number of new reads is kept, until the host gets these reads and records them.
+        New reads are kept until they are sent to the host, which records them. Only the first
+        ``_MAX_READS`` reads of a script are recorded.
         """
         if self._reads_to_replay:
             return self._reads_to_replay.popleft()
@@ -140,7 +141,7 @@ class RecordedClockAndRandom:
         return generated[:count]
 
     def install(self) -> None:
-        """Patch the standard library. As this is slow, call it before a script waits for it."""
+        """Patch the standard library. This is slow, so do it before there is a script to run."""
         module: Any = random
         os.urandom = module._urandom = self.random_bytes
         module.Random.seed = _replayable_seed(module.Random.seed, self.random_bytes)
@@ -211,9 +212,9 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
 def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: Any) -> None:
     """Let ``datetime`` have the given types while a module loader runs one of its steps.
 
-    The loader of compiled modules gets the original types, because such a module derives its types
-    from those of ``datetime`` in C. With the Python classes that replace these types for scripts,
-    that would recurse endlessly. The loader of Python modules gets the Python classes.
+    Scripts and modules in Python get Python classes that replace ``date`` and ``datetime``. Modules
+    in C get the original types: types in C that derive from the Python classes would recurse
+    endlessly.
 
     Args:
         loader: The class of the loader.

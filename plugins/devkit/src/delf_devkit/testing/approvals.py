@@ -60,9 +60,10 @@ class ScriptedApprovals:
         """Queue decisions.
 
         Args:
-            decisions: True, False, a reason to reject, or None for the next channel; a dict of
-                arguments to replace the call's own; a decision of :mod:`delf.protocols.approval`;
-                or a function that returns one of these for a request.
+            decisions: True, False, or a reason to reject; None to pass the request to the next
+                approval channel; a dict of arguments to replace the call's own; a decision of
+                :mod:`delf.protocols.approval`; or a function that returns one of these for a
+                request.
 
         Raises:
             TypeError: For anything else.

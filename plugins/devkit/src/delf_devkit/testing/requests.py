@@ -39,7 +39,8 @@ def question_for(**arguments: Any) -> ApprovalRequest:
     """Return a question like those of the approval gate.
 
     Args:
-        arguments: The arguments of ``ask``; a question with two options when omitted.
+        arguments: The arguments of the action ``ask``. Without arguments, a question with two
+            options.
     """
     given: dict[str, Any] = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
     return replace(

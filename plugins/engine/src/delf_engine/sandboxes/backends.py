@@ -22,7 +22,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
 }
 """Alternative names of limits in ``sandbox_config``."""
 # Options that are ignored by backends that do not support them.
-_OPTIONAL_OPTIONS: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
+_IGNORED_IF_UNSUPPORTED: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
 
 
 def make_sandbox(
@@ -42,13 +42,15 @@ def make_sandbox(
         context: The context to pass to the backend's factory.
 
     Raises:
-        ConfigurationError: For an option that the backend does not support.
+        ConfigurationError: For an option that the backend neither supports nor ignores.
         PluginError: If the backend cannot be imported.
     """
     limits = {field.name for field in dataclasses.fields(Limits)} | set(LIMIT_NAMES)
     extra = {name: value for name, value in sandbox_config.items() if name not in limits}
     parameters = inspect.signature(host.resolve(spec)).parameters
-    for name in _OPTIONAL_OPTIONS:
+    # These options do not raise an error, so that a configuration that has them also works with a
+    # backend that does not support them.
+    for name in _IGNORED_IF_UNSUPPORTED:
         if name not in parameters:
             extra.pop(name, None)
     return make(host, spec, options, context, **extra)

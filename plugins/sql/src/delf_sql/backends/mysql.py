@@ -253,7 +253,10 @@ class MysqlBackend(EngineBackend):
         return f"max_execution_time = {max(1, round(self._settings.statement_timeout * 1000))}"
 
     def stop(self, session: sa.Connection) -> None:
-        """Kill the running statement on the server, which rolls back, and close the connection."""
+        """Kill the session on the server, and shut down the connection.
+
+        The server then ends the running statement, and rolls the transaction back.
+        """
         driver = _pymysql_connection(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:

@@ -223,7 +223,10 @@ _PATCHED: Final = (
 
 
 def _process_settings() -> dict[str, object]:
-    """Return the settings that all plugins of a process share, by a description of each setting."""
+    """Return the values of the settings that all plugins of a process share.
+
+    The keys are descriptions of the settings.
+    """
     root, mask = logging.getLogger(), os.umask(0)
     os.umask(mask)  # the mask can only be read by setting it
     state: dict[str, object] = {
@@ -459,10 +462,10 @@ def _class_state(kind: type) -> Iterator[tuple[str, object]]:
 
 
 def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """Yield the state that a module and its classes hold, each value with its name.
+    """Yield the name and value of whatever code may change in a module and its classes.
 
-    The state are collections, except for large tables of constants, and the attributes of the
-    package's own objects.
+    The values are collections, and the attributes of objects of the package's own classes. Large
+    tables of constants are left out.
     """
     package = module.__name__.partition(".")[0]
     for name, value in list(vars(module).items()):

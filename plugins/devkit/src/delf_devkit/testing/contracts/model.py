@@ -299,7 +299,13 @@ class ModelContract(Contract):
             )
 
     async def _fail_unless_refused(self, model: Any, asked: ModelRequest, what: str) -> None:
-        """Fail unless the model refuses a request, of which ``what`` cannot be sent."""
+        """Fail unless the model refuses a request.
+
+        Args:
+            model: The model.
+            asked: The request.
+            what: The part of the request that the model cannot send, for the message.
+        """
         try:
             await model.complete(asked)
         except DelfError as error:

@@ -46,7 +46,11 @@ class PrefilterContract(Contract):
         fail_without(self, "a fixture `prefilter`")
 
     def answer(self, question: str) -> str:
-        """Return the light model's answer: a JSON list of the wanted names, unless overridden."""
+        """Return the light model's answer: a JSON list of the names in ``wanted``.
+
+        For the other task, the list has the names in ``other_wanted``. Override this method to
+        return something else.
+        """
         return json.dumps(list(self.wanted_of(question)))
 
     def wanted_of(self, question: str) -> Sequence[str]:

@@ -334,11 +334,12 @@ class StrategyContract(Contract):
     def _fail_unless_mentioned(
         self, mark: str, model: ScriptedModel, response: Response, what: str
     ) -> None:
-        """Fail unless the words of a failure are in a later request to the model or in the answer.
+        """Fail unless the text of a failure reached the model or is in the answer.
 
         Args:
-            mark: The words of the failure.
-            model: The model that got the requests; its first request came before the failure.
+            mark: A text that the message of the failure contains.
+            model: The model. Its first request came before the failure, so only the other requests
+                are searched.
             response: The answer.
             what: The name of the failure, for the message.
         """

@@ -95,7 +95,7 @@ class _ToolSet:
         return [action for actions in actions_of_tools for action in actions]
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
-        """Describe the tools that are functions; other objects have no single action."""
+        """Describe the tools that are functions. Connections with several actions are left out."""
         actions = [
             connection.action
             for connection in map(as_connection, self.tools)
