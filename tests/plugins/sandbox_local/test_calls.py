@@ -236,6 +236,54 @@ await asyncio.sleep(0)
     assert host.text == "next\n"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class V:\n    def __repr__(self):\n        return shop.ping().upper()\nV()",
+        "class E(Exception):\n    def __str__(self):\n        return shop.ping().upper()\nraise E()",
+    ],
+)
+async def test_text_of_a_value_may_call_a_tool_after_the_last_line(code):
+    async def ping():
+        return "pong"
+
+    host = NotingHost({"shop.ping": ping})
+    outcome, _ = await asyncio.wait_for(run_script(code, host), 10)
+    assert "PONG" in str(getattr(outcome, "value", None) or outcome.message)
+
+
+async def test_child_of_a_task_that_goes_on_makes_no_call_in_the_next_script():
+    pinged = 0
+
+    async def ping():
+        nonlocal pinged
+        pinged += 1
+        await asyncio.sleep(600)
+
+    host = NotingHost({"shop.ping": ping})
+    code = """
+async def go_on():
+    while True:
+        try:
+            await asyncio.gather(shop.ping(), shop.ping())
+        except BaseException:
+            pass
+        await asyncio.sleep(0)
+asyncio.ensure_future(go_on())
+await asyncio.sleep(0)
+await asyncio.sleep(0)
+1 / 0
+"""
+    async with local_session() as session:
+        await session.execute(code, host)
+        await asyncio.sleep(0.1)  # the calls that were sent until the end begin
+        at_the_end = pinged
+        for _ in range(2):
+            outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
+            assert isinstance(outcome, Done), outcome
+    assert pinged == at_the_end
+
+
 async def test_timers_of_a_script_end_with_it():
     """The next script would otherwise depend on how long the model thinks before."""
     host = NotingHost()

@@ -417,8 +417,13 @@ def _check_plugin_names(agent: AgentParts) -> None:
         PluginError: If a plugin that the configuration names is not installed.
     """
     config = agent.config
+    given_objects: dict[type[Spec], object] = {
+        StrategySpec: agent.strategy,
+        MemorySpec: agent.memory,
+    }
     for kind, name in config.plugins():
-        if kind is not StrategySpec or agent.strategy is None:
+        is_needed = given_objects.get(kind) is None
+        if is_needed:
             agent.context.host.spec(kind, name)
     if config.embedder is not None:
         agent.embedders.spec(config.embedder)

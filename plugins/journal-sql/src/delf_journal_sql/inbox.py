@@ -175,8 +175,8 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If no readable request has the given prefix, and some task has
-            unreadable events, which may be those of the wanted request.
+        UnreadableEventError: If no readable request has the whole prefix as its id, and some task
+            has unreadable events, which may be those of the wanted request.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
@@ -214,7 +214,11 @@ def find_requests(
         and (record.waits or not waiting)
         and record.task.task_id not in errors_by_task
     ]
-    if id_prefix and errors_by_task and not matching_requests:
+    is_exact = any(
+        record.requested.request_id in (id_prefix, f"req_{id_prefix}")
+        for record in matching_requests
+    )
+    if id_prefix and errors_by_task and not is_exact:
         raise next(iter(errors_by_task.values()))
     for error in errors_by_task.values():
         warn_of_unreadable("the requests of a task are not listed", error.message)

@@ -161,12 +161,13 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 
     This is OpenAI, Google, or an installed provider that uses the protocol of one of these.
     """
-    if "gemini" in model or model.startswith("google/"):
-        return "google"
-    provider = None if base_url else context.installed_providers.for_model(model)
+    provider = (
+        None if base_url else context.installed_providers.for_model(model)
+    )
     if provider is not None and provider.dialect in ("openai", "google"):
         return provider.name
-    return "openai"
+    is_google = "gemini" in model or model.startswith("google/")
+    return "google" if is_google else "openai"
 
 
 def _unit_vector(row: list[float]) -> list[float]:

@@ -12,6 +12,7 @@ from delf.errors import MemoryRetrievalError, MemorySetupError, PluginError
 from delf.events import TaskFinished
 from delf.protocols.memory import Fact
 from delf.specs import MemorySpec
+from delf_engine.config import AgentConfig
 
 
 class Store:
@@ -114,6 +115,11 @@ def test_memory_store_is_created_once_by_name(make_agent, delf_host, scripted_mo
 def test_unknown_memory_name_raises_at_once(make_agent):
     with pytest.raises(PluginError, match="unknown memory 'note'"):
         make_agent(memory="note").start()
+
+
+def test_memory_object_replaces_the_name_in_the_settings(make_agent):
+    agent = make_agent(config=AgentConfig(memory="note", llm="scripted"), memory=Store())
+    agent.start()
 
 
 # -- what goes wrong with it ----------------------------------------------------------------

@@ -247,6 +247,18 @@ ASKED = {
         "print(share('a'))",
         "share(file='a', to=['zoe@firm.example', ...])",
     ),
+    "an item of the outline with a gap, twice": (
+        "print(patch({'pairs': [{'to': 'a', 'n': 30}, {'to': 'a', 'n': 30}]}))",
+        "patch(changes={'pairs': [{'to': 'a', 'n': ...}]})",
+    ),
+    "no item where the outline has one with a gap": (
+        "print(patch({'pairs': []}))",
+        "patch(changes={'pairs': [{'to': 'a', 'n': ...}]})",
+    ),
+    "a default where the outline lets choose": (
+        "print(share('a'))",
+        "share(file='a', to=choose('zoe@firm.example', 'bob@firm.example'))",
+    ),
     "values of two calls of the outline": (
         "print(book('room 4711', '2026-06-12'))",
         "book(room='room 4711', day='2026-06-11')\nbook(room='room 4712', day='2026-06-12')",

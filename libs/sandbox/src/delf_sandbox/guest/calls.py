@@ -11,8 +11,8 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn, Self, cast
-from weakref import WeakSet
 
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.misuse import misuse_message
@@ -236,11 +236,14 @@ class Caller:
         self._all_calls_answered: asyncio.Future[None] | None = None
         # The number of calls of each task since the script's last line; None before.
         self._calls_after_end: Counter[Any] | None = None
-        self._is_script_running = False
-        # The tasks of earlier scripts that have not ended, although they were cancelled.
-        self._earlier_tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
-        # The futures on which earlier tasks wait for ever that made a call after their script.
-        self._unanswerable_calls: list[asyncio.Future[Any]] = []
+        # The number of the running script; None between the answer to a script and the next script.
+        self._script_number: int | None = None
+        self._script_count = 0
+        # The number of the script to which a task belongs: tasks inherit the context of their
+        # creator.
+        self._script_of_task: ContextVar[int | None] = ContextVar("script_of_task", default=None)
+        # The futures on which tasks of earlier scripts wait for ever that make a call.
+        self._unanswerable_calls: set[asyncio.Future[Any]] = set()
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Send a call, and block until its result arrives."""
@@ -272,22 +275,25 @@ class Caller:
 
     def begin_script(self) -> None:
         """Reset the state of the previous script as a new script begins."""
-        self._is_script_running = True
-        self._earlier_tasks = WeakSet(asyncio.all_tasks(self._loop))
+        self._script_count += 1
+        self._script_number = self._script_count
+        self._script_of_task.set(self._script_number)
         self._unawaited.clear()
         self._early_answers.clear()
         self._last_call_number_of_earlier_scripts = self._last_call_number
 
     def end_script(self) -> None:
-        """Cancel the calls in flight, because the host answers no call of an ended script.
-
-        The cancellation wakes tasks, which may make further calls. No further call is sent: the
-        number of further calls depends on the time until the next script, so a replay could not
-        repeat them.
-        """
-        self._is_script_running = False
+        """Cancel the calls in flight, because the host answers no call of an ended script."""
         for future in self._future_by_call.values():
             future.cancel()
+
+    def close_script(self) -> None:
+        """Send no further call of the script, whose outcome has been sent.
+
+        A task that outlives its script may make calls. How many come before the next script depends
+        on how long the model thinks, and a replay does not wait for the model.
+        """
+        self._script_number = None
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
@@ -329,10 +335,9 @@ class Caller:
         The wait blocks the thread if nothing else can run in the guest.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if not self._is_script_running or asyncio.current_task() in self._earlier_tasks:
-            # No exception: a task that catches every exception would call again and again.
-            self._unanswerable_calls.append(future)
-            await future
+        script_of_task = self._script_of_task.get()
+        if script_of_task is not None and script_of_task != self._script_number:
+            await self._wait_for_ever(future)
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
         is_alone = not self._future_by_call
@@ -364,6 +369,18 @@ class Caller:
                 and not self._all_calls_answered.done()
             ):
                 self._all_calls_answered.set_result(None)
+
+    async def _wait_for_ever(self, future: asyncio.Future[Any]) -> None:
+        """Wait until the task is cancelled.
+
+        No exception is raised, because a task that catches every exception would call again and
+        again.
+        """
+        self._unanswerable_calls.add(future)  # a task that nothing refers to is destroyed
+        try:
+            await future
+        finally:
+            self._unanswerable_calls.discard(future)
 
     def _refuse_too_many_calls_after_end(self) -> None:
         """Raise :class:`ToolError` if one task has made too many calls after the script's end."""

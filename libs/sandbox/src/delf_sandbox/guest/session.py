@@ -156,6 +156,7 @@ class GuestSession:
                     seed, clock_reads, self._recorded_iterations = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source))
+                self._caller.close_script()
 
     def end_after(self, error: BaseException) -> None:
         """Report the end of the running script after an error of the event loop itself."""

@@ -361,8 +361,8 @@ class Outline:
     ) -> bool:
         """Return whether a value in a call has the items of a list, tuple or set in the outline.
 
-        The value must have each constant among the planned items. Each further item of the value
-        must be one that a planned expression allows.
+        The value must have an item for each planned item with a literal. Each further item of the
+        value must be one that another planned item allows.
 
         Args:
             planned_items: The items of the list, tuple or set in the outline.
@@ -371,18 +371,18 @@ class Outline:
             is_content: Tells which values are text for people, such as the body of a mail.
         """
         unmatched_items = [*items_of(value)]
-        # Each planned constant must equal an item of its own.
-        for constant in filter(is_constant, planned_items):
+        # Each planned item with a literal must fit an item of its own.
+        for planned_item in filter(_contains_literal, planned_items):
             fitting = (
                 index
                 for index, item in enumerate(unmatched_items)
-                if self._fits(constant, item, path, is_content)
+                if self._fits(planned_item, item, path, is_content)
             )
             if (fitting_index := next(fitting, None)) is None:
                 return False
             del unmatched_items[fitting_index]
         # Each other item must fit some planned expression, such as ``...``.
-        expressions = [*filterfalse(is_constant, planned_items)]
+        expressions = [*filterfalse(_contains_literal, planned_items)]
         return all(
             any(self._fits(expression, item, path, is_content) for expression in expressions)
             for item in unmatched_items
@@ -496,12 +496,14 @@ class Outline:
 
 
 def _contains_literal(node: ast.expr) -> bool:
-    """Return whether an expression is a literal or a list, tuple, set or dict with a literal."""
+    """Return whether an expression is a literal, or contains one as an item, value or choice."""
     parts: list[ast.expr | None] = []
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         parts += node.elts
     elif isinstance(node, ast.Dict):
         parts += node.values
+    elif isinstance(node, ast.Call) and dotted(node.func) == "choose":
+        parts += node.args
     return is_constant(node) or any(_contains_literal(part) for part in parts if part is not None)
 
 
