@@ -161,9 +161,7 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 
     This is OpenAI, Google, or an installed provider that uses the protocol of one of these.
     """
-    provider = (
-        None if base_url else context.installed_providers.for_model(model)
-    )
+    provider = None if base_url else context.installed_providers.for_model(model)
     if provider is not None and provider.dialect in ("openai", "google"):
         return provider.name
     is_google = "gemini" in model or model.startswith("google/")

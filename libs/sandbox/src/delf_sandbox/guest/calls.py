@@ -242,7 +242,7 @@ class Caller:
         # The number of the script to which a task belongs: tasks inherit the context of their
         # creator.
         self._script_of_task: ContextVar[int | None] = ContextVar("script_of_task", default=None)
-        # The futures on which tasks of earlier scripts wait for ever that make a call.
+        # The futures on which tasks of earlier scripts wait forever that make a call.
         self._unanswerable_calls: set[asyncio.Future[Any]] = set()
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
@@ -337,7 +337,7 @@ class Caller:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         script_of_task = self._script_of_task.get()
         if script_of_task is not None and script_of_task != self._script_number:
-            await self._wait_for_ever(future)
+            await self._wait_forever(future)
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
         is_alone = not self._future_by_call
@@ -370,7 +370,7 @@ class Caller:
             ):
                 self._all_calls_answered.set_result(None)
 
-    async def _wait_for_ever(self, future: asyncio.Future[Any]) -> None:
+    async def _wait_forever(self, future: asyncio.Future[Any]) -> None:
         """Wait until the task is cancelled.
 
         No exception is raised, because a task that catches every exception would call again and
