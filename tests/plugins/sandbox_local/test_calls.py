@@ -209,7 +209,7 @@ async def test_task_that_goes_on_makes_no_call_between_two_scripts():
     async def ping():
         nonlocal pinged
         pinged += 1
-        await asyncio.sleep(600)
+        await asyncio.get_running_loop().create_future()
 
     host = NotingHost({"shop.ping": ping})
     code = """
@@ -226,9 +226,9 @@ await asyncio.sleep(0)
 """
     async with local_session() as session:
         assert isinstance(await session.execute(code, host), Failed)
-        await asyncio.sleep(0.1)  # the calls that were sent until the end begin
+        await run_script("1", NotingHost())  # meanwhile, the calls that were sent before begin
         at_the_end = pinged
-        await asyncio.sleep(0.2)  # the model writes the next script
+        await run_script("1", NotingHost())
         assert pinged == at_the_end
         outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
         assert isinstance(outcome, Done), outcome
@@ -258,7 +258,7 @@ async def test_child_of_a_task_that_goes_on_makes_no_call_in_the_next_script():
     async def ping():
         nonlocal pinged
         pinged += 1
-        await asyncio.sleep(600)
+        await asyncio.get_running_loop().create_future()
 
     host = NotingHost({"shop.ping": ping})
     code = """
@@ -276,7 +276,7 @@ await asyncio.sleep(0)
 """
     async with local_session() as session:
         await session.execute(code, host)
-        await asyncio.sleep(0.1)  # the calls that were sent until the end begin
+        await run_script("1", NotingHost())  # meanwhile, the calls that were sent before begin
         at_the_end = pinged
         for _ in range(2):
             outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)

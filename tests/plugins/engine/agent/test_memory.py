@@ -118,8 +118,9 @@ def test_unknown_memory_name_raises_at_once(make_agent):
 
 
 def test_memory_object_replaces_the_name_in_the_settings(make_agent):
-    agent = make_agent(config=AgentConfig(memory="note", llm="scripted"), memory=Store())
-    agent.start()
+    store = Store()
+    make_agent(config=AgentConfig(memory="note", llm="scripted"), memory=store).run("Go.")
+    assert store.asked
 
 
 # -- what goes wrong with it ----------------------------------------------------------------
