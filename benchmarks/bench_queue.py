@@ -167,15 +167,15 @@ async def throughput(place: Place, tasks: int) -> None:
     for count in (1, 2, 4, 8):
         async with ready(place) as (agent, journal):
             with place.runners(count) as runners:
-                warm = [agent.submit("w", queue="default", setup=place.setup("hello"))]
-                warm += [agent.submit("w", queue="default") for _ in range(4 * count)]
+                warm = [await agent.asubmit("w", queue="default", setup=place.setup("hello"))]
+                warm += [await agent.asubmit("w", queue="default") for _ in range(4 * count)]
                 await over(journal, warm)
                 begin = time.time() + 3 + tasks / 100
                 setup = place.setup("hello")
                 names = []
                 for _ in range(tasks):
                     wait = begin - time.time()
-                    names.append(agent.submit("x", queue="default", delay=wait, setup=setup))
+                    names.append(await agent.asubmit("x", queue="default", delay=wait, setup=setup))
                 await asyncio.sleep(max(0.0, begin - time.time()))
                 at_work = [runner.pid for runner in runners]
                 database = [] if place.server is None else [place.server]
@@ -196,7 +196,7 @@ async def delay(place: Place) -> None:
     async with ready(place) as (agent, journal):
         with place.runners(1):
             for _ in range(21):
-                name = agent.submit("x", queue="default", setup=place.setup("hello"))
+                name = await agent.asubmit("x", queue="default", setup=place.setup("hello"))
                 await over(journal, [name])
                 events = await journal.read(name)
                 first = next(e.at for e in events if isinstance(e, TaskStarted))
@@ -214,7 +214,7 @@ async def steps(place: Place) -> None:
     async with ready(place) as (agent, journal):
         with place.runners(1, concurrency=1):
             for script in ("hello", "steps", "hello", "steps", "hello", "steps"):
-                name = agent.submit("x", queue="default", setup=place.setup(script))
+                name = await agent.asubmit("x", queue="default", setup=place.setup(script))
                 await over(journal, [name])
                 events = await journal.read(name)
                 took = events[-1].at - next(e.at for e in events if isinstance(e, TaskStarted))
@@ -238,7 +238,7 @@ async def taking_over(place: Place) -> None:
     async with ready(place) as (agent, journal):
         for _ in range(3):
             with place.runners(2) as both:
-                name = agent.submit("x", queue="default", setup=place.setup("long"))
+                name = await agent.asubmit("x", queue="default", setup=place.setup("long"))
                 owner = await owner_of(journal, name)
                 (runner,) = [w for w in both if owner.startswith(f"pid {w.pid} ")]
                 killed = time.time()
@@ -264,7 +264,7 @@ async def many(place: Place, queued: int) -> None:
     async with ready(place) as (agent, journal):
         setup = place.setup("hello")
         for number in range(queued):
-            agent.submit(f"Do number {number}.", queue="default", setup=setup)
+            await agent.asubmit(f"Do number {number}.", queue="default", setup=setup)
         rate = queued / (time.perf_counter() - begun)
         line(f"{queued:,} tasks are submitted", f"{rate:,.0f} a second by one process")
         times = []

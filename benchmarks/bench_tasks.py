@@ -81,8 +81,8 @@ async def measure(agent: Agent, count: int, *, memory: bool) -> str:
     peaks: list[tuple[int, int]] = []
     watching = asyncio.ensure_future(watch(peaks)) if memory else None
     before, started = processor_seconds(), time.perf_counter()
-    ids = [agent.submit(f"task {n}") for n in range(count)]
-    results = [await asyncio.to_thread(agent.wait, task_id) for task_id in ids]
+    ids = [await agent.asubmit(f"task {n}") for n in range(count)]
+    results = [await agent.await_task(task_id) for task_id in ids]
     wall, used = time.perf_counter() - started, processor_seconds() - before
     if watching is not None:
         watching.cancel()
