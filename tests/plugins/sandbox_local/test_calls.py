@@ -202,7 +202,8 @@ await asyncio.sleep(0.01)
         assert isinstance(outcome, Done), outcome
 
 
-async def test_task_that_goes_on_makes_no_call_between_two_scripts():
+@pytest.mark.parametrize("calls", ["shop.ping()", "asyncio.gather(shop.ping(), shop.ping())"])
+async def test_task_that_goes_on_makes_no_call_after_its_script(calls):
     """The number of such calls would depend on the time in which the model writes a script."""
     pinged = 0
 
@@ -212,13 +213,14 @@ async def test_task_that_goes_on_makes_no_call_between_two_scripts():
         await asyncio.get_running_loop().create_future()
 
     host = NotingHost({"shop.ping": ping})
-    code = """
+    code = f"""
 async def go_on():
     while True:
         try:
-            await shop.ping()
+            await {calls}
         except BaseException:
             pass
+        await asyncio.sleep(0)
 asyncio.ensure_future(go_on())
 await asyncio.sleep(0)
 await asyncio.sleep(0)
@@ -230,10 +232,11 @@ await asyncio.sleep(0)
         at_the_end = pinged
         await run_script("1", NotingHost())
         assert pinged == at_the_end
-        outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
-        assert isinstance(outcome, Done), outcome
+        for _ in range(2):
+            outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
+            assert isinstance(outcome, Done), outcome
     assert pinged == at_the_end
-    assert host.text == "next\n"
+    assert host.text == "next\nnext\n"
 
 
 @pytest.mark.parametrize(
@@ -250,38 +253,6 @@ async def test_text_of_a_value_may_call_a_tool_after_the_last_line(code):
     host = NotingHost({"shop.ping": ping})
     outcome, _ = await asyncio.wait_for(run_script(code, host), 10)
     assert "PONG" in str(getattr(outcome, "value", None) or outcome.message)
-
-
-async def test_child_of_a_task_that_goes_on_makes_no_call_in_the_next_script():
-    pinged = 0
-
-    async def ping():
-        nonlocal pinged
-        pinged += 1
-        await asyncio.get_running_loop().create_future()
-
-    host = NotingHost({"shop.ping": ping})
-    code = """
-async def go_on():
-    while True:
-        try:
-            await asyncio.gather(shop.ping(), shop.ping())
-        except BaseException:
-            pass
-        await asyncio.sleep(0)
-asyncio.ensure_future(go_on())
-await asyncio.sleep(0)
-await asyncio.sleep(0)
-1 / 0
-"""
-    async with local_session() as session:
-        await session.execute(code, host)
-        await run_script("1", NotingHost())  # meanwhile, the calls that were sent before begin
-        at_the_end = pinged
-        for _ in range(2):
-            outcome = await asyncio.wait_for(session.execute("print('next')", host), 10)
-            assert isinstance(outcome, Done), outcome
-    assert pinged == at_the_end
 
 
 async def test_timers_of_a_script_end_with_it():
