@@ -141,7 +141,7 @@ async def test_person_and_key_of_one_name_have_separate_limits(serve):
     async with server.client.stream("GET", "/events", headers=bearer("settings-key")) as one:
         assert one.status_code == 200
         again = await server.client.get("/events", headers=bearer("settings-key"))
-        assert "streams and waits of this key" in again.text
+        assert "of your streams and waits" in again.text
     server.box.gate.set()
 
 

@@ -9,7 +9,7 @@ from delf.llm import LLMConfig
 from delf_devkit.testing.hosts import TestHost
 from delf_engine.config import AgentConfig
 from delf_journal_sql import SqlJournal
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from plugins.serve.test_people import add, person
 from support.serving import bearer, doing
 
@@ -260,7 +260,7 @@ async def test_budget_of_a_team_without_members_counts_no_tasks(serve):
     server = await serve(agent=PAID, budgets={"finance": 1.0})
     await add(server, person("ada"))
     assert (await spend(server, "ada"))["state"] == "done"
-    former_member = Key(
+    former_member = Caller(
         "ben", frozenset(), digest=b"", uid="no longer known", teams=frozenset({"finance"})
     )
     shown = await server.app.tasks.budgets.shown(former_member)

@@ -209,15 +209,15 @@ async def test_session_ends_after_session_hours(serve):
     server = await serve(api_key=KEYS, session_hours=1e-9)
     key = server.app.keys.find(b"ada-key")
     cookie = await server.app.sessions.begin(key, "key", "127.0.0.1", "")
-    assert await server.app.sessions.key_of(cookie) is None
+    assert await server.app.sessions.caller_of(cookie) is None
 
 
 async def test_session_with_another_secret_is_invalid(serve):
     server = await serve(api_key="ada:ada-key")
     cookie = await server.app.sessions.begin(server.app.keys.find(b"ada-key"), "key", "", "")
-    assert (await server.app.sessions.key_of(cookie)).name == "ada"
+    assert (await server.app.sessions.caller_of(cookie)).name == "ada"
     other = await serve(api_key="ada:new-key")
-    assert await other.app.sessions.key_of(cookie) is None
+    assert await other.app.sessions.caller_of(cookie) is None
 
 
 async def test_body_size_is_limited(serve, tmp_path):

@@ -17,14 +17,20 @@ _MAX_PATH_CHARACTERS: Final = 500
 
 
 def log_request(
-    scope: Any, *, client: str, key: str | None, status: int | None, began: float, request_id: str
+    scope: Any,
+    *,
+    client: str,
+    caller: str | None,
+    status: int | None,
+    began: float,
+    request_id: str,
 ) -> None:
     """Write an access log entry for a request.
 
     Args:
         scope: The ASGI scope. The path of the URL is logged without the query.
         client: The client's address.
-        key: The name of the API key used, if known.
+        caller: The name of the authenticated caller; None without authentication.
         status: The status of the response; None if the client disconnected before the response.
         began: The start of the request as :func:`time.perf_counter`.
         request_id: The id of the request.
@@ -34,7 +40,7 @@ def log_request(
     fields = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "client": client,
-        "key": key,
+        "key": caller,
         "method": scope["method"],
         "path": scope["path"][:_MAX_PATH_CHARACTERS],
         "status": status,

@@ -28,7 +28,7 @@ from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
 from delf_serve.hooks import Hooks
-from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.keys import ANYBODY, Caller, Keys
 from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
 from delf_serve.operations import OPERATIONS
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from delf import Agent
 
 _log = logging.getLogger(__name__)
-_NOBODY: Final = Key("", frozenset(), b"")
+_NOBODY: Final = Caller("", frozenset(), b"")
 
 
 class Application:
@@ -119,7 +119,7 @@ class Application:
             self._serve,
             settings,
             self.keys,
-            self.sessions.key_of,
+            self.sessions.caller_of,
             self._prepare,
         )
         self._outermost: Any = self._guard
@@ -284,10 +284,10 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the operation, and send its result."""
-        operation, key = self._operation, scope.get("delf.key") or _NOBODY
-        if operation.right is not None and operation.right not in key.rights:
-            raise ProblemError(403, f"this key has no right to {operation.right}")
-        call = Call(Request(scope, receive, send), self._service, key)
+        operation, caller = self._operation, scope.get("delf.caller") or _NOBODY
+        if operation.right is not None and operation.right not in caller.rights:
+            raise ProblemError(403, f"you have no right to {operation.right}")
+        call = Call(Request(scope, receive, send), self._service, caller)
         result = await operation.handler(call, **await _arguments(operation, call))
         if result is None:
             result = Response(status_code=operation.status)

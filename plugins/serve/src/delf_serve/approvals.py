@@ -38,7 +38,7 @@ from delf_cli.answering import (
     why_not_approve,
 )
 from delf_engine.elsewhere import MAX_REQUESTS
-from delf_serve.keys import Key, Keys
+from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     AlreadyDoneAnswer,
@@ -76,12 +76,19 @@ class Approvals:
         self._keys = keys
 
     async def list(
-        self, key: Key, *, waiting: bool, mine: bool, rejectable: bool, limit: int, offset: int
+        self,
+        caller: Caller,
+        *,
+        waiting: bool,
+        mine: bool,
+        rejectable: bool,
+        limit: int,
+        offset: int,
     ) -> RequestList:
         """Return the requests that a person may see, oldest first.
 
         Args:
-            key: The person's key.
+            caller: The person.
             waiting: Whether to return pending requests only.
             mine: Whether to select the requests that the person may decide.
             rejectable: Whether to select the requests that the person may reject but not approve.
@@ -91,26 +98,26 @@ class Approvals:
             offset: The number of requests to skip.
         """
         all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
-        records = [record for record in all_records if key.sees(record.task.key)]
+        records = [record for record in all_records if caller.sees(record.task.key)]
         if mine or rejectable:
             decidable, others = list[RequestRecord](), list[RequestRecord]()
             for record in records:
-                (decidable if may_decide(record, key) else others).append(record)
+                (decidable if may_decide(record, caller) else others).append(record)
             records = decidable if mine else []
             if rejectable:
-                records += [record for record in others if _may_reject(record, key)]
+                records += [record for record in others if _may_reject(record, caller)]
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
-        return RequestList(approvals=[self._view(record, key) for record in page], more=more)
+        return RequestList(approvals=[self._view(record, caller) for record in page], more=more)
 
-    async def waiting(self, key: Key) -> WaitingCount:
+    async def waiting(self, caller: Caller) -> WaitingCount:
         """Count the requests that a person may decide, and describe the newest one."""
         requests_by_task = await self._tasks.pending_requests()
         mine = [
             record
             for records in requests_by_task.values()
             for record in records
-            if key.sees(record.task.key) and may_decide(record, key)
+            if caller.sees(record.task.key) and may_decide(record, caller)
         ]
         last = max(mine, key=lambda record: record.requested.at, default=None)
         return WaitingCount(
@@ -119,28 +126,28 @@ class Approvals:
             asked_by=None if last is None else last.requested.asked_by,
         )
 
-    async def detail(self, text: str, key: Key) -> Request:
+    async def detail(self, text: str, caller: Caller) -> Request:
         """Return a request with all its details.
 
         Args:
             text: The id of the request, or a prefix.
-            key: The key of the caller, who must be allowed to see the request.
+            caller: The caller, who must be allowed to see the request.
         """
-        return self._view(await self._find(text, key), key)
+        return self._view(await self._find(text, caller), caller)
 
-    async def record(self, request_id: str, key: Key) -> RequestRecord:
+    async def record(self, request_id: str, caller: Caller) -> RequestRecord:
         """Return a request by its full id, if the person may see it."""
-        return await self._find(request_id, key, needs_whole_id=True)
+        return await self._find(request_id, caller, needs_whole_id=True)
 
     async def decide(
-        self, request_id: str, given: DecisionRequest, key: Key, via: str
+        self, request_id: str, given: DecisionRequest, caller: Caller, via: str
     ) -> DecidedView:
         """Decide a request.
 
         Args:
             request_id: The request's full id.
             given: The decision.
-            key: The API key of the person who decides.
+            caller: The person who decides.
             via: The channel of the decision and the person's network address, such as
                 ``page, 192.0.2.1``.
 
@@ -149,71 +156,77 @@ class Approvals:
                 came first.
             DelfError: If the decision does not fit the request.
         """
-        record = await self._find(request_id, key, needs_whole_id=True)
-        if not has_right(record, key):
-            raise ProblemError(403, "this key has no right to decide")
+        record = await self._find(request_id, caller, needs_whole_id=True)
+        if not has_right(record, caller):
+            raise ProblemError(403, "you have no right to decide")
         decision = _to_decision(given)
-        if (why := refusal_reason(record, key.decider(via), decision)) is not None:
+        if (why := refusal_reason(record, caller.decider(via), decision)) is not None:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Answered):
             _check_answer(record, decision)
         if isinstance(decision, Edited):
             await self._check_arguments(record, decision.arguments)
         journal = self._tasks.journal
-        _, decided = await send(journal, record, lambda _: decision, key.decider(via))
+        _, decided = await send(journal, record, lambda _: decision, caller.decider(via))
         return DecidedView(**decided_data(record, decided))
 
-    async def comment(self, request_id: str, text: str, key: Key, via: str) -> Request:
+    async def comment(self, request_id: str, text: str, caller: Caller, via: str) -> Request:
         """Comment on a pending request, by its full id."""
-        record = await self._request_to_discuss(request_id, key)
-        return self._view(await comment(self._tasks.journal, record, text, key.decider(via)), key)
+        record = await self._request_to_discuss(request_id, caller)
+        return self._view(
+            await comment(self._tasks.journal, record, text, caller.decider(via)), caller
+        )
 
-    async def assign(self, request_id: str, person: str | None, key: Key, via: str) -> Request:
+    async def assign(
+        self, request_id: str, person: str | None, caller: Caller, via: str
+    ) -> Request:
         """Assign a pending request to a person, or to nobody if ``person`` is None.
 
         Args:
             request_id: The id of the request.
             person: The person who should decide.
-            key: The caller, who assigns the request.
+            caller: The caller, who assigns the request.
             via: The channel through which the caller assigns, such as ``page``.
         """
-        record = await self._request_to_discuss(request_id, key)
-        return self._view(await assign(self._tasks.journal, record, person, key.decider(via)), key)
+        record = await self._request_to_discuss(request_id, caller)
+        return self._view(
+            await assign(self._tasks.journal, record, person, caller.decider(via)), caller
+        )
 
-    async def _request_to_discuss(self, request_id: str, key: Key) -> RequestRecord:
-        record = await self._find(request_id, key, needs_whole_id=True)
-        if not _may_comment(key):
-            raise ProblemError(403, "a key that may only read says nothing about requests")
+    async def _request_to_discuss(self, request_id: str, caller: Caller) -> RequestRecord:
+        record = await self._find(request_id, caller, needs_whole_id=True)
+        if not _may_comment(caller):
+            raise ProblemError(403, "you have no right to comment on requests")
         return record
 
-    async def assignable(self, id_or_prefix: str, key: Key) -> AssignableList:
+    async def assignable(self, id_or_prefix: str, caller: Caller) -> AssignableList:
         """Return the people to whom a request can be assigned.
 
         Args:
             id_or_prefix: The id of the request, or a prefix of the id.
-            key: The caller, who must be allowed to see the request.
+            caller: The caller, who must be allowed to see the request.
         """
-        record = await self._find(id_or_prefix, key)
+        record = await self._find(id_or_prefix, caller)
         people = await assignable_people(self._tasks.journal, record)
         return AssignableList(people=[person.name for person in people])
 
-    def _view(self, record: RequestRecord, key: Key) -> Request:
+    def _view(self, record: RequestRecord, caller: Caller) -> Request:
         """Convert a request to the API's model, with what a person may do with the request.
 
         If the person may not approve the request, the model has the reason.
         """
         # The channel of the decision is empty, because nothing is decided here.
-        reason = why_not_approve(record, key.decider(""))
-        if not has_right(record, key):
+        reason = why_not_approve(record, caller.decider(""))
+        if not has_right(record, caller):
             reason = "you have no right to decide"
         if reason is not None and record.waits and self._is_stuck(record):
             reason += ". Nobody can approve it now: reject it, or add a person who may approve it"
         return Request(
             **request_data(record),
             project=foreign_project(record.task),
-            can_decide=may_decide(record, key),
-            can_reject=_may_reject(record, key),
-            can_talk=record.waits and _may_comment(key),
+            can_decide=may_decide(record, caller),
+            can_reject=_may_reject(record, caller),
+            can_talk=record.waits and _may_comment(caller),
             why_not=reason if record.waits else None,
         )
 
@@ -223,7 +236,7 @@ class Approvals:
         if rule is None or LOCAL in rule.deciders:
             return False
         callers = self._keys.everybody()
-        return not any(key.sees(record.task.key) and may_decide(record, key) for key in callers)
+        return not any(c.sees(record.task.key) and may_decide(record, c) for c in callers)
 
     async def _check_arguments(
         self, record: RequestRecord, edited_arguments: Mapping[str, Any]
@@ -244,31 +257,33 @@ class Approvals:
         except ToolRefusedError as error:
             raise ProblemError(422, error.message, param="arguments") from None
 
-    async def remembered(self, key: Key) -> list[Remembered]:
+    async def remembered(self, caller: Caller) -> list[Remembered]:
         """Return the remembered approvals that a person may see, oldest first."""
         decisions = await remembered_decisions(self._tasks.journal)
-        return [_remembered_view(decision) for decision in decisions if key.sees(decision.key)]
+        return [_remembered_view(decision) for decision in decisions if caller.sees(decision.key)]
 
-    async def revoke(self, request_id: str, key: Key) -> Remembered:
+    async def revoke(self, request_id: str, caller: Caller) -> Remembered:
         """Revoke a remembered approval by its full id."""
         journal = self._tasks.journal
-        request_ids = [d.request_id for d in await remembered_decisions(journal) if key.sees(d.key)]
+        request_ids = [
+            d.request_id for d in await remembered_decisions(journal) if caller.sees(d.key)
+        ]
         if request_id not in request_ids:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
-        return _remembered_view(await revoke(journal, request_id, key.name))
+        return _remembered_view(await revoke(journal, request_id, caller.name))
 
     async def _find(
-        self, id_or_prefix: str, key: Key, *, needs_whole_id: bool = False
+        self, id_or_prefix: str, caller: Caller, *, needs_whole_id: bool = False
     ) -> RequestRecord:
         """Find a request by its id.
 
         Args:
             id_or_prefix: The id, or a prefix of the id.
-            key: The caller, who must be allowed to see the request.
+            caller: The caller, who must be allowed to see the request.
             needs_whole_id: Whether to refuse a prefix, as for a decision.
         """
         try:
-            record = await find_request(self._tasks.journal, id_or_prefix, key.sees)
+            record = await find_request(self._tasks.journal, id_or_prefix, caller.sees)
         except UnknownRequestError as error:
             raise ProblemError(404, error.message, code=error.code) from None
         # A prefix that names one request now may name another one by the time of the decision.
@@ -302,15 +317,15 @@ def _check_answer(record: RequestRecord, answer: Answered) -> None:
         raise ProblemError(422, detail, param="answer") from None
 
 
-def _may_comment(key: Key) -> bool:
+def _may_comment(caller: Caller) -> bool:
     """Return True if a person may comment on requests and assign them."""
-    return not key.rights.isdisjoint({"run", "decide"})
+    return not caller.rights.isdisjoint({"run", "decide"})
 
 
-def _may_reject(record: RequestRecord, key: Key) -> bool:
-    if not record.waits or not has_right(record, key):
+def _may_reject(record: RequestRecord, caller: Caller) -> bool:
+    if not record.waits or not has_right(record, caller):
         return False
-    return refusal_reason(record, key.decider(""), Rejected()) is None
+    return refusal_reason(record, caller.decider(""), Rejected()) is None
 
 
 def _remembered_view(decision: RememberedDecision) -> Remembered:

@@ -10,7 +10,7 @@ from delf.errors import ConfigurationError
 from delf.protocols.search import TaskFilter
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.models.money import Ledger, SharedLedger
-from delf_serve.keys import Key, Keys
+from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OwnBudget
 
@@ -48,12 +48,12 @@ class Budgets:
         self._month = ""
 
     async def ledger(
-        self, key: Key, agent_ledger: Ledger, *, checked: bool = True
+        self, caller: Caller, agent_ledger: Ledger, *, checked: bool = True
     ) -> SharedLedger | None:
         """Return a ledger that charges a person's task to all budgets that cover the task.
 
         Args:
-            key: The owner of the task.
+            caller: The owner of the task.
             agent_ledger: The ledger of the agent, whose own budget covers all tasks.
             checked: Whether to raise if a budget is exhausted. If false, a task with an exhausted
                 budget starts, but ends at its next model call.
@@ -64,7 +64,7 @@ class Budgets:
         Raises:
             ProblemError: If a budget is exhausted.
         """
-        ledgers = await self._ledgers_of(key)
+        ledgers = await self._ledgers_of(caller)
         if not ledgers:
             return None
         if checked:
@@ -73,18 +73,18 @@ class Budgets:
             ledger.allow_unpriced = agent_ledger.allow_unpriced
         return SharedLedger([ledger for _, ledger in ledgers], agent_ledger)
 
-    async def raise_if_exhausted(self, key: Key) -> None:
+    async def raise_if_exhausted(self, caller: Caller) -> None:
         """Raise an error if a budget that covers the caller's tasks is exhausted.
 
         Args:
-            key: The caller.
+            caller: The authenticated caller.
 
         Raises:
             ProblemError: If a budget is exhausted.
         """
-        _raise_if_exhausted(await self._ledgers_of(key))
+        _raise_if_exhausted(await self._ledgers_of(caller))
 
-    async def shown(self, key: Key) -> list[OwnBudget]:
+    async def shown(self, caller: Caller) -> list[OwnBudget]:
         """Return the budgets that cover a person's tasks, in the API's model."""
         return [
             OwnBudget(
@@ -93,10 +93,10 @@ class Budgets:
                 cost_usd=ledger.cost_usd,
                 left_usd=ledger.remaining_usd or 0.0,
             )
-            for name, ledger in await self._ledgers_of(key)
+            for name, ledger in await self._ledgers_of(caller)
         ]
 
-    async def _ledgers_of(self, key: Key) -> list[tuple[str, Ledger]]:
+    async def _ledgers_of(self, caller: Caller) -> list[tuple[str, Ledger]]:
         """Return (name, current ledger) of each budget that covers a person's tasks."""
         if not self._limits:
             return []
@@ -104,12 +104,12 @@ class Budgets:
         # A task without an owner name belongs to the only user of a server without keys. On a
         # server with keys, such a task comes from a webhook and counts only for budgets of teams.
         is_only_user = not self._keys
-        has_owner = key.holder is not None or is_only_user
-        if has_owner and (key.name in self._limits or EVERYBODY in self._limits):
-            owners = None if key.holder is None else (key.holder,)
-            ledger = await self._up_to_date_ledger(("person", key.holder), key.name, owners)
-            ledgers.append((key.name, ledger))
-        for team in sorted(key.teams & self._limits.keys()):
+        has_owner = caller.holder is not None or is_only_user
+        if has_owner and (caller.name in self._limits or EVERYBODY in self._limits):
+            owners = None if caller.holder is None else (caller.holder,)
+            ledger = await self._up_to_date_ledger(("person", caller.holder), caller.name, owners)
+            ledgers.append((caller.name, ledger))
+        for team in sorted(caller.teams & self._limits.keys()):
             members = self._keys.of_team(team)
             ledgers.append((team, await self._up_to_date_ledger(("team", team), team, members)))
         return ledgers

@@ -19,7 +19,7 @@ from delf_serve.approvals import Approvals
 from delf_serve.clients import client_of
 from delf_serve.files import Uploads
 from delf_serve.hooks import Hooks
-from delf_serve.keys import Key, Keys
+from delf_serve.keys import Caller, Keys
 from delf_serve.operation import JSON
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
@@ -47,7 +47,7 @@ class Service:
     Args:
         agent: The agent that runs the tasks.
         settings: The server's settings.
-        keys: The keys and their rights.
+        keys: The people and API keys, with their rights.
         tasks: The tasks of the journal.
         routines: The project's routines.
         hooks: The incoming webhooks.
@@ -83,7 +83,7 @@ class Call:
 
     http: HttpRequest
     service: Service
-    key: Key
+    caller: Caller
 
     @property
     def client(self) -> str:

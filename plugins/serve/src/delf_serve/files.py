@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from delf.machine.own_files import create_private, make_private_folder
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import FileReference, Stored
 from delf_serve.settings import ServeSettings
@@ -49,11 +49,11 @@ class Uploads:
         self._counting_lock = asyncio.Lock()
         self._upload_count = 0
 
-    async def store(self, key: Key, name: str, chunks: AsyncIterator[bytes]) -> Stored:
+    async def store(self, caller: Caller, name: str, chunks: AsyncIterator[bytes]) -> Stored:
         """Store an upload. An incomplete upload is removed.
 
         Args:
-            key: The owner.
+            caller: The owner of the file.
             name: The file's name.
             chunks: The content. Exceptions of the iterator are passed on.
 
@@ -61,7 +61,7 @@ class Uploads:
             ProblemError: If the name is too long, or the upload limit is reached.
         """
         _check_length(name)
-        owner = _owner(key)
+        owner = _owner(caller)
         file_id, size = f"file_{secrets.token_hex(16)}", 0
         folder = self._folder / owner / f"{_INCOMPLETE_PREFIX}{file_id}"
         async with self._counting_lock:  # recount only while no upload is in progress
@@ -89,12 +89,12 @@ class Uploads:
             self._upload_count -= 1
         return Stored(id=file_id, name=name, size=size, at=time.time())
 
-    async def list(self, key: Key) -> list[Stored]:
+    async def list(self, caller: Caller) -> list[Stored]:
         """List the uploads of an owner, newest first."""
 
         def list_files() -> list[Stored]:
             files: list[Stored] = []
-            for file in (self._folder / _owner(key)).glob("file_*/*"):
+            for file in (self._folder / _owner(caller)).glob("file_*/*"):
                 try:
                     status = file.stat()
                 except OSError:  # it was removed meanwhile
@@ -111,20 +111,20 @@ class Uploads:
 
         return await asyncio.to_thread(list_files)
 
-    async def remove(self, key: Key, file_id: str) -> None:
+    async def remove(self, caller: Caller, file_id: str) -> None:
         """Remove an upload. A task that still needs the file will fail.
 
         Raises:
             ProblemError: If there is no such upload.
         """
-        folder = self._path(key, file_id).parent
+        folder = self._path(caller, file_id).parent
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def paths(self, key: Key, files: Sequence[FileReference]) -> list[str] | None:
+    async def paths(self, caller: Caller, files: Sequence[FileReference]) -> list[str] | None:
         """Return the paths of a task's uploaded files; None if the request names no files.
 
         Args:
-            key: The owner of the task.
+            caller: The owner of the task.
             files: The uploads that the request names.
 
         Raises:
@@ -132,7 +132,7 @@ class Uploads:
         """
         if not files:
             return None
-        return await asyncio.to_thread(lambda: [str(self._path(key, file.id)) for file in files])
+        return await asyncio.to_thread(lambda: [str(self._path(caller, file.id)) for file in files])
 
     async def forget(self, paths: Collection[str]) -> None:
         """Remove uploads that no task needs any more. Other paths are ignored."""
@@ -153,8 +153,8 @@ class Uploads:
             await asyncio.to_thread(self._remove_old)
             await asyncio.sleep(_CLEANUP_SECONDS)
 
-    def _path(self, key: Key, file_id: str) -> Path:
-        folder = self._folder / _owner(key) / file_id
+    def _path(self, caller: Caller, file_id: str) -> Path:
+        folder = self._folder / _owner(caller) / file_id
         path = next(folder.glob("*"), None) if _ID.fullmatch(file_id) else None
         if path is None:
             raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
@@ -171,7 +171,7 @@ class Uploads:
         if self._used_bytes[owner] > settings.key_file_bytes:
             raise ProblemError(
                 413,
-                f"the uploaded files of this key have more than {settings.key_file_bytes:,} bytes",
+                f"your uploaded files have more than {settings.key_file_bytes:,} bytes",
                 f"they are removed after {settings.file_days:g} days",
             )
         if self._used_bytes.total() > settings.all_file_bytes:
@@ -202,9 +202,9 @@ class Uploads:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _owner(key: Key) -> str:
+def _owner(caller: Caller) -> str:
     """Return the folder name of an owner. The name is derived from an id that is never reused."""
-    return f"key_{hashlib.sha256((key.holder or key.name).encode()).hexdigest()[:32]}"
+    return f"key_{hashlib.sha256((caller.holder or caller.name).encode()).hexdigest()[:32]}"
 
 
 def _check_length(name: str) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from delf.errors import DelfError
 from delf_serve import access
 from delf_serve.clients import TEST_CLIENT, client_of, is_address, is_loopback
-from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.keys import ANYBODY, Caller, Keys
 from delf_serve.problems import MEDIA, ProblemError, internal_error, problem_of, shutting_down
 from delf_serve.sessions import csrf_of
 from delf_serve.settings import ServeSettings
@@ -30,7 +30,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-FindKey = Callable[[str], Awaitable[Key | None]]
+FindCaller = Callable[[str], Awaitable[Caller | None]]
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Guard:
         app: The application.
         settings: The limits and allowed origins.
         keys: The API keys.
-        key_of_session: Returns the key of the person who is logged in with a session cookie.
+        caller_of_session: Returns the person who is logged in with a session cookie.
         prepare_app: Called before a request is handled; reloads the people and their keys.
     """
 
@@ -105,7 +105,7 @@ class Guard:
         app: App,
         settings: ServeSettings,
         keys: Keys,
-        key_of_session: FindKey,
+        caller_of_session: FindCaller,
         prepare_app: Callable[[], Awaitable[None]],
     ) -> None:
         self._prepare_app = prepare_app
@@ -113,7 +113,7 @@ class Guard:
         self._app = app
         self._settings = settings
         self._keys = keys
-        self._key_of_session = key_of_session
+        self._caller_of_session = caller_of_session
         self._unrepeatable_headers = _UNREPEATABLE_HEADERS | {settings.user_header.lower().encode()}
         self._hosts = {name.lower() for name in settings.hosts}
         self._hosts |= {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -132,7 +132,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1000})
             return
         began = time.perf_counter()
-        scope["delf.key"] = None
+        scope["delf.caller"] = None
         sender = _Sender(send, path_of(scope))
         try:
             await self._check(scope, sender)
@@ -157,7 +157,7 @@ class Guard:
                 access.log_request(
                     scope,
                     client=_host(scope),
-                    key=None if scope["delf.key"] is None else scope["delf.key"].name,
+                    caller=None if scope["delf.caller"] is None else scope["delf.caller"].name,
                     status=sender.status,
                     began=began,
                     request_id=sender.request_id,
@@ -192,10 +192,10 @@ class Guard:
         self._check_body(scope, headers, path, method)
         if path in _PROBES:
             return
-        key = scope["delf.key"] = await self._authenticate(scope, headers, path, method)
+        caller = scope["delf.caller"] = await self._authenticate(scope, headers, path, method)
         is_page_asset = _is_open(path) and not (headers.keys() & _KEY_HEADERS)
         if self._settings.rate and not is_page_asset:
-            self._limit_rate(key)
+            self._limit_rate(caller)
 
     def _check_local(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Refuse clients from other machines and proxied requests if the server has no keys."""
@@ -236,7 +236,7 @@ class Guard:
 
     async def _authenticate(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
-    ) -> Key | None:
+    ) -> Caller | None:
         """Authenticate a request by API key, trusted proxy or session cookie.
 
         Returns:
@@ -252,24 +252,24 @@ class Guard:
         if secret is None and scheme.lower() == b"bearer":
             secret = token.strip()
         if secret is not None:
-            key = self._keys.find(secret)
-            if key is None:
+            caller = self._keys.find(secret)
+            if caller is None:
                 raise self.wrong_key(scope, secret)
-            return key
+            return caller
         if (name := self._user_of_proxy(scope, headers)) is not None:
-            key = self._keys.find_person(name, by_mail=True)
-            if key is not None:
+            caller = self._keys.find_person(name, by_mail=True)
+            if caller is not None:
                 scope["delf.proxy"] = True
                 if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
-                return key
+                return caller
             # The path /session is public. Without this error, the page would only learn that nobody
             # is logged in, and not the reason.
             if not _is_open(path) or path == "/session":
                 raise ProblemError(403, "the proxy names a person who is not known here")
         cookie = session_of(headers)
-        key = None if cookie is None else await self._key_of_session(cookie)
-        if key is not None and cookie is not None:
+        caller = None if cookie is None else await self._caller_of_session(cookie)
+        if caller is not None and cookie is not None:
             scope["delf.cookie"] = cookie
             if method not in _SAFE and path != "/login":
                 csrf_token = headers.get(CSRF_HEADER.encode(), b"")
@@ -285,7 +285,7 @@ class Guard:
                 "send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
                 headers={"www-authenticate": "Bearer"},
             )
-        return key
+        return caller
 
     def _user_of_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
         """Return the user name in a trusted proxy's header; None for requests of other clients."""
@@ -349,13 +349,13 @@ class Guard:
         is_test = name == "testserver" and _host(scope) == TEST_CLIENT
         return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
 
-    def _limit_rate(self, key: Key | None) -> None:
+    def _limit_rate(self, caller: Caller | None) -> None:
         """Apply the caller's limit of requests per second.
 
         Raises:
             ProblemError: If the limit is exceeded.
         """
-        name = key.limits_name if key else ""
+        name = caller.limits_name if caller else ""
         rate, now = self._settings.rate, time.monotonic()
         # A token bucket for the requests of one second (at least one), refilled evenly.
         tokens, refilled_at = self._buckets.get(name, (rate, now))

@@ -18,7 +18,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf_engine.elsewhere import search_tasks
 from delf_engine.views.compare import PARTS, prepare_comparison
 from delf_serve import schemas as s
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import Tasks, task_view
 
@@ -42,7 +42,7 @@ async def keep_indexing(journal: SharedJournal) -> None:
         await asyncio.sleep(0 if unindexed_count else _INDEX_PAUSE_SECONDS)
 
 
-async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
+async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundList:
     """Return the newest tasks that match a filter and that the caller may see.
 
     Raises:
@@ -50,14 +50,14 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
         UnknownTaskError: If the task ``before`` is unknown.
     """
     await _journal_with_updated_index(tasks)
-    before = None if query.before is None else (await tasks.record(query.before, key)).task_id
+    before = None if query.before is None else (await tasks.record(query.before, caller)).task_id
     pending_requests = await tasks.pending_requests()
     matches = await search_tasks(
-        tasks.journal, _filter(query, key), query.limit, before, tasks.pending_requests_in
+        tasks.journal, _filter(query, caller), query.limit, before, tasks.pending_requests_in
     )
     views = [
         s.FoundTask(
-            task=task_view(match.task, pending_requests, key),
+            task=task_view(match.task, pending_requests, caller),
             person=match.person,
             place=match.place,
             event=match.seq,
@@ -69,7 +69,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
     return s.FoundList(tasks=views, more=matches.more, behind=unindexed_event_count)
 
 
-async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
+async def figures(tasks: Tasks, query: s.FiguresQuery, caller: Caller) -> Sequence[Figures]:
     """Return statistics by group for the tasks that match a filter and that the caller may see.
 
     Raises:
@@ -77,7 +77,7 @@ async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Fig
         DelfError: If the time zone is unknown.
     """
     journal = await _journal_with_updated_index(tasks)
-    return await journal.figures(query.by, _filter(query, key), query.zone)
+    return await journal.figures(query.by, _filter(query, caller), query.zone)
 
 
 def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
@@ -85,13 +85,13 @@ def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
     return s.FigureList(figures=[s.Figures(**asdict(figures)) for figures in found], more=more)
 
 
-async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
+async def compare(tasks: Tasks, one: str, other: str, caller: Caller) -> s.Comparison:
     """Compare the figures, scripts, calls and answers of two tasks.
 
     Raises:
         UnknownTaskError: If the caller may not see one of the tasks.
     """
-    records = [await tasks.record(text, key) for text in (one, other)]
+    records = [await tasks.record(text, caller) for text in (one, other)]
     events = [await tasks.journal.read(record.task_id) for record in records]
 
     def make_comparison() -> s.Comparison:
@@ -134,7 +134,7 @@ async def _journal_with_updated_index(tasks: Tasks) -> SharedJournal:
     return tasks.journal
 
 
-def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
+def _filter(query: s.FilterQuery, caller: Caller) -> TaskFilter:
     """Convert query parameters to a filter for the tasks that the caller may see."""
     filter_fields = TaskFilter.__dataclass_fields__
     conditions = {
@@ -144,4 +144,4 @@ def _filter(query: s.FilterQuery, key: Key) -> TaskFilter:
     record_fields = {name: getattr(query, name) for name in filterable_fields()}
     given_fields = {name: value for name, value in record_fields.items() if value is not None}
     # ``keys`` and ``owners`` are both the owner names of the visible tasks; None for all tasks.
-    return TaskFilter(**conditions, fields=given_fields, keys=key.owners)
+    return TaskFilter(**conditions, fields=given_fields, keys=caller.owners)

@@ -12,7 +12,7 @@ from delf.protocols.people import LOCAL
 from delf.tools.json_schema import Checker
 from delf_cli.schedules import ITEM
 from delf_engine.variables import given_variables
-from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.keys import ANYBODY, Caller, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.routines import Routines
 from delf_serve.schemas import RunRequest
@@ -55,7 +55,7 @@ class Hooks:
 
     async def receive(
         self, name: str, headers: Mapping[str, str], body: bytes, client: str
-    ) -> tuple[Submitted, Key]:
+    ) -> tuple[Submitted, Caller]:
         """Start the task of a webhook message. A repeated message id starts no second task.
 
         Args:
@@ -77,20 +77,20 @@ class Hooks:
         # Verify the signature before parsing the message.
         delivery = verify(hook.secret.get_secret_value(), headers, body)
         message = self._parse_message(name, body)
-        key = self._find_owner(name, hook)
+        owner = self._find_owner(name, hook)
         try:
             variables = given_variables({ITEM: message})
         except ConfigurationError as error:
             raise ProblemError(413, error.message) from None
         submitted = await self._tasks.submit(
             RunRequest.model_construct(task=await self._task_text(hook, message)),
-            key,
+            owner,
             idempotency_key=f"hook\n{name}\n{delivery.name}",
             strategy="routine" if hook.routine else None,
             client=client,
             external_variables=variables,
         )
-        return submitted, key
+        return submitted, owner
 
     def _parse_message(self, name: str, body: bytes) -> Any:
         """Parse a message as JSON, and validate it against the webhook's schema."""
@@ -104,16 +104,16 @@ class Hooks:
             raise ProblemError(422, f"the body is not as the hook's schema says: {fault}")
         return message
 
-    def _find_owner(self, name: str, hook: HookSettings) -> Key:
-        """Return the key of the owner of a hook's tasks."""
+    def _find_owner(self, name: str, hook: HookSettings) -> Caller:
+        """Return the owner of a hook's tasks."""
         if not hook.person:
             # Without keys, everybody may use the server. With keys, nobody owns the hook's tasks: a
-            # key without a digest has no owner name.
-            return Key(f"{LOCAL} hook {name}", _RIGHTS, digest=b"") if self._keys else ANYBODY
-        key = self._keys.find_person(hook.person, by_mail=True)
-        if key is None or not key.rights >= _RIGHTS:
+            # caller without a digest has no owner name.
+            return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"") if self._keys else ANYBODY
+        owner = self._keys.find_person(hook.person, by_mail=True)
+        if owner is None or not owner.rights >= _RIGHTS:
             raise ProblemError(409, "the person of this hook may not run tasks here")
-        return key
+        return owner
 
     async def _task_text(self, hook: HookSettings, message: Any) -> str:
         """Return the webhook's task, or a routine call with values from the message."""

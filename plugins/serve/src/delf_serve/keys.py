@@ -34,8 +34,8 @@ _RELOAD_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A caller whom the server has identified by API key, session or proxy.
+class Caller:
+    """A person or program that calls the API, identified by API key, session or proxy.
 
     Args:
         name: The person's name, shown with decisions.
@@ -110,7 +110,7 @@ def _derive_holder(name: str, digest: bytes) -> str:
     return f"{name}:{derived.hex()}"
 
 
-ANYBODY: Final = Key("local", frozenset(EVERY_RIGHT), b"")
+ANYBODY: Final = Caller("local", frozenset(EVERY_RIGHT), b"")
 """The caller of every request on a server without keys, which listens on loopback only."""
 
 
@@ -129,12 +129,12 @@ class Keys:
     """
 
     def __init__(self, texts: Sequence[str] = (), *, requires_login: bool = False) -> None:
-        self._keys_of_settings = _parse_keys(texts)
-        self._keys_by_digest: dict[bytes, Key] = {}
-        self._keys_by_holder: dict[str, Key] = {}
+        self._callers_of_settings = _parse_keys(texts)
+        self._callers_by_digest: dict[bytes, Caller] = {}
+        self._callers_by_holder: dict[str, Caller] = {}
         self._all_people: list[Person] = []
         self._reloaded_at = float("-inf")
-        self._requires_login = requires_login or bool(self._keys_of_settings)
+        self._requires_login = requires_login or bool(self._callers_of_settings)
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
@@ -159,32 +159,32 @@ class Keys:
         """
         return self._requires_login
 
-    def find(self, secret: bytes) -> Key | None:
+    def find(self, secret: bytes) -> Caller | None:
         """Return the caller with an API key, in constant time; None if the key is unknown."""
         # Compare all keys: stopping at a match would reveal its position by timing.
         digest = hashlib.sha256(secret).digest()
-        match: Key | None = None
-        for key in (*self._keys_of_settings, *self._keys_by_digest.values()):
-            if hmac.compare_digest(digest, key.digest):
-                match = key
+        match: Caller | None = None
+        for caller in (*self._callers_of_settings, *self._callers_by_digest.values()):
+            if hmac.compare_digest(digest, caller.digest):
+                match = caller
         return match
 
-    def of_session(self, session: SessionRecord) -> Key | None:
-        """Return the key of a session's person; None if the person or the API key is revoked."""
+    def of_session(self, session: SessionRecord) -> Caller | None:
+        """Return the person of a session; None if the person or the API key is revoked."""
         if session.key:  # the digest of the API key with which the session began
             digest = bytes.fromhex(session.key)
-            key_of_settings = next(
-                (key for key in self._keys_of_settings if key.digest == digest), None
+            caller_of_settings = next(
+                (caller for caller in self._callers_of_settings if caller.digest == digest), None
             )
-            caller = key_of_settings or self._keys_by_digest.get(digest)
+            caller = caller_of_settings or self._callers_by_digest.get(digest)
         else:
-            caller = self._keys_by_holder.get(session.holder)
+            caller = self._callers_by_holder.get(session.holder)
         # The API key may have been given to another person since.
         is_same_holder = caller is not None and caller.holder == session.holder
         return caller if is_same_holder else None
 
-    def find_person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return the ``Key`` with all rights of a person; None for an unknown person.
+    def find_person(self, name: str, *, by_mail: bool) -> Caller | None:
+        """Return a person as a caller with all rights of the person; None if unknown.
 
         Used for a person who logs in without an API key, or who owns a webhook.
 
@@ -193,7 +193,7 @@ class Keys:
             by_mail: Whether ``name`` may be an e-mail address. The case of letters is then ignored
                 in e-mail addresses and names.
         """
-        active = [person for person in self._all_people if person.holder in self._keys_by_holder]
+        active = [person for person in self._all_people if person.holder in self._callers_by_holder]
         person = next((person for person in active if person.name == name), None)
         if person is None and by_mail:
             searched = _lower_ascii(name)
@@ -201,20 +201,20 @@ class Keys:
                 p for p in active if searched in (_lower_ascii(p.mail), _lower_ascii(p.name))
             )
             person = next(matching, None)
-        return None if person is None else self._keys_by_holder[person.holder]
+        return None if person is None else self._callers_by_holder[person.holder]
 
-    def everybody(self) -> Iterator[Key]:
-        """Yield a key with all rights of each person, then the keys of the server's settings."""
-        yield from self._keys_by_holder.values()
-        yield from self._keys_of_settings
+    def everybody(self) -> Iterator[Caller]:
+        """Yield each person with all rights, then the callers with a key of the settings."""
+        yield from self._callers_by_holder.values()
+        yield from self._callers_of_settings
 
-    def of_holder(self, holder: str) -> Key | None:
-        """Return the key whose owner name (:attr:`Key.holder`) is ``holder``; None if unknown.
+    def of_holder(self, holder: str) -> Caller | None:
+        """Return the caller with the owner name (:attr:`Caller.holder`) ``holder``, or None.
 
-        The key is a person's, or is from the settings.
+        The caller is a person, or has a key of the settings.
         """
-        return self._keys_by_holder.get(holder) or next(
-            (key for key in self._keys_of_settings if key.holder == holder), None
+        return self._callers_by_holder.get(holder) or next(
+            (caller for caller in self._callers_of_settings if caller.holder == holder), None
         )
 
     def known(self, holder: str | None) -> Person | None:
@@ -231,13 +231,13 @@ class Keys:
         """
         return frozenset(person.holder for person in self._all_people if team in person.teams)
 
-    def holds(self, key: Key) -> bool:
-        """Return True if a caller's key still exists, with the same secret and rights."""
-        if not self._requires_login or key in self._keys_of_settings:
+    def holds(self, caller: Caller) -> bool:
+        """Return True if a caller still has access, with the same API key and rights."""
+        if not self._requires_login or caller in self._callers_of_settings:
             return True
-        return key in (
-            self._keys_by_digest.get(key.digest),
-            self._keys_by_holder.get(key.holder or ""),
+        return caller in (
+            self._callers_by_digest.get(caller.digest),
+            self._callers_by_holder.get(caller.holder or ""),
         )
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
@@ -273,12 +273,14 @@ class Keys:
         self._requires_login = self._requires_login or bool(people)
         active = [person for person in people if person.revoked_at is None]
         # For sessions and logins by proxy: the caller has all rights of the person.
-        self._keys_by_holder = {
-            person.holder: _key_with_all_rights(person, active) for person in active
+        self._callers_by_holder = {
+            person.holder: _caller_with_all_rights(person, active) for person in active
         }
         # For requests with an API key: the caller has the rights of this key.
-        self._keys_by_digest = {
-            bytes.fromhex(api_key.digest): _restrict(self._keys_by_holder[person.holder], api_key)
+        self._callers_by_digest = {
+            bytes.fromhex(api_key.digest): _restrict(
+                self._callers_by_holder[person.holder], api_key
+            )
             for person in active
             for api_key in person.keys
             if api_key.revoked_at is None
@@ -294,27 +296,27 @@ def _lower_ascii(mail: str) -> bytes:
     return mail.encode("utf-8", "replace").lower()
 
 
-def _parse_keys(texts: Sequence[str]) -> tuple[Key, ...]:
+def _parse_keys(texts: Sequence[str]) -> tuple[Caller, ...]:
     """Parse the API keys of the settings. Names and secrets must be unique."""
-    keys = tuple(_parse_key(text, number) for number, text in enumerate(texts, 1))
-    names = [key.name for key in keys]
+    callers = tuple(_parse_key(text, number) for number, text in enumerate(texts, 1))
+    names = [caller.name for caller in callers]
     duplicate = next((name for name in names if names.count(name) > 1), None)
     if duplicate is not None:
         raise ConfigurationError(f"two API keys have the name {duplicate!r}")
-    if len({key.digest for key in keys}) < len(keys):
+    if len({caller.digest for caller in callers}) < len(callers):
         raise ConfigurationError("two names have the same API key")
-    return keys
+    return callers
 
 
-def _key_with_all_rights(person: Person, people: Sequence[Person]) -> Key:
-    """Return a key that acts as the person, with all rights of the person.
+def _caller_with_all_rights(person: Person, people: Sequence[Person]) -> Caller:
+    """Return a person as a caller with all rights of the person.
 
     Args:
         person: The person.
         people: All people with access, also those outside of the person's teams.
     """
     teams = frozenset(person.teams)
-    return Key(
+    return Caller(
         name=person.name,
         rights=frozenset(person.rights),
         digest=b"",
@@ -325,22 +327,22 @@ def _key_with_all_rights(person: Person, people: Sequence[Person]) -> Key:
     )
 
 
-def _restrict(full_key: Key, api_key: PersonKey) -> Key:
-    """Return a copy of a person's key with only the rights and scope of one of the API keys.
+def _restrict(person: Caller, api_key: PersonKey) -> Caller:
+    """Return a person as a caller with only the rights and scope of one of the API keys.
 
     Args:
-        full_key: The key with all rights of the person, and the person's scope.
+        person: The person with all rights and the full scope.
         api_key: The API key, which may have fewer rights and a smaller scope than the person.
     """
-    own_rights = full_key.rights if api_key.rights is None else frozenset(api_key.rights)
+    own_rights = person.rights if api_key.rights is None else frozenset(api_key.rights)
     # A right that the person has lost is lost for the API key, too.
-    rights = full_key.rights & own_rights
-    scope = min(full_key.scope, api_key.scope or full_key.scope, key=SCOPES.index)
+    rights = person.rights & own_rights
+    scope = min(person.scope, api_key.scope or person.scope, key=SCOPES.index)
     digest = bytes.fromhex(api_key.digest)
-    return replace(full_key, rights=rights, scope=scope, digest=digest, label=api_key.label)
+    return replace(person, rights=rights, scope=scope, digest=digest, label=api_key.label)
 
 
-def _parse_key(text: str, number: int) -> Key:
+def _parse_key(text: str, number: int) -> Caller:
     """Parse an API key of the settings. A key of the settings has every right.
 
     Args:
@@ -359,4 +361,4 @@ def _parse_key(text: str, number: int) -> Key:
             f"API key {number} cannot be read",
             hint="KEY or NAME:KEY; people with fewer rights: delf users add NAME --rights read+run",
         )
-    return Key(name, frozenset(EVERY_RIGHT), bytes.fromhex(digest_of(secret)))
+    return Caller(name, frozenset(EVERY_RIGHT), bytes.fromhex(digest_of(secret)))

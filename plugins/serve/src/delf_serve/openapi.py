@@ -41,7 +41,7 @@ _HEADERS: Final[dict[str, dict[str, Any]]] = {
 _FAILURES: Final = {
     400: "The request cannot be read.",
     401: "A key is needed.",
-    403: "The key has no right to this.",
+    403: "The caller has no right to this.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is of another type.",

@@ -25,7 +25,7 @@ from delf_serve import schemas as s
 from delf_serve.call import Call, json_response, page_of
 from delf_serve.channel import check_webhook, ways_of
 from delf_serve.event_stream import EventStreamResponse
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
@@ -91,7 +91,7 @@ async def run(call: Call, body: s.RunRequest) -> Response:
 @OPERATIONS.add("GET", "/routines", "read")
 async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
     """Return the routines of the project, with their parameters."""
-    routines = await call.service.routines.list(call.key)
+    routines = await call.service.routines.list(call.caller)
     part, more = page_of(routines.routines, query)
     return routines.model_copy(update={"routines": part, "more": more})
 
@@ -104,7 +104,7 @@ async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
 )
 async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft:
     """Preview a task as a routine; save the routine if the previewed version is confirmed."""
-    return await call.service.routines.save(body, call.key)
+    return await call.service.routines.save(body, call.caller)
 
 
 @OPERATIONS.add(
@@ -134,7 +134,7 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
 @OPERATIONS.add("GET", "/evals", "read")
 async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
     """Return the project's evaluation data sets; needs the permission to see all tasks."""
-    evaluation_list = await evaluations.list_all(call.service.agent, call.key)
+    evaluation_list = await evaluations.list_all(call.service.agent, call.caller)
     part, more = page_of(evaluation_list, query)
     return s.EvaluationList(evaluations=list(part), more=more)
 
@@ -143,13 +143,13 @@ async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
 async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport:
     """Return the report of an evaluation run."""
     agent, name = call.service.agent, call.path_parameter("name")
-    return await evaluations.report(agent, call.key, name, query.run)
+    return await evaluations.report(agent, call.caller, name, query.run)
 
 
 @OPERATIONS.add("GET", "/schedules", "read")
 async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
     """Return the schedules whose tasks you may see."""
-    schedules = await call.service.schedules.list(call.key)
+    schedules = await call.service.schedules.list(call.caller)
     part, more = page_of(schedules.schedules, query)
     return schedules.model_copy(update={"schedules": part, "more": more})
 
@@ -157,13 +157,13 @@ async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
 @OPERATIONS.add("POST", "/schedules", "run", status=201, other_responses=_NO_SCHEDULES)
 async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
     """Add a schedule: runners do a task at set times, or for each new item that a call returns."""
-    return await call.service.schedules.add(body, call.key)
+    return await call.service.schedules.add(body, call.caller)
 
 
 @OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other_responses=_NO_SCHEDULES)
 async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
     """Return the outcomes of a schedule's most recent firings."""
-    firings = await call.service.schedules.history(call.path_parameter("schedule"), call.key)
+    firings = await call.service.schedules.history(call.path_parameter("schedule"), call.caller)
     part, more = page_of(firings.firings, query)
     return s.ScheduleHistory(firings=part, more=more)
 
@@ -173,20 +173,20 @@ async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
 )
 async def test_schedule(call: Call) -> s.FiringView:
     """Let a runner do the task of a schedule once, now; calls that change something are refused."""
-    return await call.service.schedules.test(call.path_parameter("schedule"), call.key)
+    return await call.service.schedules.test(call.path_parameter("schedule"), call.caller)
 
 
 @OPERATIONS.add("POST", "/schedules/{schedule}/pause", "run", other_responses=_NO_SCHEDULES)
 async def pause_schedule(call: Call, body: s.ScheduleChange) -> s.ScheduleView:
     """Pause a schedule of yours, or resume it."""
     schedules = call.service.schedules
-    return await schedules.change(call.path_parameter("schedule"), call.key, paused=body.paused)
+    return await schedules.change(call.path_parameter("schedule"), call.caller, paused=body.paused)
 
 
 @OPERATIONS.add("DELETE", "/schedules/{schedule}", "run", other_responses=_NO_SCHEDULES)
 async def remove_schedule(call: Call) -> None:
     """Remove a schedule of yours; the tasks that it started stay."""
-    await call.service.schedules.remove(call.path_parameter("schedule"), call.key)
+    await call.service.schedules.remove(call.path_parameter("schedule"), call.caller)
 
 
 @OPERATIONS.add(
@@ -220,7 +220,7 @@ async def _submit(call: Call, order: s.RunRequest, strategy: str | None = None) 
     if idempotency_key is not None and not 0 < len(idempotency_key) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
     submitted = await call.service.tasks.submit(
-        order, call.key, idempotency_key=idempotency_key, strategy=strategy, client=call.client
+        order, call.caller, idempotency_key=idempotency_key, strategy=strategy, client=call.client
     )
     return await _response_of(call, submitted, order.wait)
 
@@ -261,22 +261,22 @@ async def _wait_for_task(call: Call, task_id: str, seconds: float) -> s.TaskDeta
     """
     if seconds:
         # The number of requests of a caller that wait at the same time is limited.
-        with call.service.sessions.count_open_request(call.key, call.cookie):
+        with call.service.sessions.count_open_request(call.caller, call.cookie):
             await call.service.tasks.wait(task_id, seconds)
-    return await call.service.tasks.detail(task_id, call.key)
+    return await call.service.tasks.detail(task_id, call.caller)
 
 
 @OPERATIONS.add("GET", "/tasks", "read")
 async def list_tasks(call: Call, query: s.TaskQuery) -> s.TaskList:
     """Return tasks, newest first."""
-    tasks, last = await call.service.tasks.find(**query.model_dump(), key=call.key)
+    tasks, last = await call.service.tasks.find(**query.model_dump(), caller=call.caller)
     return s.TaskList(tasks=tasks, more=last is not None, next=last)
 
 
 @OPERATIONS.add("GET", "/search", "read", other_responses=(*_UNKNOWN, _NO_SEARCH_INDEX))
 async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
     """Find tasks by their text, scripts, calls, answers and errors."""
-    return await history.search(call.service.tasks, query, call.key)
+    return await history.search(call.service.tasks, query, call.caller)
 
 
 @OPERATIONS.add(
@@ -290,7 +290,7 @@ async def search(call: Call, query: s.SearchQuery) -> s.FoundList:
 )
 async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
     """Return tasks, tokens, cost and waiting time by day, person, tool or model."""
-    figure_list = await history.figures(call.service.tasks, query, call.key)
+    figure_list = await history.figures(call.service.tasks, query, call.caller)
     if query.format == "json":
         part, more = page_of(figure_list, query)
         return history.figure_list(part, more=more)
@@ -305,14 +305,14 @@ async def figures(call: Call, query: s.FiguresQuery) -> s.FigureList | Response:
 @OPERATIONS.add("GET", "/tasks/{task_id}", "read", other_responses=_UNKNOWN)
 async def get_task(call: Call, query: s.WaitQuery) -> s.TaskDetail:
     """Return a task with its result."""
-    task = await call.service.tasks.record(call.path_parameter("task_id"), call.key)
+    task = await call.service.tasks.record(call.path_parameter("task_id"), call.caller)
     return await _wait_for_task(call, task.task_id, query.wait)
 
 
 @OPERATIONS.add("DELETE", "/tasks/{task_id}", "delete", other_responses=(*_UNKNOWN, _CONFLICT))
 async def delete_task(call: Call) -> None:
     """Delete a task that is not running, with its events and its files."""
-    await call.service.tasks.remove(call.path_parameter("task_id"), call.key)
+    await call.service.tasks.remove(call.path_parameter("task_id"), call.caller)
 
 
 @OPERATIONS.add(
@@ -331,7 +331,7 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
         if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 15:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
         after = int(last_id)
-    task = await call.service.tasks.view(call.path_parameter("task_id"), call.key)
+    task = await call.service.tasks.view(call.path_parameter("task_id"), call.caller)
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # stops a browser's reconnection
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
@@ -341,14 +341,14 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
 async def list_prompts(call: Call, query: s.PageQuery) -> s.PromptList:
     """List a task's model calls: messages, answer and cost of each."""
     name = call.path_parameter("task_id")
-    return await call.service.tasks.prompts(name, call.key, query.limit, query.offset)
+    return await call.service.tasks.prompts(name, call.caller, query.limit, query.offset)
 
 
 @OPERATIONS.add("POST", "/tasks/{task_id}/cancel", "run", other_responses=(*_UNKNOWN, _CONFLICT))
 async def cancel_task(call: Call) -> s.Cancelled:
     """Stop a task."""
     task_id, cancelled = await call.service.tasks.cancel(
-        call.path_parameter("task_id"), call.key, call.via
+        call.path_parameter("task_id"), call.caller, call.via
     )
     return s.Cancelled(task_id=task_id, cancelled=cancelled)
 
@@ -363,9 +363,9 @@ async def cancel_task(call: Call) -> s.Cancelled:
 async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     """Resume a task that was interrupted, or that ended at its timeout or budget."""
     task_id = await call.service.tasks.resume(
-        call.path_parameter("task_id"), call.key, body.timeout
+        call.path_parameter("task_id"), call.caller, body.timeout
     )
-    return await call.service.tasks.view(task_id, call.key)
+    return await call.service.tasks.view(task_id, call.caller)
 
 
 @OPERATIONS.add(
@@ -379,7 +379,7 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
     """Repeat a task with the same files, answer type and conversation."""
     submitted = await call.service.tasks.repeat(
-        call.path_parameter("task_id"), body, call.key, call.client
+        call.path_parameter("task_id"), body, call.caller, call.client
     )
     return await _response_of(call, submitted, body.wait)
 
@@ -394,21 +394,21 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
     """Start a new task that repeats another task from one of its events."""
     tasks = call.service.tasks
-    name = await tasks.fork(call.path_parameter("task_id"), body, call.key, call.client)
-    return await tasks.view(name, call.key)
+    name = await tasks.fork(call.path_parameter("task_id"), body, call.caller, call.client)
+    return await tasks.view(name, call.caller)
 
 
 @OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other_responses=_UNKNOWN)
 async def compare_tasks(call: Call) -> s.Comparison:
     """Compare two tasks: figures, scripts, calls, answers."""
     one, other = call.path_parameter("task_id"), call.path_parameter("other_id")
-    return await history.compare(call.service.tasks, one, other, call.key)
+    return await history.compare(call.service.tasks, one, other, call.caller)
 
 
 @OPERATIONS.add("GET", "/events", "read", media=_EVENTS, frames="Task", other_responses=(_FULL,))
 async def changes(call: Call) -> Response:
     """Stream tasks as server-sent events whenever they change."""
-    return EventStreamResponse(call, call.service.streams.changes(call.key))
+    return EventStreamResponse(call, call.service.streams.changes(call.caller))
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ async def changes(call: Call) -> Response:
 )
 async def get_file(call: Call) -> Response:
     """Return a file that a task created."""
-    files = await call.service.tasks.output_files(call.path_parameter("task_id"), call.key)
+    files = await call.service.tasks.output_files(call.path_parameter("task_id"), call.caller)
     name = call.path_parameter("name")
     path = files.get(name)  # only paths from the task's journal are served
     if path is None:
@@ -445,20 +445,20 @@ async def get_file(call: Call) -> Response:
 )
 async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
     """Upload a file, which tasks can then use by its id."""
-    return await call.service.uploads.store(call.key, query.name, call.chunks())
+    return await call.service.uploads.store(call.caller, query.name, call.chunks())
 
 
 @OPERATIONS.add("GET", "/files", "run")
 async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
-    """Return the files that this key has uploaded, newest first."""
-    files, more = page_of(await call.service.uploads.list(call.key), query)
+    """Return the files that the caller has uploaded, newest first."""
+    files, more = page_of(await call.service.uploads.list(call.caller), query)
     return s.StoredList(files=files, more=more)
 
 
 @OPERATIONS.add("DELETE", "/files/{file_id}", "run", other_responses=_UNKNOWN)
 async def delete_file(call: Call) -> None:
-    """Remove a file that this key has uploaded."""
-    await call.service.uploads.remove(call.key, call.path_parameter("file_id"))
+    """Remove a file that the caller has uploaded."""
+    await call.service.uploads.remove(call.caller, call.path_parameter("file_id"))
 
 
 # -- approvals --------------------------------------------------------------------------------
@@ -467,26 +467,26 @@ async def delete_file(call: Call) -> None:
 @OPERATIONS.add("GET", "/approvals", "read")
 async def list_approvals(call: Call, query: s.RequestQuery) -> s.RequestList:
     """Return approval requests and questions, the pending ones by default."""
-    return await call.service.approvals.list(call.key, **query.model_dump())
+    return await call.service.approvals.list(call.caller, **query.model_dump())
 
 
 @OPERATIONS.add("GET", "/waiting", "read")
 async def count_waiting(call: Call) -> s.WaitingCount:
     """Return the number of approval requests that wait for the caller."""
-    return await call.service.approvals.waiting(call.key)
+    return await call.service.approvals.waiting(call.caller)
 
 
 @OPERATIONS.add("GET", "/approvals/{request_id}", "read", other_responses=_UNKNOWN)
 async def get_approval(call: Call) -> s.Request:
     """Return a request with everything needed to decide it."""
-    return await call.service.approvals.detail(call.path_parameter("request_id"), call.key)
+    return await call.service.approvals.detail(call.path_parameter("request_id"), call.caller)
 
 
 @OPERATIONS.add("POST", "/approvals/{request_id}", "read", other_responses=(*_UNKNOWN, _CONFLICT))
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     """Decide a request: approve, reject, edit, or state that the call already happened."""
     return await call.service.approvals.decide(
-        call.path_parameter("request_id"), body, call.key, call.via
+        call.path_parameter("request_id"), body, call.caller, call.via
     )
 
 
@@ -496,7 +496,7 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
     """Comment on a pending request. Comments are for people; the model does not get them."""
     name, text = call.path_parameter("request_id"), body.text.strip()
-    return await call.service.approvals.comment(name, text, call.key, call.via)
+    return await call.service.approvals.comment(name, text, call.caller, call.via)
 
 
 @OPERATIONS.add(
@@ -505,26 +505,26 @@ async def comment(call: Call, body: s.CommentRequest) -> s.Request:
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
     """Assign a request to a person who may approve it; other people may still decide."""
     name = call.path_parameter("request_id")
-    return await call.service.approvals.assign(name, body.person, call.key, call.via)
+    return await call.service.approvals.assign(name, body.person, call.caller, call.via)
 
 
 @OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other_responses=_UNKNOWN)
 async def list_assignable(call: Call) -> s.AssignableList:
     """List the people to whom a request can be assigned."""
-    return await call.service.approvals.assignable(call.path_parameter("request_id"), call.key)
+    return await call.service.approvals.assignable(call.path_parameter("request_id"), call.caller)
 
 
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
     """Return the remembered approvals, which approve later calls until they are revoked."""
-    decisions, more = page_of(await call.service.approvals.remembered(call.key), query)
+    decisions, more = page_of(await call.service.approvals.remembered(call.caller), query)
     return s.RememberedList(remembered=decisions, more=more)
 
 
 @OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other_responses=_UNKNOWN)
 async def revoke(call: Call) -> s.Remembered:
     """Revoke a remembered approval."""
-    return await call.service.approvals.revoke(call.path_parameter("request_id"), call.key)
+    return await call.service.approvals.revoke(call.path_parameter("request_id"), call.caller)
 
 
 # -- people -----------------------------------------------------------------------------------
@@ -642,7 +642,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
 
 
 def _own_person(call: Call) -> Person:
-    person = call.service.keys.known(call.key.holder)
+    person = call.service.keys.known(call.caller.holder)
     if person is None:
         raise ProblemError(404, "your key is of no person who could get notices")
     return person
@@ -687,7 +687,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
         conversations = [
             record
             for record in stored
-            if call.key.sees(owner_of(record.conversation))
+            if call.caller.sees(owner_of(record.conversation))
             and not is_kept_by_client(record.conversation)
         ]
         can_load_more = len(stored) == count and count < _MAX_CONVERSATIONS
@@ -695,7 +695,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     part, more = page_of(conversations, query)
     views = [
         s.Conversation(
-            conversation_id=shown_name(c.conversation, call.key),
+            conversation_id=shown_name(c.conversation, call.caller),
             title=c.title,
             messages=c.messages,
             updated_at=c.updated_at,
@@ -712,7 +712,7 @@ async def get_conversation(call: Call, query: s.MessageQuery) -> s.ConversationD
     lines = await _messages(call, name, query.after, query.limit + 1)
     messages = [s.ChatLine(**asdict(line)) for line in lines[: query.limit]]
     return s.ConversationDetail(
-        conversation_id=shown_name(name, call.key),
+        conversation_id=shown_name(name, call.caller),
         messages=messages,
         more=len(lines) > query.limit,
     )
@@ -730,9 +730,9 @@ async def _find_conversation(call: Call) -> str:
     """Return the stored name of a conversation, preferring the caller's own conversation."""
     given_id = call.path_parameter("conversation_id")
     # The caller gives the id of an own conversation, or the stored name of any conversation.
-    own_name = stored_name(given_id, call.key)
+    own_name = stored_name(given_id, call.caller)
     for name in dict.fromkeys((own_name or given_id, given_id)):
-        if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
+        if call.caller.sees(owner_of(name)) and await _messages(call, name, 0, 1):
             return name
     raise ProblemError(404, "no such conversation is known")
 
@@ -748,7 +748,7 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 @OPERATIONS.add("GET", "/sessions", "read")
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
     """List the sessions in which the caller is logged in to the server's web page."""
-    logins, more = page_of(await call.service.sessions.of(call.key), query)
+    logins, more = page_of(await call.service.sessions.of(call.caller), query)
     own_digest = None if call.cookie is None else digest_of(call.cookie)
     sessions = [staff.login_view(login, is_current=login.digest == own_digest) for login in logins]
     return s.LoginList(sessions=sessions, more=more)
@@ -757,7 +757,7 @@ async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
 @OPERATIONS.add("DELETE", "/sessions/{session_id}", "read", other_responses=_UNKNOWN)
 async def end_session(call: Call) -> None:
     """End one of your sessions."""
-    await call.service.sessions.end_of(call.key, call.path_parameter("session_id"))
+    await call.service.sessions.end_of(call.caller, call.path_parameter("session_id"))
 
 
 # -- the server itself ------------------------------------------------------------------------
@@ -782,13 +782,13 @@ async def ready(call: Call) -> s.Health:
 @OPERATIONS.add("GET", "/budget", "read", other_responses=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
     """Return the agent's budget, and the newest tasks that had costs."""
-    budget = budget_of(call, call.key)
+    budget = budget_of(call, call.caller)
     if budget is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")
     return budget
 
 
-def budget_of(call: Call, key: Key) -> s.Budget | None:
+def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     """Return the agent's budget, with the costs of tasks that a caller may see.
 
     A caller who may not see all tasks gets the sum of these costs, and no limit. Return None if the
@@ -799,14 +799,14 @@ def budget_of(call: Call, key: Key) -> s.Budget | None:
         return None
     costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
     limit, total, remaining = status["limit_usd"], status["cost_usd"], status["remaining_usd"]
-    sees_all_tasks = key.owners is None
+    sees_all_tasks = caller.owners is None
     if not sees_all_tasks:
         # The agent's totals would reveal the costs of other people's tasks.
         tasks = call.service.tasks
         costs = [
             (task_id, amount)
             for task_id, amount in costs
-            if tasks.sees_task_of_this_process(key, task_id)
+            if tasks.sees_task_of_this_process(caller, task_id)
         ]
         limit, total, remaining = None, sum(amount for _, amount in costs), None
     newest = [
@@ -819,7 +819,7 @@ def budget_of(call: Call, key: Key) -> s.Budget | None:
 @OPERATIONS.add("GET", "/metrics", "read", media="text/plain")
 async def metrics(call: Call) -> Response:
     """Return metrics for Prometheus."""
-    if call.key.owners is not None:
+    if call.caller.owners is not None:
         raise ProblemError(404, "metrics need the right to see all tasks")
     text = await metrics_text(call.service.agent, call.service.tasks, call.service.streams)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -13,7 +13,7 @@ from delf_serve import schemas as s
 from delf_serve.assets import page_file
 from delf_serve.call import Call, json_response
 from delf_serve.guard import COOKIE, PROXY_TOKEN
-from delf_serve.keys import ANYBODY, Key
+from delf_serve.keys import ANYBODY, Caller
 from delf_serve.operation import Operations
 from delf_serve.operations import budget_of
 from delf_serve.problems import ProblemError
@@ -35,11 +35,11 @@ async def login(call: Call, body: s.LoginRequest) -> Response:
     service = call.service
     if not service.keys:
         return json_response(await _session_view(call, ANYBODY, None))
-    key = service.keys.find(body.key.encode())
-    if key is None:
+    caller = service.keys.find(body.key.encode())
+    if caller is None:
         raise call.http.scope["delf.guard"].wrong_key(call.http.scope, body.key.encode())
-    cookie = await _begin_session(call, key, "key")
-    response = json_response(await _session_view(call, key, cookie))
+    cookie = await _begin_session(call, caller, "key")
+    response = json_response(await _session_view(call, caller, cookie))
     _set_session_cookie(call, response, cookie)
     return response
 
@@ -61,13 +61,13 @@ async def finish_oidc(call: Call) -> Response:
     cookie = unquote(call.http.cookies.get(oidc.COOKIE, ""))
     provider = _oidc(call)
     name = await provider.finish(cookie, dict(call.http.query_params))
-    key = call.service.keys.find_person(name, by_mail=provider.by_mail)
-    if key is None:
+    caller = call.service.keys.find_person(name, by_mail=provider.by_mail)
+    if caller is None:
         raise ProblemError(
             403, f"{name[:80]} is not known here", "whoever runs the server can add you"
         )
     response = RedirectResponse(call.http.scope.get("root_path", "") + "/", 303)
-    _set_session_cookie(call, response, await _begin_session(call, key, "oidc"))
+    _set_session_cookie(call, response, await _begin_session(call, caller, "oidc"))
     options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
     response.delete_cookie(oidc.COOKIE, **options)
     return response
@@ -86,25 +86,25 @@ async def logout(call: Call) -> Response:
 @PAGE_OPERATIONS.add("GET", "/session", None)
 async def session(call: Call) -> s.Session:
     """Return the session of the caller."""
-    key: Key | None = call.http.scope.get("delf.key")
-    if key is None:
+    caller: Caller | None = call.http.scope.get("delf.caller")
+    if caller is None:
         login_hint = "POST /login" if call.service.oidc is None else f"GET {oidc.BEGIN}"
         raise ProblemError(401, "nobody is logged in", login_hint)
-    return await _session_view(call, key, call.cookie)
+    return await _session_view(call, caller, call.cookie)
 
 
-async def _begin_session(call: Call, key: Key, login_method: str) -> str:
+async def _begin_session(call: Call, caller: Caller, login_method: str) -> str:
     """Start a session, end the browser's earlier session, and return the new cookie.
 
     Args:
         call: The request to log in.
-        key: The key of the person who logs in.
+        caller: The person who logs in.
         login_method: How the person logs in: ``key`` or ``oidc``.
     """
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     browser = call.http.headers.get("user-agent", "")
-    return await call.service.sessions.begin(key, login_method, call.client, browser)
+    return await call.service.sessions.begin(caller, login_method, call.client, browser)
 
 
 def _set_session_cookie(call: Call, response: Response, cookie: str) -> None:
@@ -126,9 +126,9 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
     return call.service.oidc
 
 
-async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
+async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Session:
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
-    person = service.keys.known(key.holder)
+    person = service.keys.known(caller.holder)
     if not service.keys:
         login_method = "none"
     elif by_proxy:
@@ -141,14 +141,14 @@ async def _session_view(call: Call, key: Key, cookie: str | None) -> s.Session:
         csrf = csrf_of(cookie)
     else:
         csrf = None
-    agent_budget = budget_of(call, key)
+    agent_budget = budget_of(call, caller)
     # The budgets of the caller and of the caller's teams.
-    budgets_of_caller = await service.tasks.budgets.shown(key)
+    budgets_of_caller = await service.tasks.budgets.shown(caller)
     return s.Session(
-        name=key.name,
-        rights=sorted(key.rights),
-        scope=key.scope,
-        teams=sorted(key.teams),
+        name=caller.name,
+        rights=sorted(caller.rights),
+        scope=caller.scope,
+        teams=sorted(caller.teams),
         way=login_method,
         csrf=csrf,
         login=bool(service.keys),

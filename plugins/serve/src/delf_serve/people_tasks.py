@@ -58,12 +58,12 @@ class ServedPeople:
             The ledger; None if the owner is unknown, or no budget covers the task.
         """
         await self._keys.reload(self._journal)
-        key = self._keys.of_holder(holder)
-        if key is None:
+        owner = self._keys.of_holder(holder)
+        if owner is None:
             return None
         # The task is already accepted: if a budget is exhausted, the task ends at its next model
         # call.
-        return await self._budgets.ledger(key, within, checked=False)
+        return await self._budgets.ledger(owner, within, checked=False)
 
     def listener(self, task: str, holder: str) -> Callable[[Event], None]:
         """Return a function that gets a task's events and notifies the owner when the task ends."""

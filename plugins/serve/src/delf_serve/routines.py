@@ -12,7 +12,7 @@ from delf.errors import DelfError, OptionalDependencyError, UnknownTaskError
 from delf.types import TaskState
 from delf_cli.routines import ROUTINES, AgentRoutines, DraftRoutine
 from delf_serve import schemas as s
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import Tasks
 
@@ -43,11 +43,11 @@ class Routines:
         """
         return self._agent.plugins.service(ROUTINES)(self._agent)
 
-    async def list(self, key: Key) -> s.RoutineList:
+    async def list(self, caller: Caller) -> s.RoutineList:
         """Return the routines, each with its most recent runs.
 
         Args:
-            key: The caller. Only tasks that the caller may see are included.
+            caller: The caller. Only tasks that the caller may see are included.
         """
         try:
             routines = self.of_agent()
@@ -55,20 +55,20 @@ class Routines:
         except OptionalDependencyError:  # no plugin with routines is installed
             return s.RoutineList(routines=[])
         return s.RoutineList(
-            routines=[await self._view(bound.routine, key) for bound in routine_list],
+            routines=[await self._view(bound.routine, caller) for bound in routine_list],
         )
 
-    async def _view(self, routine: Any, key: Key) -> s.RoutineView:
+    async def _view(self, routine: Any, caller: Caller) -> s.RoutineView:
         """Return a routine with its most recent runs, and with the costs that these runs avoided.
 
         A run avoids the costs of the task from which the routine was made.
         """
         task_start = f"{routine.name}("  # the text of a run's task
-        runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, key=key)
+        runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
         original_task_id = routine.saved_from
-        avoided_cost = await self._cost_of(original_task_id, key)
+        avoided_cost = await self._cost_of(original_task_id, caller)
         parameters = [
             s.RoutineParameter(
                 name=item.name, type=item.type, default=item.default, pattern=item.pattern
@@ -85,38 +85,38 @@ class Routines:
             runs=runs[:_MAX_SHOWN_RUNS],
         )
 
-    async def _cost_of(self, task_id: str | None, key: Key) -> float | None:
+    async def _cost_of(self, task_id: str | None, caller: Caller) -> float | None:
         """Return the costs in US dollars of a task; None if they are unknown.
 
         Args:
             task_id: The id of the task from which the routine was created; None if the file of the
                 routine does not name that task.
-            key: The caller.
+            caller: The authenticated caller.
         """
         if task_id is None:
             return None
         try:
-            return (await self._tasks.record(task_id, key)).cost_usd
+            return (await self._tasks.record(task_id, caller)).cost_usd
         except UnknownTaskError:
             return None
 
-    async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
+    async def save(self, given: s.RoutineSaveRequest, caller: Caller) -> s.RoutineDraft:
         """Preview a task as a routine, and save the routine if the caller has seen the preview.
 
         Args:
             given: The task, the name, and the digest of the preview that the caller has seen, if
                 any. The routine is saved only if its preview still has this digest, and if a trial
                 run of the routine did the same as the task.
-            key: The caller.
+            caller: The authenticated caller.
 
         Raises:
             ProblemError: If the task cannot become a routine.
         """
-        record = await self._tasks.record(given.task_id, key)
+        record = await self._tasks.record(given.task_id, caller)
         previewed_digest = given.seen
         draft = None
         if previewed_digest is not None:
-            draft = self._drafts.get((key.holder, previewed_digest))
+            draft = self._drafts.get((caller.holder, previewed_digest))
         try:
             if draft is None:
                 routines = self.of_agent()
@@ -125,7 +125,7 @@ class Routines:
             raise ProblemError(409, error.message) from None
         parts = [record.task_id, given.name, draft.routine.text(), draft.change]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        self._drafts[key.holder, digest] = draft
+        self._drafts[caller.holder, digest] = draft
         while len(self._drafts) > _MAX_DRAFTS:
             self._drafts.popitem(last=False)
         is_saved = previewed_digest == digest and not draft.differences
@@ -134,7 +134,7 @@ class Routines:
                 await asyncio.to_thread(draft.keep)
             except DelfError as error:
                 raise ProblemError(409, error.message) from None
-            del self._drafts[key.holder, digest]
+            del self._drafts[caller.holder, digest]
         return s.RoutineDraft(
             name=given.name,
             change=draft.change,

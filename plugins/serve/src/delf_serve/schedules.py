@@ -22,7 +22,7 @@ from delf_cli.schedules import (
 )
 from delf_engine.watched_calls import check_watched_call
 from delf_serve import schemas as s
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from delf_serve.problems import ProblemError
 
 _MAX_SHOWN_FIRINGS: Final = 200
@@ -39,7 +39,7 @@ class ProjectSchedules:
         self._agent = agent
         self._schedules: Schedules | None = None
 
-    async def list(self, caller: Key) -> s.ScheduleList:
+    async def list(self, caller: Caller) -> s.ScheduleList:
         """Return the schedules whose tasks the caller may see.
 
         If the server cannot run schedules, for example because a plugin is not installed, the list
@@ -57,12 +57,12 @@ class ProjectSchedules:
         visible = [schedule for schedule in schedule_list if caller.sees(schedule.key)]
         return s.ScheduleList(schedules=list(map(_view, visible)))
 
-    async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
+    async def add(self, given: s.ScheduleRequest, caller: Caller) -> s.ScheduleView:
         """Store a schedule.
 
         Args:
             given: The schedule.
-            key: The key of the caller, who will own the tasks that the schedule starts.
+            caller: The caller, who will own the tasks that the schedule starts.
 
         Raises:
             ProblemError: If the name is taken, or if the times, the time zone or the call that
@@ -71,7 +71,7 @@ class ProjectSchedules:
                 invalid.
         """
         setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
-        schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
+        schedule = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=caller.holder)
         with self._open() as schedules:
             # The schedule may start its task once for each new item that a read call returns.
             watched_call = schedule.each
@@ -104,33 +104,33 @@ class ProjectSchedules:
         }
         routine.task({**call.values, **defaults})  # raises if the call is invalid
 
-    async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
+    async def change(self, name: str, caller: Caller, *, paused: bool) -> s.ScheduleView:
         """Pause or resume one of a person's schedules."""
         with self._open() as schedules:
-            await self._check_owner(schedules, name, key)
+            await self._check_owner(schedules, name, caller)
             await schedules.pause(name, paused=paused)
             return _view(await schedules.find(name))
 
-    async def remove(self, name: str, key: Key) -> None:
+    async def remove(self, name: str, caller: Caller) -> None:
         """Remove one of a person's schedules."""
         with self._open() as schedules:
-            await self._check_owner(schedules, name, key)
+            await self._check_owner(schedules, name, caller)
             await schedules.remove(name)
 
-    async def test(self, name: str, key: Key) -> s.FiringView:
+    async def test(self, name: str, caller: Caller) -> s.FiringView:
         """Start the task of a schedule once, as a test: calls that change something are refused."""
         with self._open() as schedules:
-            await self._check_owner(schedules, name, key)
+            await self._check_owner(schedules, name, caller)
             return _firing(await schedules.firing(await schedules.test(name)))
 
-    async def history(self, name: str, key: Key) -> s.ScheduleHistory:
+    async def history(self, name: str, caller: Caller) -> s.ScheduleHistory:
         """Return the outcomes of a schedule's most recent firings, newest first."""
         with self._open() as schedules:
-            await self._find_visible(schedules, name, key)
+            await self._find_visible(schedules, name, caller)
             firings = await schedules.history(name, _MAX_SHOWN_FIRINGS)
         return s.ScheduleHistory(firings=[_firing(firing) for firing in firings])
 
-    async def _find_visible(self, schedules: Schedules, name: str, key: Key) -> Schedule:
+    async def _find_visible(self, schedules: Schedules, name: str, caller: Caller) -> Schedule:
         """Return a schedule that a person may see.
 
         Raises:
@@ -139,19 +139,19 @@ class ProjectSchedules:
         schedule = next(
             (schedule for schedule in await schedules.all() if schedule.name == name), None
         )
-        if schedule is None or not key.sees(schedule.key):
+        if schedule is None or not caller.sees(schedule.key):
             raise ProblemError(404, "no such schedule is known", "GET /schedules")
         return schedule
 
-    async def _check_owner(self, schedules: Schedules, name: str, key: Key) -> None:
+    async def _check_owner(self, schedules: Schedules, name: str, caller: Caller) -> None:
         """Check that a person may change a schedule.
 
         Raises:
             ProblemError: If the schedule belongs to another person.
         """
-        schedule = await self._find_visible(schedules, name, key)
+        schedule = await self._find_visible(schedules, name, caller)
         owner = schedule.key  # None if the schedule is of the local user
-        if owner not in (None, key.holder) and "people" not in key.rights:
+        if owner not in (None, caller.holder) and "people" not in caller.rights:
             raise ProblemError(403, "the schedule is somebody else's")
 
     @contextmanager

@@ -908,7 +908,7 @@ class Stored(ResponseModel):
 
 
 class StoredList(ResponseModel):
-    """The files that a key has uploaded, newest first."""
+    """The files that the caller has uploaded, newest first."""
 
     files: list[Stored]
     more: bool = Field(description="Whether there are more entries.")

@@ -17,7 +17,7 @@ from typing import Final
 from delf.errors import DelfError
 from delf.network.outages import Outage
 from delf.protocols.sessions import SessionRecord
-from delf_serve.keys import Key, Keys
+from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.settings import ServeSettings
 from delf_serve.tasks import Tasks
@@ -37,12 +37,12 @@ class OpenRequest:
     """A long-lived request, such as an event stream.
 
     Args:
-        key: The caller.
+        caller: The authenticated caller.
         session: The digest of the session; None for a request without a session.
         end: A function that ends the request.
     """
 
-    key: Key
+    caller: Caller
     session: str | None
     end: Callable[[], object] = do_nothing
 
@@ -64,11 +64,11 @@ class Sessions:
 
     # -- logging in and out ---------------------------------------------------------------
 
-    async def begin(self, key: Key, way: str, client: str, browser: str) -> str:
+    async def begin(self, caller: Caller, way: str, client: str, browser: str) -> str:
         """Start a session, and return the value of its cookie.
 
         Args:
-            key: The caller.
+            caller: The authenticated caller.
             way: The login method.
             client: The client's address.
             browser: The ``User-Agent`` header.
@@ -77,11 +77,11 @@ class Sessions:
         now, cookie = time.time(), secrets.token_urlsafe(32)
         record = SessionRecord(
             digest=_digest(cookie),
-            name=key.name,
+            name=caller.name,
             began=now,
             until=now + self._settings.session_hours * 3600,
-            holder=key.holder or "",
-            key=key.digest.hex(),
+            holder=caller.holder or "",
+            key=caller.digest.hex(),
             way=way,
             client=client,
             browser=browser[:_MAX_BROWSER_CHARACTERS],
@@ -89,27 +89,27 @@ class Sessions:
         await self._tasks.journal.begin_login(record)
         return cookie
 
-    async def key_of(self, cookie: str) -> Key | None:
-        """Return the ``Key`` of the person who is logged in with a session cookie.
+    async def caller_of(self, cookie: str) -> Caller | None:
+        """Return the person who is logged in with a session cookie.
 
         Return None if the session is unknown or has ended, or the person is revoked.
         """
         records = await self._tasks.journal.logins([_digest(cookie)])
         return self._keys.of_session(records[0]) if records else None
 
-    async def of(self, key: Key) -> list[SessionRecord]:
-        """Return the login sessions of the person to whom a key belongs, oldest first."""
-        holder = key.holder
+    async def of(self, caller: Caller) -> list[SessionRecord]:
+        """Return the login sessions of the caller, oldest first."""
+        holder = caller.holder
         records = await self._tasks.journal.logins()
         return [session for session in records if holder and session.holder == holder]
 
-    async def end_of(self, key: Key, session_id: str) -> None:
+    async def end_of(self, caller: Caller, session_id: str) -> None:
         """End one of a person's sessions.
 
         Raises:
             ProblemError: If the person has no such session.
         """
-        for session in await self.of(key):
+        for session in await self.of(caller):
             if id_of(session.digest) == session_id:
                 await self.end_digest(session.digest)
                 return
@@ -127,7 +127,7 @@ class Sessions:
     # -- what is held for long ------------------------------------------------------------
 
     @contextmanager
-    def count_open_request(self, key: Key, cookie: str | None) -> Generator[OpenRequest]:
+    def count_open_request(self, caller: Caller, cookie: str | None) -> Generator[OpenRequest]:
         """Count a long-lived request while the block runs.
 
         Raises:
@@ -138,16 +138,16 @@ class Sessions:
             raise ProblemError(
                 503, "too many streams and waits are open", headers={"retry-after": "10"}
             )
-        count_of_key = sum(
-            request.key.limits_name == key.limits_name for request in self._open_requests
+        count_of_caller = sum(
+            request.caller.limits_name == caller.limits_name for request in self._open_requests
         )
-        if count_of_key >= settings.key_streams:
+        if count_of_caller >= settings.key_streams:
             raise ProblemError(
                 429,
-                f"{settings.key_streams:,} streams and waits of this key are open",
+                f"{settings.key_streams:,} of your streams and waits are open",
                 headers={"retry-after": "10"},
             )
-        open_request = OpenRequest(key, None if cookie is None else _digest(cookie))
+        open_request = OpenRequest(caller, None if cookie is None else _digest(cookie))
         self._open_requests.add(open_request)
         try:
             yield open_request
@@ -155,11 +155,11 @@ class Sessions:
             self._open_requests.discard(open_request)
 
     async def end_invalid_streams(self) -> None:
-        """Periodically end event streams whose key or session is no longer valid."""
+        """Periodically end event streams whose API key or session is no longer valid."""
         outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            # _end_invalid() looks up the keys of the streams in the reloaded keys.
+            # _end_invalid() looks up the callers of the streams in the reloaded keys.
             await self._keys.reload(self._tasks.journal)
             open_sessions = {
                 open_request.session
@@ -177,7 +177,7 @@ class Sessions:
             self._end_invalid(open_sessions - valid_sessions)
 
     def _end_invalid(self, ended_sessions: set[str]) -> None:
-        self._end(lambda s: s.session in ended_sessions or not self._keys.holds(s.key))
+        self._end(lambda s: s.session in ended_sessions or not self._keys.holds(s.caller))
 
     def end_all(self) -> None:
         """End all event streams. Clients then reconnect to another process."""

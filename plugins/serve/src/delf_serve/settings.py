@@ -105,7 +105,9 @@ class ServeSettings(PluginSettings):
         default=100_000_000, ge=1024, description=("The largest uploaded file, in bytes.")
     )
     key_file_bytes: int = Field(
-        default=1_000_000_000, ge=1024, description="The most bytes of uploaded files for each key."
+        default=1_000_000_000,
+        ge=1024,
+        description="The most bytes of uploaded files of a person or key of the settings.",
     )
     all_file_bytes: int = Field(
         default=10_000_000_000, ge=1024, description="The most bytes of all uploaded files."
@@ -113,7 +115,11 @@ class ServeSettings(PluginSettings):
     file_days: float = Field(
         default=30, gt=0, description="Days after which an uploaded file is removed."
     )
-    rate: float = Field(default=0, ge=0, description="Requests a second for each key; 0: no limit.")
+    rate: float = Field(
+        default=0,
+        ge=0,
+        description="Requests a second of a person or key of the settings; 0: no limit.",
+    )
     models: list[str] = Field(
         default_factory=list,
         description="Further models that a person may choose for one task, by their names.",
@@ -126,11 +132,15 @@ class ServeSettings(PluginSettings):
     open_tasks: int = Field(
         default=10_000,
         ge=1,
-        description=("The most tasks of a key that wait or run at the same time."),
+        description=(
+            "The most tasks of a person or key of the settings that wait or run at the same time."
+        ),
     )
     streams: int = Field(default=5_000, ge=1, description="The most open event streams and waits.")
     key_streams: int = Field(
-        default=1_000, ge=1, description="The most open event streams and waits of one key."
+        default=1_000,
+        ge=1,
+        description="The most open event streams and waits of a person or key of the settings.",
     )
     connections: int = Field(
         default=10_000,

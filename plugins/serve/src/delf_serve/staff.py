@@ -32,7 +32,7 @@ def _require_manager(call: Call) -> None:
 
     Otherwise the caller could manage people whose tasks the caller may not see.
     """
-    sees_all_tasks = call.key.owners is None
+    sees_all_tasks = call.caller.owners is None
     if not sees_all_tasks:
         raise ProblemError(403, "only a person who may see all tasks may manage people")
 
@@ -68,7 +68,7 @@ async def add_or_change(call: Call, body: s.PersonRequest) -> s.PersonMade:
         """Return the changed person; ``known`` is None for a new person."""
         after = requested_changes.apply_to(known, body.name)
         # Without this check, callers could create keys with more rights than their own.
-        missing_rights = set(after.rights) - call.key.rights
+        missing_rights = set(after.rights) - call.caller.rights
         if missing_rights:
             raise ProblemError(
                 403, f"you cannot give a right that you do not have: {min(missing_rights)}"
@@ -82,7 +82,7 @@ async def add_or_change(call: Call, body: s.PersonRequest) -> s.PersonMade:
 async def remove(call: Call, name: str) -> None:
     """Remove a person with all keys and sessions."""
     _require_manager(call)
-    if name == call.key.name:
+    if name == call.caller.name:
         raise ProblemError(409, "you cannot remove yourself", "somebody else can")
     at = time.time()
     await _change_person(
@@ -224,7 +224,7 @@ def _people_entries(people: list[Person]) -> Iterator[s.AuditEntry]:
 
 async def _change_person(call: Call, name: str, make: Callable[[Person | None], Person]) -> Person:
     journal = call.service.tasks.journal
-    changer = Changer(call.key.name, call.via, call.service.agent.tell_observers)
+    changer = Changer(call.caller.name, call.via, call.service.agent.tell_observers)
     try:
         person = await changer.change(journal, name, make)
     except ConfigurationError as error:

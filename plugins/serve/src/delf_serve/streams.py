@@ -30,7 +30,7 @@ from delf.protocols.facts import facts_data, reaction_fact
 from delf.protocols.journal import TaskRecord
 from delf.protocols.states import StateTracker
 from delf.types import TaskState
-from delf_serve.keys import Key
+from delf_serve.keys import Caller
 from delf_serve.plain import json_bytes
 from delf_serve.tasks import Tasks, Waiting, task_view
 
@@ -165,7 +165,7 @@ class Streams:
             if next_event is not None:
                 next_event.cancel()
 
-    async def changes(self, key: Key) -> AsyncGenerator[bytes]:
+    async def changes(self, caller: Caller) -> AsyncGenerator[bytes]:
         """Yield a task as a server-sent event whenever it changes, if the caller may see it."""
         if self._watching is None or self._watching.done():
             self._watching = shared_task(self._watch())
@@ -184,8 +184,8 @@ class Streams:
                 if listed is None:
                     return
                 record, waiting = listed
-                if key.sees(record.key):
-                    data = json_bytes(task_view(record, waiting, key).model_dump(mode="json"))
+                if caller.sees(record.key):
+                    data = json_bytes(task_view(record, waiting, caller).model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data
         finally:
             self.open_count -= 1

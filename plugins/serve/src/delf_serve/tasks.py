@@ -47,7 +47,7 @@ from delf_engine.views.snapshot import snapshot
 from delf_serve.budgets import Budgets
 from delf_serve.channel import EndNotices
 from delf_serve.files import Uploads
-from delf_serve.keys import Key, Keys
+from delf_serve.keys import Caller, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     AgainRequest,
@@ -98,21 +98,21 @@ Waiting = Mapping[str, Sequence[RequestRecord]]
 """Pending requests by task id."""
 
 
-def has_right(record: RequestRecord, key: Key) -> bool:
+def has_right(record: RequestRecord, caller: Caller) -> bool:
     """Return True if a caller has the right to decide a request, apart from approval rules.
 
     A question can also be answered by the owner of its task.
     """
     owner_of_task = record.task.key
-    is_own_question = record.requested.is_question and owner_of_task == key.holder
-    return "decide" in key.rights or (is_own_question and "run" in key.rights)
+    is_own_question = record.requested.is_question and owner_of_task == caller.holder
+    return "decide" in caller.rights or (is_own_question and "run" in caller.rights)
 
 
-def may_decide(record: RequestRecord, key: Key) -> bool:
+def may_decide(record: RequestRecord, caller: Caller) -> bool:
     """Return True if a person may approve a pending request, or answer a pending question."""
-    if not record.waits or not has_right(record, key):
+    if not record.waits or not has_right(record, caller):
         return False
-    return why_not_approve(record, key.decider("")) is None
+    return why_not_approve(record, caller.decider("")) is None
 
 
 def foreign_project(record: TaskRecord) -> str | None:
@@ -120,7 +120,7 @@ def foreign_project(record: TaskRecord) -> str | None:
     return None if record.folder == str(Path.cwd()) else record.project
 
 
-def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
+def task_view(record: TaskRecord, waiting: Waiting, caller: Caller) -> Task:
     """Convert a task's record to the API's model of a list entry, for a caller."""
     requests = waiting.get(record.task_id, ())
     state = state_of(record, waiting=waiting)
@@ -138,7 +138,7 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         asked_by=name_of_holder(record.key),
         project=foreign_project(record),
         columns=record.columns,
-        waits_for_you=any(may_decide(request, key) for request in requests),
+        waits_for_you=any(may_decide(request, caller) for request in requests),
         is_terminal=state.is_terminal,
     )
 
@@ -252,7 +252,7 @@ class Tasks:
     async def submit(
         self,
         order: RunRequest,
-        key: Key,
+        caller: Caller,
         *,
         idempotency_key: str | None = None,
         strategy: str | None = None,
@@ -266,7 +266,7 @@ class Tasks:
 
         Args:
             order: The request.
-            key: The owner of the task.
+            caller: The owner of the task.
             idempotency_key: A key that makes repeated requests return the first request's task.
             strategy: A strategy instead of the agent's.
             client: The client's address.
@@ -283,18 +283,18 @@ class Tasks:
         task_id, digest = f"task_{secrets.token_hex(8)}", ""
         if idempotency_key is not None:
             digest = _digest(order)
-            secret = f"{key.holder or key.name}\n{idempotency_key}".encode("utf-8", "replace")
+            secret = f"{caller.holder or caller.name}\n{idempotency_key}".encode("utf-8", "replace")
             # Every server derives the same id, so that concurrent requests start one task.
             task_id = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
             earlier = await self._find_submitted(task_id, digest)
             if earlier is not None:
-                return _submitted(task_id, earlier.conversation, key, is_new=False)
-        if self._open_task_counts_by_owner[key.limits_name] >= self._settings.open_tasks:
-            raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        conversation = self._conversation_name(order, key)
-        ledger = await self.budgets.ledger(key, self._agent.ledger)
+                return _submitted(task_id, earlier.conversation, caller, is_new=False)
+        if self._open_task_counts_by_owner[caller.limits_name] >= self._settings.open_tasks:
+            raise ProblemError(429, f"{self._settings.open_tasks:,} of your tasks are open")
+        conversation = self._conversation_name(order, caller)
+        ledger = await self.budgets.ledger(caller, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
-        running_task = self._register_running(task_id, key.limits_name)
+        running_task = self._register_running(task_id, caller.limits_name)
 
         # A strategy that takes calls gets the values of the variables in the task's text.
         has_external_text = external_variables is not None and strategy is not None
@@ -302,7 +302,7 @@ class Tasks:
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._forget_running(task_id)
-                self._end_notices.tell(order.task, event, key.holder)
+                self._end_notices.tell(order.task, event, caller.holder)
 
         async def submit_and_record() -> None:
             try:
@@ -311,8 +311,8 @@ class Tasks:
                     order.timeout,
                     task_id=task_id,
                     conversation_id=conversation,
-                    files=await self._input_files(order, key, paths),
-                    key=key.holder,
+                    files=await self._input_files(order, caller, paths),
+                    key=caller.holder,
                     ledger=ledger,
                     output=order.output,
                     strategy=strategy,
@@ -320,7 +320,7 @@ class Tasks:
                     variables=external_variables,
                     trust="outside" if has_external_text else trust,
                     setup={
-                        **_setup(key, client, request_digest=digest),
+                        **_setup(caller, client, request_digest=digest),
                         OTHER_AUTHORS_KEY: [*other_authors],
                     },
                     listeners=[listen],
@@ -340,11 +340,11 @@ class Tasks:
                 earlier = await self._find_first_event(task_id, digest)
             if earlier is None:
                 raise
-            return _submitted(task_id, earlier.conversation, key, is_new=False)
-        return _submitted(task_id, conversation, key)
+            return _submitted(task_id, earlier.conversation, caller, is_new=False)
+        return _submitted(task_id, conversation, caller)
 
     async def _input_files(
-        self, order: RunRequest, key: Key, paths: Sequence[str] | None
+        self, order: RunRequest, caller: Caller, paths: Sequence[str] | None
     ) -> list[str] | None:
         """Return the paths of a task's input files; None if the task uses the agent's files.
 
@@ -352,15 +352,15 @@ class Tasks:
 
         Args:
             order: The request, which may name uploads.
-            key: The owner of the task.
+            caller: The owner of the task.
             paths: The paths of files besides the uploads.
         """
-        uploaded_paths = await self._uploads.paths(key, order.files)
+        uploaded_paths = await self._uploads.paths(caller, order.files)
         if uploaded_paths is None and paths is None:
             return None
         return [*(uploaded_paths or ()), *(paths or ())]
 
-    def _conversation_name(self, order: RunRequest, key: Key) -> str | None:
+    def _conversation_name(self, order: RunRequest, caller: Caller) -> str | None:
         """Return the stored name of a task's conversation, which is new if the request names none.
 
         Returns:
@@ -369,15 +369,15 @@ class Tasks:
         Raises:
             ProblemError: If the request names a conversation, and the agent keeps none.
         """
-        name = stored_name(order.conversation_id, key)
+        name = stored_name(order.conversation_id, caller)
         if self._agent.chat is None and name is not None:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and name is None:
-            return stored_name(f"web-{secrets.token_hex(6)}", key)
+            return stored_name(f"web-{secrets.token_hex(6)}", caller)
         return name
 
     async def repeat(
-        self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None
+        self, task_id: str, wanted: AgainRequest, caller: Caller, client: str | None = None
     ) -> Submitted:
         """Submit a task again, with its files, type of answer and conversation.
 
@@ -386,13 +386,13 @@ class Tasks:
         Args:
             task_id: The id of the earlier task.
             wanted: The changes to the task.
-            key: The owner of the new task.
+            caller: The owner of the new task.
             client: The client's address.
 
         Raises:
             ProblemError: If an input file is missing, or the model is not available to the caller.
         """
-        record = await self._by_full_id(task_id, key)
+        record = await self._by_full_id(task_id, caller)
         first_event = next(
             e
             for e in await self.journal.read(record.task_id)
@@ -407,12 +407,12 @@ class Tasks:
                 "send it in again",
             )
         conversation = first_event.conversation
-        if conversation is not None and owner_of(conversation) != key.holder:
+        if conversation is not None and owner_of(conversation) != caller.holder:
             conversation = None
         order = RunRequest.model_construct(
             task=wanted.task or first_event.task,
             timeout=wanted.timeout,
-            conversation_id=None if conversation is None else shown_name(conversation, key),
+            conversation_id=None if conversation is None else shown_name(conversation, caller),
             llm=wanted.llm or first_event.setup.get(MODEL),
             output=to_jsonable(first_event.setup.get("output")),
         )
@@ -420,11 +420,11 @@ class Tasks:
         # The other people whose words are in the task: its earlier owners.
         other_authors = [*first_event.setup.get(OTHER_AUTHORS_KEY, ())]
         earlier_owner = first_event.key
-        if earlier_owner != key.holder:
+        if earlier_owner != caller.holder:
             other_authors.append(name_of_holder(earlier_owner))
         return await self.submit(
             order,
-            key,
+            caller,
             strategy=strategy,
             client=client,
             paths=None if paths is None else [str(path) for path in paths],
@@ -499,11 +499,11 @@ class Tasks:
             del self._owners_by_task_id[next(iter(self._owners_by_task_id))]
         return running_task
 
-    def sees_task_of_this_process(self, key: Key, task_id: str) -> bool:
+    def sees_task_of_this_process(self, caller: Caller, task_id: str) -> bool:
         """Return True if a task was submitted to this process and a caller may see the task."""
         if task_id not in self._owners_by_task_id:
             return False
-        return key.sees(self._owners_by_task_id[task_id] or None)
+        return caller.sees(self._owners_by_task_id[task_id] or None)
 
     def _forget_running(self, task_id: str) -> None:
         running_task = self._running_tasks.pop(task_id, None)
@@ -596,7 +596,7 @@ class Tasks:
         since: float | None = None,
         limit: int = 100,
         after: str | None = None,
-        key: Key,
+        caller: Caller,
     ) -> tuple[list[Task], str | None]:
         """Return a page of the tasks that a caller may see, newest first.
 
@@ -609,23 +609,23 @@ class Tasks:
             state=state,
             text=text or None,
             since=since,
-            keys=key.owners,
+            keys=caller.owners,
             after=None if after is None else _decode_cursor(after),
             waiting=self.pending_requests_in,
         )
         pending_requests = await self.pending_requests()
-        views = [task_view(record, pending_requests, key) for record in records[:limit]]
+        views = [task_view(record, pending_requests, caller) for record in records[:limit]]
         return views, _encode_cursor(records[limit - 1]) if len(records) > limit else None
 
-    async def newest(self, words: str, key: Key, since: float | None = None) -> str | None:
+    async def newest(self, words: str, caller: Caller, since: float | None = None) -> str | None:
         """Return the id of the caller's newest task with a given text; None if there is none.
 
         Args:
             words: The whole text of the task.
-            key: The caller.
+            caller: The authenticated caller.
             since: The Unix time after which the task started.
         """
-        keys = None if key.holder is None else frozenset({key.holder})
+        keys = None if caller.holder is None else frozenset({caller.holder})
         text = words[:_SEARCH_CHARACTERS]
         place: ListPlace | None = None
         # The journal finds all tasks that contain the text. The first page may have only tasks with
@@ -640,37 +640,39 @@ class Tasks:
             place = records[-1].place
         return None
 
-    async def record(self, id_or_prefix: str, key: Key) -> TaskRecord:
+    async def record(self, id_or_prefix: str, caller: Caller) -> TaskRecord:
         """Return the record of a task that the caller may see.
 
         Args:
             id_or_prefix: The id of the task, or a prefix of only one id.
-            key: The caller.
+            caller: The authenticated caller.
 
         Raises:
             UnknownTaskError: If the caller may see no such task.
         """
-        return await self.journal.task(await self.journal.resolve(id_or_prefix, key.owners))
+        return await self.journal.task(await self.journal.resolve(id_or_prefix, caller.owners))
 
-    async def _by_full_id(self, task_id: str, key: Key) -> TaskRecord:
+    async def _by_full_id(self, task_id: str, caller: Caller) -> TaskRecord:
         """Return the record of a task by its full id. Changes of a task require the full id.
 
         Raises:
             UnknownTaskError: If the caller may see no such task.
             ProblemError: If the id is only a prefix.
         """
-        record = await self.record(task_id, key)
+        record = await self.record(task_id, caller)
         if record.task_id != task_id:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
         return record
 
-    async def prompts(self, id_or_prefix: str, key: Key, limit: int, offset: int) -> PromptList:
+    async def prompts(
+        self, id_or_prefix: str, caller: Caller, limit: int, offset: int
+    ) -> PromptList:
         """Return a page of a task's model calls, with prompts and answers.
 
         Raises:
             UnknownTaskError: If the caller may see no such task.
         """
-        record = await self.record(id_or_prefix, key)
+        record = await self.record(id_or_prefix, caller)
         events = await self.journal.read(record.task_id)
         all_prompts = await asyncio.to_thread(views.prompts_of, events)
         prompts = [Prompt(**asdict(item)) for item in all_prompts[offset : offset + limit]]
@@ -680,38 +682,40 @@ class Tasks:
         """Return the first two arguments of :func:`task_view` for a task."""
         return await self.journal.task(task_id), await self.pending_requests()
 
-    async def view(self, id_or_prefix: str, key: Key) -> Task:
+    async def view(self, id_or_prefix: str, caller: Caller) -> Task:
         """Return a task as the list of the caller's tasks shows it.
 
         Args:
             id_or_prefix: The id of the task, or a prefix.
-            key: The key of the caller.
+            caller: The authenticated caller.
         """
-        return task_view(await self.record(id_or_prefix, key), await self.pending_requests(), key)
+        return task_view(
+            await self.record(id_or_prefix, caller), await self.pending_requests(), caller
+        )
 
-    async def detail(self, id_or_prefix: str, key: Key) -> TaskDetail:
+    async def detail(self, id_or_prefix: str, caller: Caller) -> TaskDetail:
         """Return a task with its result, its decisions and its files."""
-        record = await self.record(id_or_prefix, key)
+        record = await self.record(id_or_prefix, caller)
         events = await self.journal.read(record.task_id)
         pending_requests = await self.pending_requests()
-        view = task_view(record, pending_requests, key)
+        view = task_view(record, pending_requests, caller)
         requests = pending_requests.get(record.task_id, ())
         request_ids = [request.requested.request_id for request in requests]
-        return await asyncio.to_thread(_detail, view, events, request_ids, key)
+        return await asyncio.to_thread(_detail, view, events, request_ids, caller)
 
-    async def output_files(self, id_or_prefix: str, key: Key) -> dict[str, str]:
+    async def output_files(self, id_or_prefix: str, caller: Caller) -> dict[str, str]:
         """Return a task's output files, as a mapping from name to path.
 
         Args:
             id_or_prefix: The id of the task, or a prefix.
-            key: The key of the caller.
+            caller: The authenticated caller.
         """
-        record = await self.record(id_or_prefix, key)
+        record = await self.record(id_or_prefix, caller)
         return _files(await self.journal.read(record.task_id))
 
     # -- stopping and resuming ------------------------------------------------------------
 
-    async def cancel(self, task_id: str, key: Key, via: str) -> tuple[str, bool]:
+    async def cancel(self, task_id: str, caller: Caller, via: str) -> tuple[str, bool]:
         """Stop a task in any process.
 
         Returns:
@@ -721,16 +725,16 @@ class Tasks:
         Raises:
             DelfError: If the owning process does not stop the task in time.
         """
-        if (await self._by_full_id(task_id, key)).state.is_terminal:
+        if (await self._by_full_id(task_id, caller)).state.is_terminal:
             return task_id, False
         if (running_task := self._running_tasks.get(task_id)) is not None:
             # Only a task whose start is in the journal can be stopped.
             await running_task.recorded.wait()
-        await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
-        await self.journal.stop(task_id, key.name, via)  # waits for the end
+        await self._agent.acancel(task_id, by=caller.name, via=via)  # at once, if in this process
+        await self.journal.stop(task_id, caller.name, via)  # waits for the end
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
-    async def remove(self, task_id: str, key: Key) -> None:
+    async def remove(self, task_id: str, caller: Caller) -> None:
         """Remove a task that is not running, with all its data.
 
         Output files are removed, too, unless the agent's output folder is configured.
@@ -738,19 +742,19 @@ class Tasks:
         Raises:
             ProblemError: If the task is running or queued.
         """
-        record = await self._by_full_id(task_id, key)
+        record = await self._by_full_id(task_id, caller)
         removed = await remove(self.journal, [task_id])
         if not removed.tasks:
             raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
         await self._uploads.forget(removed.inputs)
 
-    async def resume(self, task_id: str, key: Key, timeout: float | None = None) -> str:
+    async def resume(self, task_id: str, caller: Caller, timeout: float | None = None) -> str:
         """Resume a task that was interrupted, or that ended at its timeout or budget.
 
         Raises:
             ProblemError: If the task is running, or has ended for another reason.
         """
-        record = await self._by_full_id(task_id, key)
+        record = await self._by_full_id(task_id, caller)
         end = end_event(await self.journal.read(record.task_id))
         at_limit = end is not None and end.at_limit
         if record.state is not TaskState.INTERRUPTED and not at_limit:
@@ -758,12 +762,12 @@ class Tasks:
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
         # The costs are charged to the task's owner, but a caller with an exhausted budget may not
         # cause costs for another person, either.
-        await self.budgets.raise_if_exhausted(key)
+        await self.budgets.raise_if_exhausted(caller)
         await self._resume(record.task_id, record.key, timeout, continue_past_limit=True)
         return record.task_id
 
     async def fork(
-        self, task_id: str, wanted: ForkRequest, key: Key, client: str | None = None
+        self, task_id: str, wanted: ForkRequest, caller: Caller, client: str | None = None
     ) -> str:
         """Start a new task from an event of another task, and return the new task's id.
 
@@ -772,23 +776,23 @@ class Tasks:
                 if a budget of the caller is used up.
         """
         self._check_model(wanted.llm)
-        record = await self._by_full_id(task_id, key)
-        if self._open_task_counts_by_owner[key.limits_name] >= self._settings.open_tasks:
-            raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        await self.budgets.raise_if_exhausted(key)
+        record = await self._by_full_id(task_id, caller)
+        if self._open_task_counts_by_owner[caller.limits_name] >= self._settings.open_tasks:
+            raise ProblemError(429, f"{self._settings.open_tasks:,} of your tasks are open")
+        await self.budgets.raise_if_exhausted(caller)
         try:
-            setup = _setup(key, client)
+            setup = _setup(caller, client)
             name = await self._agent.afork(
                 record.task_id,
                 wanted.at,
                 script=wanted.script,
                 llm=wanted.llm,
-                key=key.holder,
+                key=caller.holder,
                 setup=setup,
             )
         except UnknownTaskError as error:  # the task exists, but has no event ``wanted.at``
             raise ProblemError(422, error.message, param="at") from None
-        await self._resume(name, key.holder)
+        await self._resume(name, caller.holder)
         return name
 
     async def _resume(
@@ -819,11 +823,11 @@ class Tasks:
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
-        owner_key = None if owner is None else self._keys.of_holder(owner)
+        known_owner = None if owner is None else self._keys.of_holder(owner)
         ledger = None
-        if owner_key is not None:
+        if known_owner is not None:
             # The task was accepted before, so that an exhausted budget does not refuse it now.
-            ledger = await self.budgets.ledger(owner_key, self._agent.ledger, checked=False)
+            ledger = await self.budgets.ledger(known_owner, self._agent.ledger, checked=False)
         first_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
@@ -962,40 +966,42 @@ def _decode_cursor(cursor: str) -> ListPlace:
     return float(started), task_id
 
 
-def _setup(key: Key, client: str | None, request_digest: str | None = None) -> dict[str, Any]:
+def _setup(caller: Caller, client: str | None, request_digest: str | None = None) -> dict[str, Any]:
     """Return the data about a request that the new task's record keeps.
 
     Args:
-        key: The caller.
+        caller: The authenticated caller.
         client: The caller's network address.
         request_digest: The digest of the request, for the comparison with repeated requests; None
             to store no digest.
     """
-    data_of_server = {"key": key.name}
+    data_of_server = {"key": caller.name}
     if request_digest is not None:
         data_of_server[_DIGEST_FIELD] = request_digest
     return {SERVER_FIELD: data_of_server, ASKED_FROM: client}
 
 
-def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = True) -> Submitted:
-    conversation_name = None if conversation is None else shown_name(conversation, key)
+def _submitted(
+    name: str, conversation: str | None, caller: Caller, *, is_new: bool = True
+) -> Submitted:
+    conversation_name = None if conversation is None else shown_name(conversation, caller)
     return Submitted(name, conversation_name, is_new=is_new)
 
 
-def stored_name(conversation: str | None, key: Key) -> str | None:
+def stored_name(conversation: str | None, caller: Caller) -> str | None:
     """Return the name under which the journal stores a caller's conversation: ``OWNER|NAME``.
 
     Without an owner, as on a server without keys, the stored name is the given name. Return None if
     no conversation is given.
     """
-    if conversation is None or key.holder is None:
+    if conversation is None or caller.holder is None:
         return conversation
-    return f"{key.holder}{_OWNER_SEPARATOR}{conversation}"
+    return f"{caller.holder}{_OWNER_SEPARATOR}{conversation}"
 
 
-def shown_name(conversation: str, key: Key) -> str:
+def shown_name(conversation: str, caller: Caller) -> str:
     """Return a conversation's name without the prefix of its owner."""
-    return conversation.removeprefix(f"{key.holder}{_OWNER_SEPARATOR}")
+    return conversation.removeprefix(f"{caller.holder}{_OWNER_SEPARATOR}")
 
 
 def is_kept_by_client(conversation: str) -> bool:
@@ -1010,7 +1016,7 @@ def owner_of(conversation: str) -> str | None:
 
 
 def _detail(
-    view: Task, events: Sequence[Event], request_ids: Sequence[str], key: Key
+    view: Task, events: Sequence[Event], request_ids: Sequence[str], caller: Caller
 ) -> TaskDetail:
     """Return a task with its result, its decisions and its files.
 
@@ -1020,7 +1026,7 @@ def _detail(
         view: The task without details, as the list of tasks shows it.
         events: The events of the task.
         request_ids: The ids of its pending requests.
-        key: The caller.
+        caller: The authenticated caller.
     """
     state = snapshot(events)
     start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -1039,7 +1045,7 @@ def _detail(
         files=files,
         conversation_id=None
         if start_event is None or start_event.conversation is None
-        else shown_name(start_event.conversation, key),
+        else shown_name(start_event.conversation, caller),
         asked_from=None if start_event is None else start_event.setup.get(ASKED_FROM),
         stopped_by=None if end is None else end.by,
         # ``via`` is the channel and the address from which a person stopped or decided.

@@ -243,7 +243,7 @@ export class Card {
       this.votes = votes;
       if (this.reactions !== question.reactions) { this.reactions = question.reactions; this.show(); }
       if (!this.buttons.childElementCount) this.offer();
-      const why = this.whyNot ? `You cannot ${question.is_question ? "answer" : "approve"} this: ${this.whyNot}.` : "Your key has no right to decide.";
+      const why = this.whyNot ? `You cannot ${question.is_question ? "answer" : "approve"} this: ${this.whyNot}.` : "You have no right to decide.";
       setText(this.outcome, this.may === false ? why : "");
       return;
     }

@@ -96,7 +96,7 @@ export class InboxView {
     arrange(this.others, theirs.map((row) => row.node));
     this.othersTitle.hidden = !theirs.length;
     setText(this.shown, yours.length ? `${count(yours.length, "request")}${more ? " and more" : ""}. Press ? for keys.`
-      : this.may ? "Nothing waits for you." : "Your key has no right to decide.");
+      : this.may ? "Nothing waits for you." : "You have no right to decide.");
     this.chosenChanged();
   }
 

@@ -143,7 +143,7 @@ class A2ATasks(RequestHandler):
         size = min(params.page_size, _MAX_TASKS) if params.page_size > 0 else _MAX_TASKS
         try:
             tasks_found, next_cursor = await self._call.service.tasks.find(
-                limit=size, after=params.page_token or None, key=self._call.key
+                limit=size, after=params.page_token or None, caller=self._call.caller
             )
         except ValueError:
             raise InvalidParamsError(message="this page token is not one of ours") from None
@@ -159,8 +159,8 @@ class A2ATasks(RequestHandler):
         """Stop a task."""
         self._require_right("run")
         await self._detail(params.id)  # raises if the sender sees no such task
-        service, key = self._call.service, self._call.key
-        _, is_stopped = await service.tasks.cancel(params.id, key, self._call.via)
+        service, caller = self._call.service, self._call.caller
+        _, is_stopped = await service.tasks.cancel(params.id, caller, self._call.via)
         if not is_stopped:
             raise TaskNotCancelableError(message="the task has already ended")
         return await self._task(params.id, 0)
@@ -196,8 +196,8 @@ class A2ATasks(RequestHandler):
         raise ExtendedAgentCardNotConfiguredError
 
     def _require_right(self, right: str) -> None:
-        if right not in self._call.key.rights:
-            raise InvalidParamsError(message=f"this key has no right to {right}")
+        if right not in self._call.caller.rights:
+            raise InvalidParamsError(message=f"you have no right to {right}")
 
     async def _detail(self, task_id: str) -> s.TaskDetail:
         """Return a task by its full id.
@@ -208,7 +208,7 @@ class A2ATasks(RequestHandler):
         if not task_id:
             raise TaskNotFoundError
         try:
-            detail = await self._call.service.tasks.detail(task_id, self._call.key)
+            detail = await self._call.service.tasks.detail(task_id, self._call.caller)
         except UnknownTaskError:
             raise TaskNotFoundError from None
         if detail.task_id != task_id:  # found by a prefix

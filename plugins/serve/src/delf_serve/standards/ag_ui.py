@@ -125,7 +125,7 @@ async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str
     for answer in answers:
         # Without a payload, the decision is a rejection.
         payload = (answer.payload or {}) if answer.status == "resolved" else {}
-        record = await call.service.approvals.record(answer.interrupt_id, call.key)
+        record = await call.service.approvals.record(answer.interrupt_id, call.caller)
         after = max(after, record.requested.seq)
         task_id = await decide(call, answer.interrupt_id, build_decision(payload))
     return task_id, after

@@ -135,7 +135,7 @@ async def _task(call: Call, body: ChatBody) -> str:
     # A forced function call, whose id has a prefix, contains an answer. Any other call asks for a
     # decision, and has the id of the approval request.
     if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL_ID_PREFIX):
-        record = await call.service.approvals.record(last.tool_call_id or "", call.key)
+        record = await call.service.approvals.record(last.tool_call_id or "", call.caller)
         text = text_of(last.content)
         decision = _decision_of(text) or parse_reply(record, text)
         if decision is None:

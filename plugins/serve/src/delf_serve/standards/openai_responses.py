@@ -96,7 +96,7 @@ async def get_response(call: Call) -> Response:
 async def cancel_response(call: Call) -> Response:
     """Stop the task that ``POST /v1/responses`` has started for a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
-    await call.service.tasks.cancel(task_id, call.key, call.via)
+    await call.service.tasks.cancel(task_id, call.caller, call.via)
     return response_of_json(_response(call, None, await outcome(call, task_id, 0)))
 
 
@@ -113,10 +113,10 @@ async def _task(call: Call, body: ResponseBody) -> str:
     if body.previous_response_id is not None:
         # The number of decisions that the task had at the time of the previous response.
         previous_task, decision_count = _parse_response_id(body.previous_response_id)
-        detail = await call.service.tasks.detail(previous_task, call.key)
+        detail = await call.service.tasks.detail(previous_task, call.caller)
         turn.conversation = detail.conversation_id
         if detail.state is TaskState.WAITING:
-            record = await call.service.approvals.record(detail.approvals[0], call.key)
+            record = await call.service.approvals.record(detail.approvals[0], call.caller)
             decision = parse_reply(record, turn.user_message)
             if decision is not None:
                 # A decision since the previous response means that another request is pending

@@ -218,7 +218,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     strategy = "worker" if kind == "worker" else None
     if is_retry:
         existing_task = await call.service.tasks.newest(
-            task_text, call.key, time.time() - _MAX_RETRY_SECONDS
+            task_text, call.caller, time.time() - _MAX_RETRY_SECONDS
         )
         if existing_task is not None:
             return existing_task
@@ -231,7 +231,7 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
     }
     order = _validate(s.RunRequest, fields)
     submitted = await call.service.tasks.submit(
-        order, call.key, strategy=strategy, client=call.client, trust=trust
+        order, call.caller, strategy=strategy, client=call.client, trust=trust
     )
     return submitted.task_id
 
@@ -256,7 +256,7 @@ async def _store_history(call: Call, turn: Turn) -> str | None:
     if chat is None:
         raise ProblemError(409, "earlier messages cannot be stored: the agent has no chat")
     name = f"{CLIENT_CONVERSATION_PREFIX}{secrets.token_hex(8)}"
-    await chat.store().append(stored_name(name, call.key), turn.history)
+    await chat.store().append(stored_name(name, call.caller), turn.history)
     return name
 
 
@@ -275,7 +275,7 @@ async def _store_files(call: Call, turn: Turn) -> list[str]:
             ids.append(file)
         else:
             name, content = file
-            stored = await call.service.uploads.store(call.key, name, as_one_chunk(content))
+            stored = await call.service.uploads.store(call.caller, name, as_one_chunk(content))
             ids.append(stored.id)
     return ids
 
@@ -290,9 +290,9 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
     """
     service = call.service
     # The number of requests of a caller that wait at the same time is limited.
-    with service.sessions.count_open_request(call.key, call.cookie):
+    with service.sessions.count_open_request(call.caller, call.cookie):
         await service.tasks.wait(task_id, seconds)
-    detail = await service.tasks.detail(task_id, call.key)
+    detail = await service.tasks.detail(task_id, call.caller)
     events = await service.tasks.journal.read(detail.task_id)
     usage = await asyncio.to_thread(lambda: Trace(events).usage)
     question: PendingRequest | None = None
@@ -417,9 +417,9 @@ async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
     Raises:
         ProblemError: If the caller may not decide, or the request is unknown.
     """
-    record = await call.service.approvals.record(request_id, call.key)
+    record = await call.service.approvals.record(request_id, call.caller)
     if record.waits:
-        await call.service.approvals.decide(request_id, given, call.key, call.via)
+        await call.service.approvals.decide(request_id, given, call.caller, call.via)
     return record.task.task_id
 
 
@@ -469,7 +469,7 @@ async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
     user_messages = [m.content for m in turn.history if m.role == "user"]
     newest_first = user_messages[::-1]
     for words in newest_first[:_MAX_SEARCHED_MESSAGES]:
-        task_id = await call.service.tasks.newest(turn.task_text_for(words), call.key)
+        task_id = await call.service.tasks.newest(turn.task_text_for(words), call.caller)
         if task_id is not None:
             return task_id
     return None
