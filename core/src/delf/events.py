@@ -23,6 +23,7 @@ from delf.errors import (
     UnreadableEventError,
 )
 from delf.messages import Purpose, ToolCall, Usage
+from delf.questions import Question
 from delf.records import dataclass
 from delf.types import Effect, Isolation, TaskState, Trust, Weight
 from delf.values.encoding import PLAIN, estimate_size, from_jsonable, to_jsonable_or_repr
@@ -618,6 +619,11 @@ class ApprovalRequest:
         )
         call = f"{self.action}({arguments_text})"
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
+
+    @property
+    def question(self) -> Question | None:
+        """The question of a script; None for a request for approval."""
+        return Question.from_arguments(self.arguments) if self.is_question else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-ready fields and ``message`` as a dict, without the callbacks."""

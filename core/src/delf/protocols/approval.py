@@ -317,8 +317,7 @@ class SupportsQuestions(Protocol):
         """Ask a person a script's question.
 
         Args:
-            request: A request with ``is_question``;
-                :meth:`delf.protocols.questions.Question.from_request` returns its question.
+            request: A request whose ``question`` is not None.
 
         Returns:
             ``Answered`` with the answer; ``Rejected`` if the person declines to answer; None to

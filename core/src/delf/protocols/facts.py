@@ -28,8 +28,8 @@ from delf.events import (
 )
 from delf.protocols.connection import without_verdict
 from delf.protocols.people import LOCAL
-from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
+from delf.questions import Question
 from delf.records import dataclass
 from delf.terminal import hidden_characters, visible
 from delf.types import Weight, can_be_undone, effect_words
@@ -250,7 +250,7 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
     if not can_be_undone(request.effect):
         weight = "danger"
     yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question_text(request))
-    question = Question.from_request(request)
+    question = request.question
     text, mark = (effect.text, effect.mark) if question is None else (question.kind_text, "?")
     yield Fact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
     if request.outcome_unknown:
@@ -305,7 +305,7 @@ def _question_text(request: ApprovalRequest) -> str:
     action = visible(request.action)
     if request.code is not None:
         return "May this script run?"
-    if (question := Question.from_request(request)) is not None:
+    if (question := request.question) is not None:
         return visible(question.text)
     if request.outcome_unknown:
         return f"{action} was interrupted. Make it again?"
@@ -422,7 +422,7 @@ def _subject_facts(request: ApprovalRequest) -> Iterator[Fact]:
     if request.code is not None:
         code = _LINE_ENDS.sub("\n", request.code)
         yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size_text(code))
-    if (question := Question.from_request(request)) is not None:
+    if (question := request.question) is not None:
         yield from _question_facts(request, question)
         return
     for name, value in request.arguments.items():
@@ -617,7 +617,7 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
         fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
         unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
         after = f"{seconds / unit_seconds:.3g} {unit_name}"
-        question, consequence = Question.from_request(request), "it counts as rejected"
+        question, consequence = request.question, "it counts as rejected"
         if question is not None:
             default = question.default
             consequence = (

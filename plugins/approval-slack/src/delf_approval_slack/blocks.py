@@ -11,7 +11,6 @@ from typing import Any, Final
 from delf.events import Event
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts, incomplete_text, plain_lines, value_text
-from delf.protocols.questions import Question
 from delf.terminal import visible
 from delf.types import can_be_undone, effect_words
 
@@ -206,7 +205,7 @@ def happened_view(request: ApprovalRequest) -> dict[str, Any]:
 
 def answer_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form for the answer to a question: a list of choices, or a text field."""
-    question = Question.from_request(request)
+    question = request.question
     choices = () if question is None else question.choices
     if not choices:
         element_fields = {"multiline": True, "max_length": _MAX_INPUT_SIZE}

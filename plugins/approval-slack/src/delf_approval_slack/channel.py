@@ -37,7 +37,6 @@ from delf.protocols.approval import (
 )
 from delf.protocols.facts import incomplete_text, value_text
 from delf.protocols.journal import Journal, RequestRecord
-from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf_approval_slack.blocks import (
@@ -691,7 +690,7 @@ def _answer_to(request: ApprovalRequest, text: str) -> Answered:
     Raises:
         DelfError: If the request is not a question, or the answer is invalid.
     """
-    question = Question.from_request(request)
+    question = request.question
     if question is None:
         raise DelfError("this request is not a question")
     if question.choices:  # the form names a choice by its number

@@ -23,7 +23,6 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.protocols.facts import value_text
-from delf.protocols.questions import Question
 from delf_approval_terminal.editor import Editor
 from delf_approval_terminal.lines import CtrlCError, Terminal
 from delf_approval_terminal.render import escape, help_text, request_text, style
@@ -132,7 +131,7 @@ class _Question(_Request):
 
     async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
         """Return the decision that answers the question; None if the person must be asked again."""
-        question = Question.from_request(self._request)
+        question = self._request.question
         assert question is not None  # noqa: S101 - only questions come here
         takes_any_text = not question.choices and question.answer == "text"
         if input_ended or (not takes_any_text and answer.lower() in ("r", "reject")):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, as_edited, facts
-from delf.protocols.questions import Question
+from delf.questions import Question
 from delf.records import dataclass
 from delf.terminal import visible
 from delf.types import can_be_undone
@@ -217,7 +217,7 @@ def request_text(
     title = f"{_line(headline.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
     lines = [f"{style('┌', colour)} {style(piece, colour)}" for piece in fold(title, width - 2)]
     bar, content_width = style("│", colour), width - 3
-    question_to_person = Question.from_request(request)
+    question_to_person = request.question
     # While a question takes any text, no key is free to show the rest, so show everything at once.
     whole = whole or (question_to_person is not None and _takes_any_text(question_to_person))
     body, omitted_chars = fact_lines(request, other_facts, content_width, whole=whole)
@@ -350,7 +350,7 @@ def _menu(request: ApprovalRequest, *, edited: bool, omitted_chars: int) -> str:
     """Return the keys with their labels, and how many characters of the request are not shown."""
     plural = "" if omitted_chars == 1 else "s"
     note = f", {omitted_chars:,} character{plural} unseen" if omitted_chars else ""
-    if (question := Question.from_request(request)) is not None:
+    if (question := request.question) is not None:
         return f"{_answer_keys(question)}{note}{'' if _takes_any_text(question) else _MORE}"
     reject_keys = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
@@ -397,7 +397,7 @@ def _wrap_menu(menu: str, width: int) -> Iterator[str]:
 
 def help_text(request: ApprovalRequest) -> str:
     """Return an explanation of each possible answer to a request."""
-    if (question := Question.from_request(request)) is not None:
+    if (question := request.question) is not None:
         return TEXT_HELP if _takes_any_text(question) else CHOICE_HELP
     if request.outcome_unknown:
         return UNKNOWN_HELP

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from delf.errors import ToolRefusedError
 from delf.events import ASK
-from delf.protocols.questions import Question
+from delf.questions import Question
 from delf.tools.action import Action
 from delf.tools.signature import Parameter
 from delf.types import Permission

@@ -20,7 +20,7 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.protocols.facts import facts, incomplete_text, plain_lines
-from delf.protocols.questions import Question
+from delf.questions import Question
 
 _APPROVE: Final = "approve"
 _HAPPENED: Final = "it_did_happen"
@@ -51,7 +51,7 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
             message=_truncate(request, message),
             requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
         )
-    if (question := Question.from_request(request)) is not None:
+    if (question := request.question) is not None:
         schema = _question_schema(question)
         return types.ElicitRequestFormParams(message=message, requested_schema=schema)
     title, description = "Approve", "Let it be done."
@@ -93,7 +93,7 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
     reason = str(content.get(_REASON) or "")
     if not _fits_message(request):  # the form was too long to show, so it offered only rejection
         return Rejected(reason=reason or NO_REASON)
-    if (question := Question.from_request(request)) is not None:
+    if (question := request.question) is not None:
         return _answer_of(question, content.get(_ANSWER))
     if request.outcome_unknown and content.get(_HAPPENED) is True:
         if content.get(_APPROVE) is True:

@@ -20,7 +20,6 @@ from delf.protocols.approval import (
 )
 from delf.protocols.journal import RequestRecord
 from delf.protocols.people import LOCAL
-from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import Action
 from delf_cli.answering import (
@@ -308,7 +307,7 @@ class Approvals:
 
 def _check_answer(record: RequestRecord, answer: Answered) -> None:
     """Raise a 422 for the field ``answer`` if an answer does not fit its question."""
-    question = Question.from_request(record.requested)
+    question = record.requested.question
     try:
         if question is not None:
             question.read(answer.answer)

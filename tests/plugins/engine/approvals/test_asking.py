@@ -6,7 +6,6 @@ import pytest
 
 from delf import Agent, Answered, DelfError, Rejected, tool
 from delf import events as ev
-from delf.protocols.questions import Question
 from support.until import until
 
 ASKS = "print(await ask('Which of these?', options=['Ann A', 'Ann B']))"
@@ -85,7 +84,7 @@ async def test_question_and_answer_are_journalled(bench):
     (decided,) = bench.events(ev.ApprovalDecided)
     (ended,) = bench.events(ev.CallFinished)
     assert (asked.is_question, asked.action, asked.message) == (True, "ask", "Which of these?")
-    assert Question.from_request(asked).options == ("Ann A", "Ann B")
+    assert asked.question.options == ("Ann A", "Ann B")
     assert (decided.decision, decided.answer, decided.source) == ("answered", "Ann B", "person")
     assert (ended.status, ended.result) == ("ok", "Ann B")
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -11,7 +12,8 @@ from delf import Agent, Edited, Rejected, tool
 from delf import events as ev
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.sandbox import Raised, Returned
-from delf.testing import ScriptedModel, TestHost
+from delf.testing import ScriptedModel, TestHost, request_for
+from delf_engine.approvals.channels import CallbackChannel, NamedChannel
 from support.gates import gate_bench
 from support.until import until
 
@@ -72,6 +74,20 @@ async def test_callback_cannot_mutate_the_call() -> None:
     assert await bench.call("pay", "ann", [200]) == Returned("paid ann 200")
     (asked,) = [event for event in bench.events if isinstance(event, ev.ApprovalRequested)]
     assert asked.arguments == {"to": "ann", "amount": [200]}
+
+
+async def test_channel_gets_no_mapping_of_the_request_itself() -> None:
+    request = request_for("pay", amount=[200])
+    names = [f.name for f in fields(request) if isinstance(getattr(request, f.name), Mapping)]
+    request = replace(request, **{name: {"key": "value"} for name in names})
+
+    async def meddle(shown: ApprovalRequest) -> None:
+        for name in names:
+            getattr(shown, name)["key"] = "another"
+
+    await NamedChannel("meddler", CallbackChannel(meddle)).ask(request)
+    assert len(names) >= 6
+    assert all(getattr(request, name) == {"key": "value"} for name in names)
 
 
 async def test_listed_approvals_cannot_mutate_a_call(

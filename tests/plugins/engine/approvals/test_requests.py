@@ -19,10 +19,10 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.tools.function import tool
+from delf_engine.approvals.asking import NOBODY
 from delf_engine.approvals.channels import CallbackChannel, NamedChannel
 from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.pending import PendingRequests
-from delf_engine.approvals.people import NOBODY
 from delf_engine.approvals.policy import TaskApprovals
 from delf_engine.approvals.shared import Approvals
 from delf_engine.calls.call import Call, call_digest

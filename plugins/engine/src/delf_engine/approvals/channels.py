@@ -14,12 +14,20 @@ from delf.protocols.approval import (
     ApprovalChannel,
     ApprovalRequest,
     Approved,
+    DecidedBy,
+    Decider,
     Decision,
     Rejected,
     SupportsPresence,
+    SupportsQuestions,
 )
 from delf.records import dataclass
-from delf_engine.approvals.decision import checked_decision
+from delf_engine.approvals.decision import (
+    Answer,
+    checked_decision,
+    copy_of_request,
+    fitting_decision,
+)
 
 Confirmed = bool | Decision | None
 Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
@@ -51,6 +59,28 @@ class NamedChannel:
     def can_ask(self) -> bool:
         """False if the channel reports that nobody can answer now; otherwise True."""
         return self.channel.can_ask() if isinstance(self.channel, SupportsPresence) else True
+
+    async def ask(self, request: ApprovalRequest) -> Answer | None:
+        """Ask the channel; None leaves the request to the next channel.
+
+        A decision of a kind that the request does not accept is returned as a rejection.
+
+        Raises:
+            DelfError: If the channel returns no decision.
+        """
+        # The channel gets a copy, and so cannot change the call.
+        if not request.is_question:
+            decision = await self.channel.decide(copy_of_request(request))
+        elif isinstance(self.channel, SupportsQuestions):
+            decision = await self.channel.answer(copy_of_request(request))
+        else:
+            return None
+        if decision is None:
+            return None
+        who = Decider(name=self.name)
+        if isinstance(decision, DecidedBy):
+            decision, who = decision.decision, decision.who
+        return Answer(fitting_decision(request, decision), who)
 
 
 class _Callback:

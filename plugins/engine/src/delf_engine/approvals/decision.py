@@ -22,7 +22,6 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
 )
-from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
 from delf_engine.redact import put_back
@@ -30,8 +29,6 @@ from delf_engine.redact import put_back
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
 # The types of answers to questions; bool is a subclass of int.
 _ANSWERS: Final = (str, int, float)
-# The fields of a request with mutable values.
-_MUTABLE_FIELDS: Final = ("arguments", "defaults", "effects", "origins", "rule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +221,12 @@ def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
     """Copy a request for a channel or a program, so that neither can change the call."""
-    return replace(request, **{name: copy_of(getattr(request, name)) for name in _MUTABLE_FIELDS})
+    copies = {
+        field.name: copy_of(cast("Mapping[str, Any]", value))
+        for field in fields(request)
+        if isinstance(value := getattr(request, field.name), Mapping)
+    }
+    return replace(request, **copies)
 
 
 def with_secrets(
@@ -261,11 +263,9 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
             and no changes of such a call can be requested. Only an interrupted call can be declared
             as already done. Changes can be requested only if ``request.takes_changes`` is true.
     """
-    is_interrupted_call = request.outcome_unknown
-    question = Question.from_request(request)
-    if question is not None:
+    if request.question is not None:
         if isinstance(decision, Answered):
-            question.read(decision.answer)
+            request.question.read(decision.answer)
         elif not isinstance(decision, (Rejected, Expired)):
             raise DelfError(
                 "the request is a question, and takes an answer or a rejection",
@@ -278,12 +278,12 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
         )
     if isinstance(decision, Edited) and request.code is not None:
         raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
-    if isinstance(decision, Edited) and is_interrupted_call:
+    if isinstance(decision, Edited) and request.outcome_unknown:
         raise DelfError(
             "the arguments of an interrupted call cannot be changed",
             hint="approve makes it again, settle says that it did happen, reject gives it up",
         )
-    if isinstance(decision, ChangesRequested) and is_interrupted_call:
+    if isinstance(decision, ChangesRequested) and request.outcome_unknown:
         raise DelfError(
             "changes of an interrupted call cannot be requested",
             hint="approve makes it again, settle says that it did happen, reject gives it up",
@@ -292,7 +292,24 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
         raise DelfError(
             "no model works on this task that could change anything", hint="reject it, or edit it"
         )
-    if isinstance(decision, AlreadyDone) and not is_interrupted_call:
+    if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
         raise DelfError("only an interrupted call can be settled as already done")
     if isinstance(decision, Approved) and decision.covers == "action" and request.code is not None:
         raise DelfError("a script has no arguments: only the same script can be remembered")
+
+
+def fitting_decision(request: ApprovalRequest, answer: object) -> Decision:
+    """Validate a channel's answer to a request.
+
+    A decision of a kind that the request does not accept is returned as a rejection with the
+    reason.
+
+    Raises:
+        DelfError: If the answer is not a decision.
+    """
+    decision = checked_decision(answer)
+    try:
+        check_fits(request, decision)
+    except DelfError as error:
+        return Rejected(reason=f"{error.message}; {error.hint}" if error.hint else error.message)
+    return decision

@@ -22,7 +22,6 @@ from delf.events import (
     StepStarted,
 )
 from delf.protocols.facts import facts_data
-from delf.protocols.questions import Question
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf_serve.call import Call
@@ -237,7 +236,7 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
 def _interrupt(pending: PendingRequest) -> dict[str, Any]:
     """Return a pending request as an AG-UI interrupt, with the JSON Schema of its answer."""
     request = pending.record.requested
-    schema, question = _DECISION_SCHEMA, Question.from_request(request)
+    schema, question = _DECISION_SCHEMA, request.question
     fact_list = facts_data(request, pending.record.discussion)
     if question is not None:
         answer_schema: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, cast, get_args
 
 from delf.errors import DelfError, ToolRefusedError
-from delf.events import ApprovalRequest
 from delf.records import dataclass
 
 AnswerKind = Literal["text", "yes/no", "number"]
@@ -39,11 +38,6 @@ class Question:
     options: tuple[str, ...] = ()
     answer: AnswerKind = "text"
     default: Any = None
-
-    @classmethod
-    def from_request(cls, request: ApprovalRequest) -> Self | None:
-        """Return the question of a request; None if the request asks for approval."""
-        return cls.from_arguments(request.arguments) if request.is_question else None
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:

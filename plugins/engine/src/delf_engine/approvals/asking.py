@@ -1,0 +1,197 @@
+"""A request while people are asked; the first answer from a channel, program or process counts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Final
+
+from delf.errors import DelfError, UndecidedCallError, UnknownRequestError
+from delf.protocols.approval import ApprovalRequest, Expired, Rejected
+from delf_engine.approvals.ballot import Ballot
+from delf_engine.approvals.channels import NamedChannel
+from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.shared import Approvals
+from delf_engine.approvals.talk import RequestRemarks
+from delf_engine.journal.log import TaskLog
+from delf_engine.task import TaskRequest
+
+_log = logging.getLogger(__name__)
+
+# The maximum length of a channel's error message in the reason of a rejection.
+_MAX_FAILURE_LENGTH: Final = 200
+_UNASKED: Final = "it needs a person's approval and nobody could be asked"
+_ADVICE: Final = (
+    "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
+    "(--approve all); a program gives on_confirm=… or wait_approvals=True"
+)
+UNANSWERABLE: Final = (
+    "nobody can answer it; run the task on a terminal, let it wait for `delf approvals` "
+    "(--wait-approvals), give on_ask=… in a program, or give the question a default"
+)
+NOBODY: Final = f"{_UNASKED}; {_ADVICE}"
+
+
+class Asking:
+    """A request for approval while people are asked; the first answer counts.
+
+    Answers come from channels, the program, other processes, votes and the timeout. All of these go
+    through the agent's pending requests, which accept only one.
+
+    Args:
+        approvals: The approvals that all tasks of the agent share.
+        task: The task.
+        log: The log that records votes.
+        request: The request.
+    """
+
+    def __init__(
+        self, approvals: Approvals, task: TaskRequest, log: TaskLog, request: ApprovalRequest
+    ) -> None:
+        self._approvals = approvals
+        self._pending = approvals.pending
+        self._task = task
+        self._redactor = log.redactor
+        self._request = request
+        self._ballot = Ballot(request, task.on_behalf_of, log, approvals)
+        self._remarks = RequestRemarks(request, log, approvals.channels)
+        # The failed channels, each with the reason.
+        self._failures: list[str] = []
+
+    async def answer(self, announced: Awaitable[None], *, was_asked_before: bool) -> Answer:
+        """Wait for the answer; if this wait is cancelled, close the request to later answers.
+
+        Args:
+            announced: Shows the request to observers when awaited. An answer may arrive earlier.
+            was_asked_before: Whether an earlier process showed the request, so that an answer may
+                already exist.
+
+        Raises:
+            UndecidedCallError: If nobody decides about an interrupted call. The request stays
+                pending in the journal until the task is resumed.
+        """
+        seconds = self._approvals.config.approval_timeout
+        # Accept answers before the request is visible, because an answer may come as soon as it is.
+        # The ballot says whether an answer is enough to decide. Remarks are the comments and
+        # assignments of people, which decide nothing.
+        pending_answer = self._pending.open(
+            self._request, self._ballot.take_answer, self._remarks.schedule_recording
+        )
+        # A person whose answer comes after close() gets an error with this outcome.
+        outcome = "cancelled"
+        try:
+            await announced
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._until_answered(pending_answer, was_asked_before=was_asked_before)
+            except TimeoutError:
+                expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
+                self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
+            # A person may have answered at the moment of the timeout: the earlier one counts.
+            answer = await pending_answer
+            outcome = type(answer.decision).__name__.lower()
+            await self._remarks.wait_until_recorded()
+            return answer
+        finally:
+            self._pending.close(self._request.request_id, outcome)
+
+    async def _until_answered(
+        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
+    ) -> None:
+        """Ask the channels, and wait until the request is decided.
+
+        A channel, the agent's program or another process may decide. If no channel decides, and no
+        answer can come another way, the request is rejected.
+        """
+        # Concurrently, because an answer may arrive from the page while a channel still shows its
+        # prompt on the terminal.
+        asking_channels = asyncio.create_task(self._ask_channels(was_asked_before=was_asked_before))
+        try:
+            await asyncio.wait(
+                {asking_channels, pending_answer}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if asking_channels.cancelled():
+                _log.error("an approval channel cancelled the task that asked it")
+            elif asking_channels.done():
+                asking_channels.result()  # raises the error of a failed journal
+        finally:
+            # If the program or another process has decided, the channel must remove its prompt.
+            asking_channels.cancel()
+        # Votes from several channels may add up to a decision.
+        await self._ballot.wait_until_counted()
+        if not self._can_be_answered_later:
+            details = f" ({'; '.join(self._failures)})" if self._failures else ""
+            reason = f"{_UNASKED}{details}; {_ADVICE}"
+            if self._request.is_question:
+                reason = "; ".join([*self._failures, UNANSWERABLE])
+            rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
+            # No effect if a channel has answered.
+            self._decide_without_people(rejection, f"nobody could be asked about it{details}")
+        # A timeout must not cancel the future: an answer that was accepted until then counts.
+        await asyncio.shield(pending_answer)
+
+    async def _ask_channels(self, *, was_asked_before: bool) -> None:
+        """Ask the channels in order until the request is decided.
+
+        In a resumed task, people may have answered before this process asks anybody.
+        """
+        request = self._request
+        if was_asked_before and self._approvals.inbox is not None:
+            await self._approvals.inbox.pass_on_earlier_notes(request.task_id)
+            if self._pending.find(request.request_id) is None:
+                return  # answered meanwhile
+        for channel in self._approvals.channels_for(self._task, is_question=request.is_question):
+            await self._ask_channel(channel)
+            if self._pending.find(request.request_id) is None:
+                return  # the answer counts, or somebody else was faster
+
+    async def _ask_channel(self, channel: NamedChannel) -> None:
+        """Ask a channel, and pass on its answer.
+
+        A channel that fails, or whose answer is no decision, is skipped: if no channel answers, the
+        call is rejected.
+        """
+        try:
+            answer = await channel.ask(self._request)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # this task is cancelled; otherwise the channel itself raised the error
+            self._redactor.log_failure(_log, f"the approval channel {channel.name!r} failed", error)
+            cause = self._redactor.redact_failure(str(error) or type(error).__name__)
+            self._failures.append(f"{channel.name} failed: {cause[:_MAX_FAILURE_LENGTH]}")
+            return
+        if answer is None:
+            return
+        try:
+            self._pending.answer(self._request.request_id, answer)
+        except UnknownRequestError as error:
+            _log.debug("an answer of %s came late: %s", channel.name, error.message)
+        except DelfError as error:
+            _log.warning("an answer of %s does not count: %s", channel.name, error.message)
+            self._failures.append(f"{channel.name}: {error.message}")
+
+    def _decide_without_people(self, answer: Answer, reason: str) -> None:
+        """Decide the request without a person, unless a person has answered meanwhile.
+
+        Args:
+            answer: The expiry after the timeout, or the rejection because nobody can be asked.
+            reason: Why no person has decided, such as "nobody answered within 5 s". The message of
+                the :class:`UndecidedCallError` ends with this text.
+
+        Raises:
+            UndecidedCallError: If the request is about an interrupted call.
+        """
+        request = self._request
+        if request.outcome_unknown and self._pending.find(request.request_id) is not None:
+            raise UndecidedCallError(
+                f"{request.action} was begun and then interrupted, its end is not recorded, "
+                f"and {reason}"
+            )
+        self._pending.settle(request.request_id, answer)
+
+    @property
+    def _can_be_answered_later(self) -> bool:
+        """True if a person may answer later, in this program or in another process."""
+        return self._approvals.may_wait(self._task, is_question=self._request.is_question)
