@@ -19,8 +19,12 @@ import pytest
 from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskFinished, TaskPostponed, TaskQueued, TaskStarted
 from delf.types import TaskState
+from delf_cli.options import run_options
+from delf_engine.project.project import load_project
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos.queue import DbosQueue
+from delf_runner_dbos.schedule_command import add as schedule_add
+from delf_runner_dbos.schedules import open_schedules
 from delf_runner_dbos.settings import QueueSettings
 from support.postgres import own_postgres
 from support.program import delf, start, write_recording
@@ -373,6 +377,32 @@ def test_detached_task_is_run_by_a_runner_and_schedules_are_managed(tmp_path: Pa
     assert (bad.returncode, "the schedule 'every day'" in bad.stderr) == (2, True)
     assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 0
     assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 2
+
+
+async def test_schedule_stores_the_options_that_a_detached_task_stores(tmp_path: Path) -> None:
+    llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
+    (tmp_path / "in.csv").write_text("a\n")
+    options = ("--llm", llm, "--budget", "2", "--timeout", "5m", "--approve", "reads", "--stream")
+    options += ("--file", "in.csv", "--out", "reports", "--observe", "otel", "--flows", "guard")
+    task = delf("run", "Say hello.", "--detach", "--json", *options, cwd=tmp_path)
+    task_id = json.loads(task.stdout)["task_id"]
+    events = delf("runs", "events", task_id, "--json", cwd=tmp_path).stdout
+    setup = json.loads(events.splitlines()[0])["data"]["setup"]
+    add = ("schedule", "add", "morning", "0 8 * * *", "Say hello.")
+    assert delf(*add, *options, cwd=tmp_path).returncode == 0
+    schedules = open_schedules(load_project(tmp_path))
+    assert (await schedules.find("morning")).setup["flags"] == setup["flags"]
+    await schedules.aclose()
+    for option in (("--set", "connections.shop.token=t"), ("--base-url", "http://u:p@localhost")):
+        refused = delf(*add, *option, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert re.search(f"No such option.*{option[0]}", refused.stderr)
+
+
+def test_schedule_takes_every_option_of_run_that_concerns_the_task() -> None:
+    missing = {o.name for o in run_options()} - {o.name for o in schedule_add.params}
+    of_the_terminal = {"calls", "verbose", "events"}
+    assert missing - of_the_terminal == {"overrides", "base_url", "journal"}
 
 
 async def test_runs_list_and_show_mention_the_next_retry(tmp_path: Path) -> None:

@@ -178,37 +178,41 @@ def run_options(without: Iterable[str] = (), *, detach: bool = False) -> list[cl
 def flags_of(options: dict[str, Any]) -> dict[str, Any]:
     """Convert options of ``delf run`` to fields of the agent's configuration.
 
-    A field is None if its option was not given.
+    A field is None if its option was not given, or if the command does not take the option.
     """
-    model = {"model": options["llm"], "base_url": options["base_url"]}
+    given = options.get
+    model = {"model": given("llm"), "base_url": given("base_url")}
+    approve = given("approve")
     return {
         "llm": {key: value for key, value in model.items() if value is not None} or None,
-        "memory": options["memory"],
-        "strategy": options.get("strategy"),
-        "sandbox": options["sandbox"],
-        "approval_mode": options["approve"] and _APPROVAL_MODES[options["approve"]],
-        "confirm_mode": options["confirm_mode"],
-        "flows": options.get("flows"),
-        "wait_approvals": options["wait_approvals"] or None,
-        "journal": options["journal"],
-        "timeout": options["timeout"],
-        "budget_usd": options.get("budget"),
-        "output_dir": options["out"],
-        "files": list(options["files"]) or None,
-        "observers": list(options["observers"]) or None,
-        "record": options["record"],
-        "stream": options["stream"] or None,
+        "memory": given("memory"),
+        "strategy": given("strategy"),
+        "sandbox": given("sandbox"),
+        "approval_mode": None if approve is None else _APPROVAL_MODES[approve],
+        "confirm_mode": given("confirm_mode"),
+        "flows": given("flows"),
+        "wait_approvals": given("wait_approvals") or None,
+        "journal": given("journal"),
+        "timeout": given("timeout"),
+        "budget_usd": given("budget"),
+        "output_dir": given("out"),
+        "files": list(given("files", ())) or None,
+        "observers": list(given("observers", ())) or None,
+        "record": given("record"),
+        "stream": given("stream") or None,
     }
 
 
 def remaining_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that are fields of :class:`Options` and not of the configuration.
 
+    Options that the command does not take are left out.
+
     Raises:
         click.UsageError: If both ``--json`` and ``--events`` are given.
     """
-    if options["as_json"] and options["events"]:
+    if options.get("as_json") and options.get("events"):
         ctx = click.get_current_context()
         raise click.UsageError("--json and --events cannot be used together", ctx)
     names = ("connections", "tool_files", "overrides", "calls", "verbose", "as_json", "events")
-    return {name: options[name] for name in names}
+    return {name: options[name] for name in names if name in options}

@@ -118,7 +118,7 @@ def chat(ctx: click.Context, **given: Any) -> None:
     options = Options(
         flags=flags_of(given),
         conversation=given["conversation"],
-        **remaining_options({"events": False, **given}),
+        **remaining_options(given),
     )
     log_to_stderr(state)
     if not _run_session(state, options, continue_newest=given["last"]):

@@ -15,7 +15,7 @@ from delf.types import TaskState
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.errors import say
 from delf_cli.lazy import BareGroup
-from delf_cli.options import run_options
+from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.schedules import Firing, Schedule
 from delf_cli.session import Options, Setup
 from delf_cli.streams import wrap_text
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Options of ``delf run`` that a schedule stores. None of them holds a secret.
-_STORED_OPTIONS: Final = frozenset({"connections", "tool_files", "strategy"})
+# Options of ``delf run`` that a schedule does not store: those that may hold a secret, which DBOS's
+# tables would show; the journal, because runners read the project's; and those of the terminal.
+_NOT_SHARED: Final = frozenset(
+    {"base_url", "overrides", "journal", "calls", "verbose", "as_json", "events"}
+)
 _POLL_SECONDS: Final = 0.5
 # The maximum number of seconds to wait until a runner starts a test.
 _TEST_SECONDS: Final = 5.0
@@ -74,9 +77,7 @@ def add(
     queue: str,
     zone: str | None,
     as_json: bool,
-    connections: tuple[str, ...],
-    tool_files: tuple[str, ...],
-    strategy: str | None,
+    **run_options: Any,
 ) -> None:
     r"""Do TASK at the times of CRON: minute, hour, day, month, weekday.
 
@@ -86,8 +87,7 @@ def add(
     delf schedule add invoices "* * * * *" "Enter the invoice in the mail item." \
         --each 'mail.search(query="label:invoices")'
     """
-    flags = {"strategy": strategy}
-    options = Options(flags=flags, connections=connections, tool_files=tool_files)
+    options = Options(flags=flags_of(run_options), **remaining_options(run_options))
     new_schedule = Schedule(
         name=name,
         cron=cron,
@@ -104,7 +104,7 @@ def add(
     write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
 
-add.params += [o for o in run_options() if o.name in _STORED_OPTIONS]
+add.params += run_options(without=_NOT_SHARED)
 
 
 @schedule.command("list")

@@ -67,10 +67,7 @@ def serve(ctx: click.Context, host: str, port: int, tasks: tuple[str, ...], **gi
     from delf_cli.session import Options
     from delf_serve.project import serve_project
 
-    # The options that are no settings of the agent. This command shows no task in the terminal.
-    missing_display_options = {"events": False, "as_json": False, "verbose": False}
-    other_options = remaining_options(missing_display_options | given)
-    options = Options(flags=flags_of(given), **other_options)
+    options = Options(flags=flags_of(given), **remaining_options(given))
     serve_project(state_of(ctx), options, host=host, port=port, tasks=tasks)
 
 
