@@ -187,7 +187,9 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
     """
     first_part = _HARMONY.search(text)
     unlabelled_text = text if first_part is None else text[: first_part.start()]
-    thoughts, messages, calls = [unlabelled_text.strip()], list[str](), list[str]()
+    thoughts = [unlabelled_text.strip()]
+    messages = list[str]()
+    calls = list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
             messages.append(part["body"])

@@ -223,7 +223,8 @@ def _env_file_variables() -> dict[str, str]:
     path = Path(ENV_FILE)
     if not path.exists():
         return {}
-    path, root = path.absolute(), project_folder(working_folder())
+    path = path.absolute()
+    root = project_folder(working_folder())
     try:
         file = EnvFile.read(path, root)
         items = {path.relative_to(root).as_posix(): file.assignments} if file.entries else {}

@@ -127,7 +127,8 @@ def _escape_at(text: str, at: int) -> str:
         return " "
     if character in "\n\t" or (character.isprintable() and not re.match(_INVISIBLE, character)):
         return character
-    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    before = text[at - 1 : at]
+    after = text[at + 1 : at + 2]
     if character in _JOINERS and _is_part_of_spelling(before, after):
         return character
     if character in _EMOJI_STYLES and before and unicodedata.category(before) == "So":
@@ -161,7 +162,9 @@ def _display_address(match: re.Match[str]) -> str:
         match: A match with the groups ``host``, ``user`` (the text before an ``@``) and ``before``
             (all text before the host, such as ``://`` or the user part with its ``@``).
     """
-    before, user_part, host = match["before"], match["user"], match["host"]
+    before = match["before"]
+    user_part = match["user"]
+    host = match["host"]
     # A word without look-alike letters that has no scheme, user or well-known ending is no host.
     if not before and not re.search(_BARE_HOST, host) and not _mixes_letters(host):
         return match[0]

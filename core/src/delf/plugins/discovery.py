@@ -245,7 +245,8 @@ def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:
         headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
     except (OSError, ValueError):
         return []
-    name, keywords = headers.get("name"), headers.get("keywords", "")
+    name = headers.get("name")
+    keywords = headers.get("keywords", "")
     if name is None or not _KEYWORD.search(keywords):
         return []  # not a plugin of delf
     problem = f"its entry_points.txt cannot be read: {problem}"

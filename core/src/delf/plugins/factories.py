@@ -93,7 +93,8 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
             type.
         PluginError: If the factory cannot be imported.
     """
-    factory, place = host.resolve(spec), _place(host, spec)
+    factory = host.resolve(spec)
+    place = _place(host, spec)
     signature = inspect.signature(factory)
     try:
         signature.bind_partial(**options)
@@ -126,7 +127,8 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
             factories, or does not fit its type; for any option if the plugin takes no options.
         PluginError: If a factory cannot be imported.
     """
-    settings_classes, all_specs = host.settings_of(plugin), host.specs_of(plugin)
+    settings_classes = host.settings_of(plugin)
+    all_specs = host.specs_of(plugin)
     specs = [spec for spec in all_specs if spec.kind not in _KINDS_WITHOUT_OPTIONS]
     for settings in settings_classes:
         _check_settings(settings, options, f"[plugins.{plugin}]")

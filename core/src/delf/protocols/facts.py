@@ -193,7 +193,8 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         request: The original request.
         arguments: All arguments after the edit.
     """
-    old_arguments, missing = request.arguments, object()
+    old_arguments = request.arguments
+    missing = object()
     unchanged = {
         name for name, value in arguments.items() if old_arguments.get(name, missing) == value
     }
@@ -496,7 +497,8 @@ def _size_text(value: Any, text: str = "") -> str:
 def _argument_texts(name: str, value: Any) -> Iterator[str]:
     """Yield the name of an argument, then all strings in its value."""
     yield name
-    values_to_visit, seen_ids = [value], set[int]()
+    values_to_visit = [value]
+    seen_ids = set[int]()
     while values_to_visit:
         part: Any = values_to_visit.pop()
         if isinstance(part, str):
@@ -617,7 +619,8 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
         fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
         unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
         after = f"{seconds / unit_seconds:.3g} {unit_name}"
-        question, consequence = request.question, "it counts as rejected"
+        question = request.question
+        consequence = "it counts as rejected"
         if question is not None:
             default = question.default
             consequence = (

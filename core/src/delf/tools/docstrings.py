@@ -87,13 +87,16 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
     The name of the text before the first section is an empty string.
     """
-    name, section_lines, index = "", list[str](), 0
+    name = ""
+    section_lines = list[str]()
+    index = 0
     while index < len(lines):
         line = lines[index]
         section, length = _header(lines, index)
         if section and not line.startswith((" ", "\t")):
             yield name, section_lines
-            name, section_lines = section, []
+            name = section
+            section_lines = []
             index += length
             continue
         # Only the NumPy style has sections with unindented lines. In other styles, an unindented
@@ -105,7 +108,8 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             and not _is_numpy(section_lines)
         ):
             yield name, section_lines
-            name, section_lines = _TEXT_AFTER_SECTION, []
+            name = _TEXT_AFTER_SECTION
+            section_lines = []
         section_lines.append(line)
         index += 1
     yield name, section_lines

@@ -492,7 +492,8 @@ def _compile_schema(schema: dict[str, Any]) -> Validator:
 
 def _count_parts(value: Any) -> int:
     """Return the number of values in a JSON value, including the value itself."""
-    count, values_to_visit = 0, [value]
+    count = 0
+    values_to_visit = [value]
     while values_to_visit:
         node = values_to_visit.pop()
         count += 1

@@ -88,7 +88,9 @@ def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
     """
     words = min((nouns_of(tool.name) for tool in tools), key=len)
     name = "".join(word.capitalize() for word in words) or tools[0].connection.title() or "Result"
-    base, number = name, 2
+    base = name
+    number = 2
     while name in used_names:
-        name, number = f"{base}{number}", number + 1
+        name = f"{base}{number}"
+        number = number + 1
     return name

@@ -275,7 +275,8 @@ class ArgumentValidator:
             raise ToolRefusedError(
                 f"{self._action}: an argument cannot be checked: {type(error).__name__}: {error}"
             ) from error
-        passed_names, values = checked.__pydantic_fields_set__, checked.__dict__
+        passed_names = checked.__pydantic_fields_set__
+        values = checked.__dict__
         # In the order of the signature, in which people read the arguments.
         return {
             name: values[key]

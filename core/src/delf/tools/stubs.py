@@ -128,7 +128,8 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         if _size(shown_tools, limits, is_mentioned, max_size, best_match_limits) <= max_size:
             break
     else:
-        limits, best_match_limits = _MIN_LIMITS, _NO_LARGER_LIMITS
+        limits = _MIN_LIMITS
+        best_match_limits = _NO_LARGER_LIMITS
     text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_match_limits))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
@@ -568,9 +569,11 @@ def _parameter(
     """
     max_values = limits.values
     if _is_important(parameter, limits, is_mentioned, action, is_only_record=is_only_record):
-        max_length, min_keys = limits.important_parameter, _MIN_PARAMETER_KEYS
+        max_length = limits.important_parameter
+        min_keys = _MIN_PARAMETER_KEYS
     else:
-        max_length, min_keys = limits.other_parameter, 0
+        max_length = limits.other_parameter
+        min_keys = 0
         if max_length < _SHORT_LIMIT:
             max_values = min(max_values, _MAX_VALUES_IF_SHORT)
     type_text = shorten(parameter.type_text, max_length, is_mentioned, min_keys, max_values)

@@ -84,7 +84,8 @@ def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
         # With string annotations, __required_keys__ ignores NotRequired and Required.
-        inner, qualified = hint, set[Any]()
+        inner = hint
+        qualified = set[Any]()
         while (qualifier := typing.get_origin(inner)) in _QUALIFIERS:
             qualified.add(qualifier)
             inner = typing.get_args(inner)[0]

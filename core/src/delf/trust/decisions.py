@@ -171,7 +171,8 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
     Raises:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
-    root, real = root.resolve(), path.resolve()
+    root = root.resolve()
+    real = path.resolve()
     # A link in the folder is recorded by the link's own path, which the user knows, not by the path
     # of the link's target.
     path = path.absolute() if path.absolute().is_relative_to(root) else real
@@ -236,7 +237,8 @@ def remember(root: Path, items: Items) -> None:
     Raises:
         ConfigurationError: If the record cannot be written.
     """
-    root, folder = root.resolve(), store()
+    root = root.resolve()
+    folder = store()
     # Whoever changes the files of a folder could also change a record in this folder.
     if not folder.is_absolute() or folder.resolve().is_relative_to(root):
         raise ConfigurationError(
@@ -273,7 +275,8 @@ def remember(root: Path, items: Items) -> None:
 
 def revoke(root: Path) -> bool:
     """Remove a folder's trust record; return False if there was none."""
-    folder, real = store(), root.resolve()
+    folder = store()
+    real = root.resolve()
     was_trusted = load_trusted(real) is not None
     if was_trusted:
         _file(folder, real).unlink(missing_ok=True)

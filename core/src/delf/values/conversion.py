@@ -323,7 +323,8 @@ def unique_names(names: Iterable[str]) -> list[str]:
     unique: dict[str, None] = {}
     all_names = list(names)
     for original in all_names:
-        name, number = original, 1
+        name = original
+        number = 1
         while name in unique or (number > 1 and name in all_names):
             number += 1
             name = f"{original}_{number}"

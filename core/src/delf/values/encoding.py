@@ -206,7 +206,9 @@ class _Sizes:
         parts, count = _parts_of(value)
         if count > self._max_values:
             self._refuse(count)
-        cost, characters, levels = 1 + _COSTS.get(kind, _DEFAULT_COST), 0, 1
+        cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
+        characters = 0
+        levels = 1
         if kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
             # Each item of such a list costs one value, so no item needs to be visited.
             cost += count

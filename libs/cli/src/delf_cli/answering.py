@@ -70,7 +70,8 @@ def state_of_request(record: RequestRecord) -> str:
 
 def request_data(record: RequestRecord) -> dict[str, Any]:
     """Return a request as JSON-ready data."""
-    request, decision = record.requested, record.decided
+    request = record.requested
+    decision = record.decided
     view = request_view(request, record.discussion)
     return {
         **{name: to_jsonable_or_repr(value) for name, value in view.items()},
@@ -336,7 +337,8 @@ async def _post_and_wait(
         request.task_id, REMARK_KIND, encode_remark(request.request_id, remark, decider)
     )
     deadline = time.monotonic() + RESPONSE_SECONDS
-    remark_kinds, end_kinds = (ApprovalCommented, ApprovalAssigned), (ApprovalDecided, TaskFinished)
+    remark_kinds = (ApprovalCommented, ApprovalAssigned)
+    end_kinds = (ApprovalDecided, TaskFinished)
     while time.monotonic() < deadline:
         event = await _next_or_timeout(live)
         # Also read the journal after a timeout, when no event was received.
@@ -358,7 +360,9 @@ async def assignable_people(journal: SharedJournal, record: RequestRecord) -> Se
 
 
 def _require_waiting(record: RequestRecord) -> None:
-    name, decision, task = record.requested.request_id, record.decided, record.task
+    name = record.requested.request_id
+    decision = record.decided
+    task = record.task
     if record.waits:
         return
     if decision is not None and decision.decision == "expired":
@@ -456,7 +460,8 @@ async def _wait_for_validation(
     Raises:
         ApprovalRejectedError: If the arguments are invalid, so that no call was made.
     """
-    call_id, deadline = record.requested.call_id, time.monotonic() + RESPONSE_SECONDS
+    call_id = record.requested.call_id
+    deadline = time.monotonic() + RESPONSE_SECONDS
     later_events: list[Event] = list(await journal.read(decision.task_id, decision.seq))
     while time.monotonic() < deadline:
         for event in later_events:

@@ -89,7 +89,8 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
 
     YAML is slow to parse, so YAML files beyond ``_MAX_YAML_BYTES`` in total are not parsed.
     """
-    root, remaining_yaml_bytes = folder.root, _MAX_YAML_BYTES
+    root = folder.root
+    remaining_yaml_bytes = _MAX_YAML_BYTES
     for name in folder.items:
         path = root / name
         if path == folder.file:

@@ -94,10 +94,8 @@ def script_lines(
     line_numbers = range(1, len(code) + 1)
     failed_line = script.failed_at
     if not whole_script and len(code) > _MAX_WHOLE_LINES and failed_line is not None:
-        first, last = (
-            max(1, failed_line - _CONTEXT_LINES),
-            min(len(code), failed_line + _CONTEXT_LINES),
-        )
+        first = max(1, failed_line - _CONTEXT_LINES)
+        last = min(len(code), failed_line + _CONTEXT_LINES)
         line_numbers = range(first, last + 1)
     if line_numbers and line_numbers[0] > 1:
         yield f"      … {line_numbers[0] - 1} lines before"

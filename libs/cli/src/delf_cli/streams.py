@@ -73,7 +73,8 @@ def _redirect_stdout(stdout: TextIO) -> TextIO:
 
 def restore_stdout() -> None:
     """Undo :func:`reserve_stdout`."""
-    reserved_stream, previous_stdout = _Redirection.real_stdout, _Redirection.replaced_stdout
+    reserved_stream = _Redirection.real_stdout
+    previous_stdout = _Redirection.replaced_stdout
     if reserved_stream is None or previous_stdout is None:
         return
     was_descriptor_moved = reserved_stream is not previous_stdout

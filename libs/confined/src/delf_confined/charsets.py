@@ -141,10 +141,8 @@ def _latin_share(sample: bytes) -> float:
     latin = total = 0
     for run in _NON_ASCII_RUN.finditer(sample):
         total += len(run[0])
-        char_before, char_after = (
-            sample[max(run.start() - 1, 0) : run.start()],
-            sample[run.end() : run.end() + 1],
-        )
+        char_before = sample[max(run.start() - 1, 0) : run.start()]
+        char_after = sample[run.end() : run.end() + 1]
         is_beside_word = bool(_ASCII_LETTER.match(char_before) or _ASCII_LETTER.match(char_after))
         # A run of odd length is not of an encoding that has two bytes a character.
         is_odd = len(run[0]) % 2 == 1

@@ -166,7 +166,8 @@ def _read_pages(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
     texts: list[str] = []
     damaged_pages: list[int] = []
     unknown_font_pages: list[int] = []
-    collector, log = _LogCollector(), logging.getLogger("pypdf")
+    collector = _LogCollector()
+    log = logging.getLogger("pypdf")
     log.addHandler(collector)
     try:
         for number, page in enumerate(pages, 1):
@@ -232,13 +233,15 @@ def _form_value(field: Any) -> str:
         return ""
     names: list[str] = []
     fields: dict[str, Any] = {}
-    ancestor, depth = field, 0
+    ancestor = field
+    depth = 0
     # A field inherits the entries of its ancestors, and its full name begins with their names.
     while ancestor is not None and depth < _MAX_FIELD_DEPTH:
         if "/T" in ancestor:
             names.insert(0, str(ancestor["/T"]))
         fields = {**ancestor, **fields}
-        ancestor, depth = ancestor.get("/Parent"), depth + 1
+        ancestor = ancestor.get("/Parent")
+        depth = depth + 1
         ancestor = None if ancestor is None else ancestor.get_object()
     if fields.get("/FT") == "/Btn":
         state = str(fields.get("/AS") or "/Off")

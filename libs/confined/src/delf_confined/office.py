@@ -93,7 +93,8 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     # part: "word/_rels/document.xml.rels" describes "word/document.xml".
     for name, path in usual_names.items():
         rels_start = path.lower().rfind("_rels/")
-        parent, file_name = path[:rels_start], path[rels_start + len("_rels/") :]
+        parent = path[:rels_start]
+        file_name = path[rels_start + len("_rels/") :]
         is_named_after_part = file_name.lower().endswith(".rels") and file_name.lower() != ".rels"
         if rels_start >= 0 and is_named_after_part:
             described_path = f"{parent}{file_name[: -len('.rels')]}"

@@ -80,7 +80,8 @@ class Readers:
             ToolExecutionError: If the function raises any other error, or a limit is exceeded.
         """
         payload = await run_in_thread(dumps, arguments) if is_large(arguments) else dumps(arguments)
-        turn, turns = Turn(key), Turns.of_loop(self._at_once)
+        turn = Turn(key)
+        turns = Turns.of_loop(self._at_once)
         while True:
             async with turns.acquire(turn):
                 answer = await self._attempt(

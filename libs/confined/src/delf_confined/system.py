@@ -82,5 +82,6 @@ def set_limit(resource_id: int, soft: int, hard: int | None = None) -> None:
     _, ceiling = resource.getrlimit(resource_id)
     new_hard = soft if hard is None else hard
     if ceiling != resource.RLIM_INFINITY:
-        soft, new_hard = min(soft, ceiling), min(new_hard, ceiling)
+        soft = min(soft, ceiling)
+        new_hard = min(new_hard, ceiling)
     resource.setrlimit(resource_id, (soft, new_hard))

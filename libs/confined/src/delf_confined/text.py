@@ -105,7 +105,8 @@ def encoding_of_file(path: str, about: str) -> str:
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
-        chunk, line = file.read(_CHUNK_BYTES), 1
+        chunk = file.read(_CHUNK_BYTES)
+        line = 1
         encoding = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
         if encoding is not None:
             return "utf-8-sig" if encoding == "utf-8" else encoding

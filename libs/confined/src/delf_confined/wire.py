@@ -43,7 +43,8 @@ def check_length(length: int, max_bytes: int | None) -> None:
 
 def _receive_exactly(wire: socket.socket, size: int) -> bytes:
     data = bytearray(size)
-    view, received = memoryview(data), 0
+    view = memoryview(data)
+    received = 0
     while received < size:
         chunk_length = wire.recv_into(view[received:])
         if not chunk_length:

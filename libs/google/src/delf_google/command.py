@@ -195,7 +195,8 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     granted_scopes: set[str] = set((stored_login or {}).get("scopes") or ())
     missing = sorted(set(login.scopes) - granted_scopes - login.covered_scopes(granted_scopes))
     if stored_login is None:
-        state, missing = "not logged in", []
+        state = "not logged in"
+        missing = []
     else:
         state = "not enough" if missing else "logged in"
     return {

@@ -152,7 +152,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """
     position = 0
     while position < len(text):
-        char, start = text[position], position
+        char = text[position]
+        start = position
         if char in _END_FINDERS:
             kind, find_end = _END_FINDERS[char]
             position = find_end(text, position)
@@ -164,7 +165,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             kind = ":" if char == ":" else ","
             position += 1
         elif char == "\\":
-            position, kind = min(position + 2, len(text)), "plain"
+            position = min(position + 2, len(text))
+            kind = "plain"
         else:
             match = _PLAIN.match(text, position)
             kind = "plain" if match else "open"

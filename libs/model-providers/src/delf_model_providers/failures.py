@@ -176,8 +176,10 @@ def by_status(
         endpoint: The endpoint.
         retry_after: The seconds that the provider asks to wait.
     """
-    original_status, status = status, _standard_status(status, provider_message, retry_after)
-    label, model = endpoint.label, endpoint.model
+    original_status = status
+    status = _standard_status(status, provider_message, retry_after)
+    label = endpoint.label
+    model = endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
     is_prompt_too_long = False
     message: str = f"{label} answered {original_status}: {provider_message}"
@@ -256,38 +258,43 @@ def failure_without_response(
     """
     if (environment_failure := _environment_failure(class_names, details, endpoint)) is not None:
         return environment_failure
-    label, where = endpoint.label, endpoint.address or "its server"
+    label = endpoint.label
+    where = endpoint.address or "its server"
     server = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
     if class_names & {"ConnectTimeout", "ConnectionTimeoutError"}:
-        message, retry = f"{label}: no connection to {where} in time", "few"
+        message = f"{label}: no connection to {where} in time"
+        retry = "few"
         hint = server
     elif class_names & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
-        message, retry = f"{label} did not answer within {timeout:g} s", "yes"
+        message = f"{label} did not answer within {timeout:g} s"
+        retry = "yes"
         hint = "raise the setting 'timeout', or use a faster model"
     elif class_names & {"gaierror", "ClientConnectorDNSError"}:
-        message, retry = f"{label}: the host name of {where} cannot be resolved", "few"
+        message = f"{label}: the host name of {where} cannot be resolved"
+        retry = "few"
         hint = "check base_url" if endpoint.custom else "check the network"
     elif class_names & {"SSLError", "ClientSSLError", "CertificateError"}:
-        message, hint = (
-            f"{label}: no trusted TLS connection to {where}: {details}",
-            "check base_url",
-        )
+        message = f"{label}: no trusted TLS connection to {where}: {details}"
+        hint = "check base_url"
         if proxy := proxy_of(endpoint):
             message = f"{label}: no trusted TLS connection by {proxy}: {details}"
             hint = "check if the proxy allows the request; NO_PROXY lists hosts that need no proxy"
     elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
         proxy := proxy_of(endpoint)
     ):
-        message, retry = f"{label}: not reachable by {proxy}", "few"
+        message = f"{label}: not reachable by {proxy}"
+        retry = "few"
         hint = "is the proxy running? NO_PROXY names hosts that need none"
     elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
-        message, retry = f"{label}: {where} is not reachable (connection refused)", "few"
+        message = f"{label}: {where} is not reachable (connection refused)"
+        retry = "few"
         hint = f"{server[0].upper()}{server[1:]}"
         if "ConnectionRefusedError" not in class_names:
             message = f"{label}: {where} is not reachable"
     elif class_names & _DROPPED:
-        message, retry = f"{label} dropped the connection", "yes"
+        message = f"{label} dropped the connection"
+        retry = "yes"
         hint = server
     elif class_names & UNREADABLE:
         return unreadable(endpoint)
@@ -341,7 +348,8 @@ def unreadable(endpoint: Endpoint, reason: str | None = None) -> Failure:
         reason: The fault of the response.
     """
     proxy = proxy_of(endpoint)
-    sender, hint = endpoint.label, None
+    sender = endpoint.label
+    hint = None
     if proxy is not None:
         sender = f"{endpoint.label}, or {proxy},"
         hint = "check if the proxy allows the request; NO_PROXY lists hosts that need no proxy"

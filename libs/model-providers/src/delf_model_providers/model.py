@@ -52,7 +52,8 @@ class EndpointModel(ABC):
         self._prepare()
 
     def __repr__(self) -> str:
-        kind, at = type(self).__name__, self._endpoint
+        kind = type(self).__name__
+        at = self._endpoint
         return f"{kind}({at.model!r}, provider={at.provider!r})"
 
     def _search_for(self, request: ModelRequest) -> searches.Tool | None:

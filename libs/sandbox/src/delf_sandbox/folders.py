@@ -20,7 +20,8 @@ def remove_folder(folder: str) -> None:
     with suppress(OSError):
         Path(folder).rmdir()
         return
-    pending, numbers = [folder], itertools.count()
+    pending = [folder]
+    numbers = itertools.count()
     while pending:
         current = pending.pop()
         with suppress(OSError):

@@ -31,7 +31,8 @@ class InputNames:
         if name is None:
             used_names = set(self._names.values())
             path_object = Path(path)
-            name, number = path_object.name, 1
+            name = path_object.name
+            number = 1
             while name in used_names:
                 number += 1
                 name = f"{path_object.stem}-{number}{path_object.suffix}"

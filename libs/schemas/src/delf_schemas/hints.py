@@ -98,7 +98,8 @@ def _constraints(schema: Mapping[str, Any]) -> str:
     if "enum" in schema or "const" in schema:
         return ""  # the type already lists the allowed values
     hints: list[str] = []
-    format_name, pattern = schema.get("format"), schema.get("pattern")
+    format_name = schema.get("format")
+    pattern = schema.get("pattern")
     if isinstance(format_name, str) and format_name in _FORMATS:
         hints.append(format_name)
     if isinstance(pattern, str) and 0 < len(pattern) <= _MAX_PATTERN:

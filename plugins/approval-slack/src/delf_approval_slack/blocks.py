@@ -170,9 +170,11 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
 def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
     stem = re.sub(r"\W+", "_", fact.label).strip("_")[:60] or fact.kind.value
     suffix = ".py" if fact.kind is FactKind.CODE else ".txt"
-    name, number = f"{stem}{suffix}", 2
+    name = f"{stem}{suffix}"
+    number = 2
     while name in files:
-        name, number = f"{stem}_{number}{suffix}", number + 1
+        name = f"{stem}_{number}{suffix}"
+        number = number + 1
     return name
 
 

@@ -225,7 +225,8 @@ class SlackChannel:
 
         If a process that died has posted the message, that message is updated instead.
         """
-        channel, text = self._settings.channel, escape_markup(title_of(request))
+        channel = self._settings.channel
+        text = escape_markup(title_of(request))
         thread = await self._thread(client, request)
         message_ts = await self._recorded_message(request.task_id, request.request_id)
         # A person may approve in Slack only what Slack shows completely.
@@ -253,7 +254,8 @@ class SlackChannel:
 
         The files come before the message with the buttons, so that nobody approves without them.
         """
-        layout, subject = lay_out(request), f"{request.request_id}{_FILES_SUFFIX}"
+        layout = lay_out(request)
+        subject = f"{request.request_id}{_FILES_SUFFIX}"
         self._incompletely_shown.discard(request.request_id)
         is_shown = layout.shows_all_facts
         if (

@@ -40,7 +40,8 @@ class People:
 
     async def is_approver(self, client: Any, user: Mapping[str, Any]) -> bool:
         """Return True if a person is an approver."""
-        approvers, person = self._settings.approvers, str(user.get("id") or "")
+        approvers = self._settings.approvers
+        person = str(user.get("id") or "")
         if person and person in approvers:
             return True
         if person and "*" in approvers and await self._is_colleague(client, user):
@@ -102,7 +103,8 @@ class People:
         user groups: the name of a group is a team. The names that users choose in Slack give
         nobody the rights of a team.
         """
-        names_by_id, user_id = self._settings.names, str(user.get("id"))
+        names_by_id = self._settings.names
+        user_id = str(user.get("id"))
         chosen_name = visible(str(user.get("username") or user.get("name") or "somebody"))
         # The key is ``NAME:ID``, so a name that was chosen in Slack must not have a colon.
         name = names_by_id.get(user_id) or f"{chosen_name.replace(':', '')} ({user_id})"

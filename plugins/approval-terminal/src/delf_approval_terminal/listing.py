@@ -123,7 +123,8 @@ def remembered_table(decisions: Sequence[RememberedDecision]) -> list[str]:
 
 def show(record: RequestRecord) -> None:
     """Write a request in full to stdout."""
-    request, decided = record.requested, record.decided
+    request = record.requested
+    decided = record.decided
     state = state_of_request(record)
     click.echo(
         f"{request.request_id}: {click.style(state, fg=_COLOURS.get(state))}, asked "

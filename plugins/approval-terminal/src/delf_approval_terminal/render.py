@@ -87,7 +87,8 @@ def _escaped(character: str) -> str:
 
 def fold(text: str, width: int) -> Iterator[str]:
     """Wrap a line of printable characters to a width, between words if possible."""
-    piece, used_cells = "", 0
+    piece = ""
+    used_cells = 0
     for character in text:
         cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
         if used_cells + cells > width and piece:
@@ -216,7 +217,8 @@ def request_text(
     waiting_note = f" · {waiting} more waiting" if waiting else ""
     title = f"{_line(headline.text)} · {effect.note} {_line(effect.text)}{waiting_note}"
     lines = [f"{style('┌', colour)} {style(piece, colour)}" for piece in fold(title, width - 2)]
-    bar, content_width = style("│", colour), width - 3
+    bar = style("│", colour)
+    content_width = width - 3
     question_to_person = request.question
     # While a question takes any text, no key is free to show the rest, so show everything at once.
     whole = whole or (question_to_person is not None and _takes_any_text(question_to_person))
@@ -328,7 +330,8 @@ def _last_lines(fact: Fact) -> Part:
 
 def _argument_part(fact: Fact, value: Any, *, whole: bool, width: int) -> Part:
     """Format an argument as ``label = value``, with the value as Python."""
-    label, note = escape(fact.label), f" ({escape(fact.note)})" if fact.note else ""
+    label = escape(fact.label)
+    note = f" ({escape(fact.note)})" if fact.note else ""
     # The value stands behind ``label = ``, or indented on lines of its own.
     columns_before_value = max(len(_INDENT), _cells(label) + len(" = "))
     part = value_part(value, whole=whole, width=width - columns_before_value)

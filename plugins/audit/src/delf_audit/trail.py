@@ -116,7 +116,9 @@ class AuditTrail:
             AuditTrailError: If a check fails; the message has the number of the line.
             ConfigurationError: If the file does not exist.
         """
-        previous_digest, count, number = NO_PREDECESSOR, 0, 0
+        previous_digest = NO_PREDECESSOR
+        count = 0
+        number = 0
         damaged_line_numbers: list[int] = []
         has_given_digest = given_digest not in (None, NO_PREDECESSOR)
         # The number of records up to the given digest; None until the loop finds the digest.
@@ -216,7 +218,8 @@ def _last_line(descriptor: int, end: int) -> bytes | None:
     """Return the last line of a file of ``end`` bytes, without its line break; None if empty."""
     if end == 0:
         return None
-    tail, start = b"", end
+    tail = b""
+    start = end
     while start > 0 and tail.count(b"\n", 0, len(tail) - 1) == 0:
         size = min(_BLOCK, start)
         start -= size

@@ -301,7 +301,8 @@ class Calendar(GoogleConnection):
         changes |= _details(attendees=None, reminders=reminders)
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
-            body, event = dict(changes), event_of(old)
+            body = dict(changes)
+            event = event_of(old)
             # A series repeats at the same local time, so the time zone must be known. An all-day
             # event has no time zone.
             needs_zone = bool(recurrence) and not event["zone"] and not event["all_day"]
@@ -447,7 +448,8 @@ class Calendar(GoogleConnection):
             calendar: The event's calendar.
             requested_zone: The time zone that the event is to have; empty to keep its zone.
         """
-        old_start, old_end = old["start"], old["end"]
+        old_start = old["start"]
+        old_end = old["end"]
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
         new_start = start if start is not None else old_start

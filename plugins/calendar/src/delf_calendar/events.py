@@ -60,7 +60,8 @@ def event_of(resource: Mapping[str, Any]) -> Event:
     title = str(resource.get("summary", ""))
     if resource.get("attendeesOmitted"):
         note(f"not all attendees of {title or resource['id']!r} are shown")
-    start_time, end_time = _moment(start), _moment(resource.get("end") or start)
+    start_time = _moment(start)
+    end_time = _moment(resource.get("end") or start)
     if start_time is not None and not resource.get("end") and "date" in start:
         end_time = start_time + _DAY  # the end of whole days is the day after the last one
     return Event(

@@ -58,7 +58,8 @@ class Tally:
     def line(self) -> str:
         """Return the number of tasks and all costs, including summaries and child tasks."""
         status = self._agent.status()
-        now, before = self._agent.usage, self._usage
+        now = self._agent.usage
+        before = self._usage
         used = max(0.0, self._agent.total_cost_usd - self._cost)  # a budget reset lowers the total
         cost = f"${used:.4f}"
         if status["unpriced_calls"]:

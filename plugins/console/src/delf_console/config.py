@@ -220,7 +220,8 @@ def _current_value(project: Project, key: str) -> Any:
     # The validated value is preferred, because it may be a default or converted.
     validated: Any = getattr(project.agent, path[0]) if path else None
     if isinstance(validated, (bool, int, float, str, list, dict)):
-        value, path = cast("object", validated), path[1:]
+        value = cast("object", validated)
+        path = path[1:]
     for part in path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value

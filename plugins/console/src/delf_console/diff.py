@@ -60,7 +60,8 @@ def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, A
     """
     from delf_engine.views.compare import PARTS, prepare_comparison
 
-    a, b = prepare_comparison(*task_a), prepare_comparison(*task_b)
+    a = prepare_comparison(*task_a)
+    b = prepare_comparison(*task_b)
     names = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
     diffs = {
         part: list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))
@@ -70,7 +71,8 @@ def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, A
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:
-    a, b = data["a"], data["b"]
+    a = data["a"]
+    b = data["b"]
     rows = [
         (label, _display_text(name, a[name]), _display_text(name, b[name]))
         for label, name in (

@@ -351,7 +351,8 @@ async def _check_sandbox(
         text = f"{spec.name}, isolation {spec.isolation}: {why}"
         return [Finding(area="sandbox", status="note", text=text, hint=hint)]
 
-    sandbox_config, options = config.sandbox_config, project.plugin_options
+    sandbox_config = config.sandbox_config
+    options = project.plugin_options
     backend: SandboxBackend | None = None
     try:
         backend = make_sandbox(

@@ -199,7 +199,8 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     }
     if kind == "connection":  # the entry point names the class; no plugin.py
         del paths_by_template["plugin.py"]
-    common, kind_files = _templates() / "common", dict(template_of(kind).files)
+    common = _templates() / "common"
+    kind_files = dict(template_of(kind).files)
     filled = {**fields, "usage": _fill_template(kind_files.pop("usage.md"), fields).strip()}
     files = {f"{source}/py.typed": ""}
     for name, path in paths_by_template.items():

@@ -379,7 +379,8 @@ def _difference(document: Mapping[str, Any], markdown: str) -> list[str]:
     If the two texts together are too long to compare, return a summary.
     """
     current_text = markdown_of(document)
-    old_length, new_length = len(current_text), len(markdown)
+    old_length = len(current_text)
+    new_length = len(markdown)
     if old_length + new_length > _MAX_DIFF_LENGTH:
         return [f"its text of {old_length:,} characters is replaced by a text of {new_length:,}"]
     return list(
@@ -464,7 +465,8 @@ def _style_requests(
 def _occurrences(document: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end index, in UTF-16 code units, of each occurrence of a text."""
     for element in paragraphs(document):
-        paragraph, start = plain_text(element), int(element.get("startIndex") or 1)
+        paragraph = plain_text(element)
+        start = int(element.get("startIndex") or 1)
         position = paragraph.find(text)
         while position >= 0:
             begin = start + utf16_length(paragraph[:position])

@@ -128,10 +128,8 @@ def _styled_text(content: str, style: Node) -> str:
     markdown = text.strip(" ")
     if not markdown:
         return text
-    leading_spaces, trailing_spaces = (
-        text[: len(text) - len(text.lstrip(" "))],
-        text[len(text.rstrip(" ")) :],
-    )
+    leading_spaces = text[: len(text) - len(text.lstrip(" "))]
+    trailing_spaces = text[len(text.rstrip(" ")) :]
     font: Node = style.get("weightedFontFamily") or {}
     if font.get("fontFamily") in _MONOSPACED:
         markdown = f"`{markdown}`"

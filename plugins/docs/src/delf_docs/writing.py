@@ -100,7 +100,8 @@ def _table(table: Table, index: int) -> list[Request]:
     ]
     # Before the first cell's content come a line break and the starts of table, row and cell.
     # Each cell takes two units, and each row one more.
-    first, row_size = index + 4, 2 * columns + 1
+    first = index + 4
+    row_size = 2 * columns + 1
     for row_number, row in reversed(list(enumerate(table.rows))):
         for column, cell in reversed(list(enumerate(row))):
             cell_index = first + row_number * row_size + column * 2

@@ -395,7 +395,8 @@ class Drive(GoogleConnection):
         An approval counts only while the preview's ``basis`` stays the same. The basis contains the
         version of the file that the call would send, overwrite or delete.
         """
-        file, folder = call.arguments.get("file"), call.arguments.get("folder")
+        file = call.arguments.get("file")
+        folder = call.arguments.get("folder")
         lines: list[str] = []
         file_sizes: dict[str, int] = {}
         version = ""  # changes with the content that the call would send or replace

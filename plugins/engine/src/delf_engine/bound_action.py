@@ -67,7 +67,8 @@ class BoundAction:
 
     def describe(self) -> ToolDescription:
         """Describe the action for the model."""
-        action, connection = self.action, self.connection
+        action = self.action
+        connection = self.connection
         return ToolDescription(
             name=self.name,
             summary=action.summary,

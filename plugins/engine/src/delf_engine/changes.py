@@ -219,7 +219,9 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
             left out.
     """
     events = tuple(events)
-    script_number, reason_for_script, latest_reason = 0, None, None
+    script_number = 0
+    reason_for_script = None
+    latest_reason = None
     for event in events:
         latest_reason = event.rewrite_reason or latest_reason
         if isinstance(event, ev.ScriptGenerated):

@@ -544,7 +544,8 @@ def _with_rules_of_both(earlier: Mapping[str, Any], later: Mapping[str, Any]) ->
 
     The caller lets other options of the later source replace those of the earlier source.
     """
-    earlier_rules, later_rules = earlier.get("approval_rules"), later.get("approval_rules")
+    earlier_rules = earlier.get("approval_rules")
+    later_rules = later.get("approval_rules")
     if not (isinstance(earlier_rules, Mapping) and isinstance(later_rules, Mapping)):
         return later  # at most one source has rules, so no rule is replaced
     return {**later, "approval_rules": {**earlier_rules, **later_rules}}

@@ -59,12 +59,14 @@ async def find_tasks(
     """
     states = _States(journal, waiting)
     records: list[TaskRecord] = []
-    state, after = conditions.get("state"), conditions.get("after")
+    state = conditions.get("state")
+    after = conditions.get("after")
     # A journal that is asked for the state None returns tasks in all states.
     stored_state_filters = (None,) if state is None else stored_states(state)
     for stored_state in stored_state_filters:
         tasks_of_state: list[TaskRecord] = []
-        cursor, has_more = after, True
+        cursor = after
+        has_more = True
         while has_more and len(tasks_of_state) < limit:
             page = await journal.find(
                 limit, **{**conditions, "state": stored_state, "after": cursor}
@@ -106,7 +108,8 @@ async def search_tasks(
     stored_state_filters = (None,) if state is None else stored_states(state)
     for stored_state in stored_state_filters:
         tasks_of_state: list[FoundTask] = []
-        cursor, has_more = before, True
+        cursor = before
+        has_more = True
         # One task more than the limit, to know whether there are more.
         while has_more and len(tasks_of_state) <= limit:
             page = await journal.search(replace(conditions, state=stored_state), limit + 1, cursor)

@@ -206,7 +206,8 @@ class TaskHost:
         """
         request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
         options: dict[str, Any] = {"session": session, "continues": continues}
-        config, attempt = self._run.config.main_llm, self._next_attempt()
+        config = self._run.config.main_llm
+        attempt = self._next_attempt()
         # Without pieces of the reply, no call is made before the reply is complete, and no draft is
         # needed.
         if on_delta is None and session is None:
@@ -380,7 +381,8 @@ class TaskHost:
         that passed the check before is not checked again: its child tasks may have used up the
         limit in the meantime.
         """
-        run, topic = self._run, f"limits of script {attempt}"
+        run = self._run
+        topic = f"limits of script {attempt}"
         # A resumed task repeats the recorded decision. Without a recorded problem, the script has
         # passed the check before.
         problem = run.replay.note(topic)

@@ -109,7 +109,9 @@ def _normalised(name: str) -> str:
 
 def _free_name(name: str, used_names: Iterable[str]) -> str:
     folded_names = {_normalised(item).casefold() for item in used_names}
-    original, number, free_name = Path(name), 1, name
+    original = Path(name)
+    number = 1
+    free_name = name
     while _normalised(free_name).casefold() in folded_names:
         number += 1
         free_name = f"{original.stem}-{number}{original.suffix}"

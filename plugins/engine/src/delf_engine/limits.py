@@ -10,7 +10,8 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.forecast import least_calls
 from delf_engine.task_run import TaskRun
 
-_KB, _MB = 1024, 1024 * 1024
+_KB = 1024
+_MB = 1024 * 1024
 _MANY_CALLS: Final = 1_000
 # Matches a number of three digits; scripts without such a number rarely make many calls.
 _LARGE_NUMBER: Final = re.compile(r"\d{3}|\d_\d")
@@ -29,7 +30,8 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
         run: The task.
         scripts: Whether the model writes scripts, which have further limits.
     """
-    session_limits, ledger = run.session_spec.limits, run.models.ledger
+    session_limits = run.session_spec.limits
+    ledger = run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
     has_tools = next(iter(run.tools), None) is not None
     if scripts and has_tools:

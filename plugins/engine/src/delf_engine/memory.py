@@ -299,7 +299,8 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
 
 def _facts_in(text: str) -> list[str]:
     """Parse a model's answer into facts; empty if the answer contains no list of texts."""
-    start, end = text.find("["), text.rfind("]")
+    start = text.find("[")
+    end = text.rfind("]")
     try:
         data: Any = json.loads(text[start : end + 1])
     except ValueError:

@@ -138,9 +138,11 @@ class Redactor:
         if hasattr(error, "__notes__"):
             error.__notes__ = [redact(str(note)) for note in error.__notes__]
         suppress_context = error.__suppress_context__  # setting the cause changes it
-        cause, context = error.__cause__, error.__context__
+        cause = error.__cause__
+        context = error.__context__
         error.__cause__ = error.__context__ = None  # the chain may lead back to this error
-        redacted_cause, redacted_context = self._redact_cause(cause), self._redact_cause(context)
+        redacted_cause = self._redact_cause(cause)
+        redacted_context = self._redact_cause(context)
         error.__cause__, error.__context__ = redacted_cause, redacted_context
         error.__suppress_context__ = suppress_context
         return error
@@ -246,7 +248,8 @@ class Redactor:
         cleaned: dict[Any, Any] = {}
         is_unchanged = True
         for key, item in items.items():
-            new_key, new = clean(key), clean(item)
+            new_key = clean(key)
+            new = clean(item)
             is_unchanged = is_unchanged and new is item and new_key is key
             cleaned[new_key] = new
         return items if is_unchanged else cleaned

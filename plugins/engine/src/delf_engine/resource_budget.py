@@ -79,7 +79,8 @@ class ResourceBudget:
 
         The limits of a new task are not exhausted, however low they are.
         """
-        limits, remaining = self._limits, self.remaining
+        limits = self._limits
+        remaining = self.remaining
         if self._used_seconds and remaining.cpu_seconds < _MIN_CPU_SECONDS:
             message = f"the task used its {limits.cpu_seconds:g} s of CPU time"
             return LimitReached(limit="cpu", message=message)

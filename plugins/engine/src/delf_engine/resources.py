@@ -120,7 +120,8 @@ class AgentParts:
     @cached_property
     def embedders(self) -> Embedders:
         """The embedding models, which memory and prefilters share."""
-        agent_context, config = self.context, self.config
+        agent_context = self.context
+        config = self.config
         context = PluginContext(
             namespace=config.memory_config.namespace,
             environ=agent_context.environ,
@@ -223,7 +224,8 @@ class Resources:
     @classmethod
     async def _open(cls, agent: AgentParts, redactor: Redactor, closing: Closing) -> Self:
         """Open all components; later ones use earlier ones."""
-        config, agent_context = agent.config, agent.context
+        config = agent.config
+        agent_context = agent.context
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
                 # First, so that errors of the start are redacted, too.

@@ -373,7 +373,8 @@ class RuntimeLoop:
 
     def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
         with self._lock:
-            loop, thread = self._loop, self._thread
+            loop = self._loop
+            thread = self._thread
             self._loop = self._thread = None
             self._stopped = True
             return loop, thread

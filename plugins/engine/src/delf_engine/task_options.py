@@ -135,7 +135,8 @@ def with_queue_options(request: TaskRequest, options: QueueOptions) -> TaskReque
         raise ConfigurationError(
             f"submit() takes {names} only with a queue", hint='name one: queue="reports"'
         )
-    delay, priority = options.get("delay", 0.0), options.get("priority", 0)
+    delay = options.get("delay", 0.0)
+    priority = options.get("priority", 0)
     for name in ("delay", "retry_after"):
         if options.get(name):
             check_above_zero(name, options.get(name))

@@ -145,7 +145,8 @@ class TaskSandbox:
             self._recorded_session = session
             self._has_run_unapproved_script = False
             self.budget.begin_session()
-            name, isolation = self._sandbox.spec.name, self._sandbox.isolation
+            name = self._sandbox.spec.name
+            isolation = self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
             run = self._run
             variables = {**run.conversation_variables.values, **run.request.variables}

@@ -77,7 +77,8 @@ class Called(Evaluator[object, object, object]):
         if len(matching_calls) < len(calls_of_action):
             count += f", {len(calls_of_action) - len(matching_calls)} with other arguments"
         if error := _misspelled_action_error(self.action, _done_task(ctx)):
-            count, is_met = error, False
+            count = error
+            is_met = False
         return EvaluationReason(value=is_met, reason=None if is_met else count)
 
 

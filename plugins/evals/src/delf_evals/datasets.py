@@ -107,7 +107,8 @@ class CaseInputs(BaseModel):
             raise ConfigurationError(
                 f"{location}: {path} is not a recording: {_first_line(error)}"
             ) from None
-        calls, context = [*self.calls, *recording.calls], {**recording.context, **self.context}
+        calls = [*self.calls, *recording.calls]
+        context = {**recording.context, **self.context}
         update = {"files": files, "calls": calls, "context": context}
         return self.model_copy(update=update)
 

@@ -22,8 +22,11 @@ _HEADER_BYTES: Final = 8
 _MAX_FIELDS: Final = 1000
 
 # The schema is a FlatBuffer. These are the numbers of fields in its tables.
-_HEADER, _FIELDS = 2, 1
-_NAME, _TYPE_KIND, _TYPE = 0, 2, 3
+_HEADER = 2
+_FIELDS = 1
+_NAME = 0
+_TYPE_KIND = 2
+_TYPE = 3
 _UNIT: Final = 0
 
 

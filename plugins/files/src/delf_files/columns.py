@@ -70,7 +70,8 @@ def short(value: Any) -> str:
         return f"{len(value):,} bytes"
     if isinstance(value, str) and len(value) > _MAX_TEXT_CHARACTERS:
         return f"{value[:_MAX_TEXT_CHARACTERS]!r}…"
-    text, limit = repr(value), 2 * _MAX_TEXT_CHARACTERS
+    text = repr(value)
+    limit = 2 * _MAX_TEXT_CHARACTERS
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 

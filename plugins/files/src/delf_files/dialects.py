@@ -113,7 +113,8 @@ def _complete_lines(text: str) -> str:
 
 def _variants(dialect: Dialect, sample: str) -> list[Dialect]:
     """Return the dialects that may fit better: the same separator with other quotes or without."""
-    separator, start = dialect.separator, dialect.start
+    separator = dialect.separator
+    start = dialect.start
     quoting_error, has_line_break = _first_quoting_error(dialect, sample)
     variants: list[Dialect] = []
     # What looks like a quote may be an ordinary character if it breaks the rules for quotes, or if
@@ -286,7 +287,8 @@ def unique_folded(names: Sequence[str]) -> list[str]:
     folded_names: set[str] = set()
     unique: list[str] = []
     for original in names:
-        name, number = original, 1
+        name = original
+        number = 1
         while name.lower() in folded_names:
             number += 1
             name = f"{original}_{number}"

@@ -260,7 +260,8 @@ class Folding:
 
     def _unique_name(self, key: str) -> str:
         if key not in self._names:
-            name, number = key, 1
+            name = key
+            number = 1
             while name.lower() in self._used_names:
                 number += 1
                 name = f"{key}_{number}"
@@ -331,7 +332,8 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         text = chunk.lstrip("\ufeff \t\r\n")
     is_list = text.startswith("[")
     position = len("[") if is_list else 0
-    is_at_end, problem = False, ""
+    is_at_end = False
+    problem = ""
     while True:
         blanks = _BLANKS_AND_COMMAS.match(text, position)
         position = blanks.end() if blanks else position
@@ -353,7 +355,9 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
                 raise ValueError(f"its list has no end, or it is not JSON: {problem}")
             return
         chunk = source.read(max(CHUNK_CHARACTERS, len(text) - position))
-        text, position, is_at_end = text[position:] + chunk, 0, not chunk
+        text = text[position:] + chunk
+        position = 0
+        is_at_end = not chunk
     if (text[position + 1 :] + source.read(CHUNK_CHARACTERS)).strip():
         raise ValueError("there is more after its list")
 

@@ -269,7 +269,8 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
     Returns:
         The data of the table, with the path that DuckDB reads.
     """
-    name, copy_path = table["names"][0], table.get("copy_path", "")
+    name = table["names"][0]
+    copy_path = table.get("copy_path", "")
     if table["kind"] == "csv":
         try:
             normalised = write_table(
@@ -330,7 +331,8 @@ def _source(table: dict[str, Any], **fields: str) -> str:
         table: The data of the table.
         **fields: Values of further fields of the template in :data:`READERS`.
     """
-    ragged, longest = bool(table.get("ragged")), int(table.get("longest", 0))
+    ragged = bool(table.get("ragged"))
+    longest = int(table.get("longest", 0))
     return READERS[table["kind"]].format(
         path=_text(table["path"]),
         columns=_struct(dict(table.get("columns", ()))),
@@ -516,7 +518,8 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
         cursor = connection.execute(statement, values)
         columns = [str(column[0]) for column in cursor.description]
         kinds = ["VARCHAR"] * len(columns)
-    limit, total_bytes = request["limit"], 0
+    limit = request["limit"]
+    total_bytes = 0
     rows: list[list[Any]] = []
     # For each column with values that became text, the first such text. A note of the call shows
     # this example.

@@ -249,7 +249,8 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
             value = value.date()
         text = "" if value is None else str(value).strip()
         base_name = text or f"column_{index + 1}"
-        name, number = base_name, 1
+        name = base_name
+        number = 1
         while name in names:
             number += 1
             name = f"{base_name}_{number}"

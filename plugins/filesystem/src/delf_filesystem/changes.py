@@ -68,7 +68,8 @@ def preview_of(changes: Sequence[Change]) -> str:
 
 
 def _diff(change: Change) -> list[str]:
-    name, before = str(change.place), change.before or b""
+    name = str(change.place)
+    before = change.before or b""
     is_small = change.size <= _MAX_COMPARED_BYTES
     old = _lines_to_compare(before)
     new = _lines_to_compare(b"".join(change.parts)) if is_small else None

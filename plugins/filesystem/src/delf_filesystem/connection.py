@@ -378,7 +378,8 @@ class Filesystem(Connection[FilesystemSettings]):
             case "write_file":
                 yield self._prepare_write(str(arguments["path"]), arguments["content"])
             case "edit_file":
-                old_text, new_text = str(arguments["old_text"]), str(arguments["new_text"])
+                old_text = str(arguments["old_text"])
+                new_text = str(arguments["new_text"])
                 yield self._edit_change(
                     str(arguments["path"]), old_text.encode(), new_text.encode()
                 )
@@ -386,7 +387,8 @@ class Filesystem(Connection[FilesystemSettings]):
                 old, new = (str(arguments[key]).encode() for key in ("old_text", "new_text"))
                 if not old:
                     raise ToolRefusedError("old_text is empty")
-                path, pattern = arguments.get("path", "."), arguments.get("pattern", "*")
+                path = arguments.get("path", ".")
+                pattern = arguments.get("pattern", "*")
                 for place in self._files_to_change(str(path), str(pattern)):
                     content = self._content(place)
                     changed = _pattern(old).sub(_LineEnds(new, content).replacement_for, content)

@@ -74,7 +74,8 @@ def convert(content: bytes, name: str, suffix: str) -> str:
         return decode_declared(content, None, name, is_markup=False)
     if suffix in _MARKUP:
         text = decode_declared(content, None, name, is_markup=True)
-        stream, charset = io.BytesIO(text.encode("utf-8", "replace")), "utf-8"
+        stream = io.BytesIO(text.encode("utf-8", "replace"))
+        charset = "utf-8"
     if content.startswith(_ARCHIVE):
         with contextlib.suppress(zipfile.BadZipFile, OSError):
             # markitdown finds the parts of an Office document, a zip archive, only by usual names.

@@ -292,7 +292,8 @@ class Gmail(GoogleConnection):
         """Put labels on messages or take them off, by name; a new name becomes a new label.
         UNREAD and STARRED are labels, too.
         """  # noqa: D205 - the model reads the whole paragraph
-        adding, removing = _as_list(add), _as_list(remove)
+        adding = _as_list(add)
+        removing = _as_list(remove)
         if not adding and not removing:
             raise ToolRefusedError("name labels to add or to remove")
         label_ids = {str(item["name"]).lower(): str(item["id"]) for item in await self._labels()}
@@ -566,11 +567,14 @@ def _sizes_and_digest(
             digest = digest or hashlib.sha256()
             digest.update(f"{len(data)}\n{name}\n".encode() + data)
         else:
-            name, content = item["name"], item["data"]
+            name = item["name"]
+            content = item["data"]
             data = content.encode() if isinstance(content, str) else content
-        key, suffix = name, 2
+        key = name
+        suffix = 2
         while key in sizes:
-            key, suffix = f"{name} ({suffix})", suffix + 1
+            key = f"{name} ({suffix})"
+            suffix = suffix + 1
         sizes[key] = len(data)
     return sizes, None if digest is None else digest.hexdigest()
 

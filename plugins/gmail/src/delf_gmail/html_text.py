@@ -36,16 +36,19 @@ def text_of(source: str) -> str:
     """
     pieces: list[str] = []
     # The tag of the open invisible element, and the number of open elements with this tag.
-    invisible_tag, depth = "", 0
+    invisible_tag = ""
+    depth = 0
     # The URL of the open link, and the number of pieces before the link.
-    link, link_start = "", 0
+    link = ""
+    link_start = 0
     for piece in _pieces(source[:_MAX_SOURCE_LENGTH]):
         name_match = _NAME.match(piece) if piece.startswith("<") else None
         if name_match is None:
             if not invisible_tag and not piece.startswith("<"):
                 pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
             continue
-        tag, is_end_tag = name_match[1].lower(), piece.startswith("</")
+        tag = name_match[1].lower()
+        is_end_tag = piece.startswith("</")
         if invisible_tag:
             if tag == invisible_tag:
                 depth += -1 if is_end_tag else 1
@@ -59,9 +62,11 @@ def text_of(source: str) -> str:
         elif _INVISIBLE_TAGS.fullmatch(tag) or (
             _HIDDEN.search(piece) and not _VOID_TAGS.fullmatch(tag)
         ):
-            invisible_tag, depth = tag, 1
+            invisible_tag = tag
+            depth = 1
         elif tag == "a":
-            link, link_start = _attribute(_LINK, piece), len(pieces)
+            link = _attribute(_LINK, piece)
+            link_start = len(pieces)
         else:
             pieces.append(_text_of_start_tag(tag, piece))
     text = re.sub(r"[ \t\xa0]+", " ", "".join(pieces))
@@ -74,7 +79,8 @@ def _pieces(source: str) -> Iterator[str]:
     A ``<`` that begins no tag is yielded as ``&lt;``. A tag that does not end is left out, with all
     that follows.
     """
-    position, size = 0, len(source)
+    position = 0
+    size = len(source)
     while position < size:
         begin = source.find("<", position)
         if begin < 0:

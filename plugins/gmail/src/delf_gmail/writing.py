@@ -96,7 +96,8 @@ def _attach(message: EmailMessage, item: Attachment) -> None:
     data = item["data"]
     content = data.encode() if isinstance(data, str) else data
     if major in ("message", "multipart"):  # mail programs would show the file as a message
-        major, minor = "application", "octet-stream"
+        major = "application"
+        minor = "octet-stream"
     message.add_attachment(content, maintype=major, subtype=minor, filename=name)
 
 

@@ -297,7 +297,9 @@ def _load(
     row = _find_row(connection, namespace, name)
     if row is None:
         return ConversationState()
-    key, last, summarized = row.id, row.last, row.summarized
+    key = row.id
+    last = row.last
+    summarized = row.summarized
     # Positions have no gap, so the newest messages are found without counting.
     after = summarized if limit is None else max(summarized, last - limit)
     rows = connection.execute(
@@ -364,7 +366,8 @@ def _append(
         )
         new_id = int(rows[0].id)
         row = _Row(id=new_id, last=0, summarized=0, summary=None, summary_trust="outside")
-    key, last = row.id, row.last
+    key = row.id
+    last = row.last
     title = plain_text(" ".join(messages[0].content[: 8 * _MAX_TITLE_LENGTH].split()))
     rows = [
         (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id, m.trust)

@@ -112,7 +112,8 @@ class StopRequests:
             task_ids: The ids of the tasks to check.
         """
         with self._lock:
-            newest_position, cached_stops = newest_note(connection), self._stops
+            newest_position = newest_note(connection)
+            cached_stops = self._stops
             wanted_ids = dict.fromkeys(task_ids)
             # Read all stop requests to a task that the last search did not check.
             unchecked_ids = [task_id for task_id in wanted_ids if task_id not in cached_stops]
@@ -130,7 +131,8 @@ class StopRequests:
             for task_id, data in stop_requests:
                 is_first = task_id in wanted_ids and self._stops[task_id] is None
                 if is_first:
-                    by, via = data.get("by"), data.get("via")
+                    by = data.get("by")
+                    via = data.get("via")
                     self._stops[task_id] = StoppedBy(str(by or ""), str(via or ""))
             return {task_id: stop for task_id, stop in self._stops.items() if stop is not None}
 

@@ -278,7 +278,9 @@ _EVENTS_WITHOUT_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "
 
 def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
     """Decode the row of an event, and add what the index stores about the event to a batch."""
-    task, at, kind = row.task, row.at, row.type
+    task = row.task
+    at = row.at
+    kind = row.type
     data = data_of(connection, task, row.data, row.blobs)
     match kind:
         case "TaskQueued" | "TaskStarted":

@@ -137,7 +137,8 @@ class PostgresConnection:
             "WHERE is_identity = 'YES' AND table_schema = current_schema()"
         )
         for row in rows:
-            table, column = row.table_name, row.column_name
+            table = row.table_name
+            column = row.column_name
             if table in tables:
                 self.execute(
                     f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - only names of this module
@@ -453,7 +454,8 @@ def _watched_connection(is_server_responding: Callable[[], bool]) -> type[psycop
 
         def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
             """Wait for the server as psycopg does; raise if the server does not answer a probe."""
-            ready, last_answer = None, time.monotonic()
+            ready = None
+            last_answer = time.monotonic()
             while True:
                 try:
                     socket_state = gen.send(ready)

@@ -401,7 +401,8 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         return Pruned()
     keys = f"({', '.join(map(str, removed))})"
     # Find the files before the deletion, because their paths are in the events.
-    files, inputs = written_files(connection, keys), input_files(connection, keys)
+    files = written_files(connection, keys)
+    inputs = input_files(connection, keys)
     ((events,),) = connection.execute(
         f"SELECT COUNT(*) FROM delf_events WHERE task IN {keys}"  # noqa: S608 - only names of this module
     )

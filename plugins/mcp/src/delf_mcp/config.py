@@ -127,7 +127,8 @@ def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -
     become texts. The result is empty if neither ``command`` nor ``args`` is a list, because a plain
     command needs no conversion.
     """
-    command, args = expanded.get("command"), expanded.get("args")
+    command = expanded.get("command")
+    args = expanded.get("args")
     all_args = cast("list[Any]", args if isinstance(args, list) else [])
     if isinstance(command, list) and command:
         command, *first_args = cast("list[Any]", command)

@@ -155,7 +155,8 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.listing import claimed_effect_of, whole_list
 
         server = self._server()
-        max_tools, seconds = self.settings.max_tools, self.settings.start_timeout
+        max_tools = self.settings.max_tools
+        seconds = self.settings.start_timeout
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
             server.is_tool_list_stale = False
@@ -262,9 +263,11 @@ class MCP(Connection[MCPSettings]):
 
         # Reversed, so that the first of several tools with the same name counts.
         digests = {tool.name: digest_of(tool) for tool in reversed(tools)}
-        effects, known_tools = self.settings.effects, KnownTools(self.name, self.settings)
+        effects = self.settings.effects
+        known_tools = KnownTools(self.name, self.settings)
         recorded = known_tools.read() if effects and self._trusted_digests is None else {}
-        is_first_listing, new_digests = self._trusted_digests is None, dict[str, str]()
+        is_first_listing = self._trusted_digests is None
+        new_digests = dict[str, str]()
         self._trusted_digests = trusted = (
             {**digests, **recorded} if self._trusted_digests is None else self._trusted_digests
         )
@@ -287,9 +290,11 @@ class MCP(Connection[MCPSettings]):
             except ToolDefinitionError as error:
                 omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
-            name, number = action.name, 2
+            name = action.name
+            number = 2
             while name in actions:  # names of tools may differ and be equal as Python names
-                name, number = f"{action.name}_{number}", number + 1
+                name = f"{action.name}_{number}"
+                number = number + 1
             version = digests[tool.name]  # a changed tool needs new approvals
             # If another tool has this name at the server, the setting means that tool. If several
             # tools become the same name, the setting means none of them.

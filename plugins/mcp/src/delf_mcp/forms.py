@@ -54,9 +54,11 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
     if (question := request.question) is not None:
         schema = _question_schema(question)
         return types.ElicitRequestFormParams(message=message, requested_schema=schema)
-    title, description = "Approve", "Let it be done."
+    title = "Approve"
+    description = "Let it be done."
     if request.outcome_unknown:
-        title, description = "Make it again", "Make the call once more."
+        title = "Make it again"
+        description = "Make the call once more."
     fields: dict[str, Any] = {
         _APPROVE: {"type": "boolean", "title": title, "description": description},
     }

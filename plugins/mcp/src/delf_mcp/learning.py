@@ -43,7 +43,8 @@ class Results:
         """
         if not self._settings.sample:
             return None, frozenset()
-        samples, tool_key = self._get_samples(), _sample_key(tool)
+        samples = self._get_samples()
+        tool_key = _sample_key(tool)
         # A field that is declared as text may contain JSON, whose type is shown to the model.
         types_in_json_texts = {
             ((field,), type_name)
@@ -64,7 +65,8 @@ class Results:
             value, as ``None at a.b, str at c``. The report has the types that change the shown
             result type, and always the type ``None``. It is empty without a schema.
         """
-        samples, tool_key = self._get_samples(), _sample_key(tool)
+        samples = self._get_samples()
+        tool_key = _sample_key(tool)
         if not self._settings.sample or not samples.wants(tool_key):
             return ""
         if tool.output_schema is None:

@@ -259,7 +259,9 @@ def _client_credentials_login(
     Raises:
         ConnectionConfigurationError: If settings are missing.
     """
-    client_id, key, secret = settings.client_id, settings.private_key, settings.client_secret
+    client_id = settings.client_id
+    key = settings.private_key
+    secret = settings.client_secret
     scope = " ".join(settings.scopes) or None
     has_credential = key is not None or secret is not None
     if client_id is None or not has_credential:

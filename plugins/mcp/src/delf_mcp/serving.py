@@ -353,9 +353,11 @@ def _tool(name: str, item: Mapping[str, Any]) -> types.Tool:
 
 
 def _unique_name(name: str, names: Mapping[str, Any]) -> str:
-    candidate, number = name, 2
+    candidate = name
+    number = 2
     while candidate in names:
-        candidate, number = f"{name[: _MAX_NAME_CHARACTERS - 4]}_{number}", number + 1
+        candidate = f"{name[: _MAX_NAME_CHARACTERS - 4]}_{number}"
+        number = number + 1
     return candidate
 
 

@@ -320,9 +320,11 @@ class FactDatabase:
             return {}
         with self._read() as connection:
             if connection.dialect.name == "sqlite":
-                statement, any_word = _SEARCH_SQLITE, " OR ".join(f'"{word}"' for word in words)
+                statement = _SEARCH_SQLITE
+                any_word = " OR ".join(f'"{word}"' for word in words)
             else:
-                statement, any_word = _SEARCH_POSTGRESQL, " | ".join(words)
+                statement = _SEARCH_POSTGRESQL
+                any_word = " | ".join(words)
             values = {"words": any_word, "namespace": self.namespace, "limit": limit}
             rows = connection.execute(statement, values)
             # The scores of SQLite are negative.

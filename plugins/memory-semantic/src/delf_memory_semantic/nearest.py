@@ -124,7 +124,8 @@ class VectorSearch:
 
         New vectors are added; after a removal, the index is built again.
         """
-        counters, index = self._database.change_counters(), self._index
+        counters = self._database.change_counters()
+        index = self._index
         if index is not None and counters == self._indexed_counters:
             return index
         _, invalidations = counters

@@ -177,7 +177,8 @@ class Answer:
         """
         for name in names:
             # A field may be streamed in pieces, which are joined here.
-            piece, collected = message.get(name), self.fields_to_send_back.get(name)
+            piece = message.get(name)
+            collected = self.fields_to_send_back.get(name)
             if isinstance(piece, str):
                 self.fields_to_send_back[name] = f"{collected or ''}{piece}"
             elif isinstance(piece, list):

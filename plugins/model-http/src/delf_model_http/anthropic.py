@@ -93,7 +93,8 @@ class Messages:
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the JSON body of a request."""
-        request, facts = parts.request, parts.facts
+        request = parts.request
+        facts = parts.facts
         result: dict[str, Any] = {
             "model": parts.endpoint.name,
             "max_tokens": self.max_tokens(facts),
@@ -191,7 +192,8 @@ class Messages:
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
     """Return the fields of a request that configure thinking."""
-    thinking, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
+    thinking = parts.settings.get("thinking")
+    effort = parts.settings.get("reasoning_effort")
     if thinking is not None:
         chosen = {"thinking": dict(thinking)}
         return {} if _has_budget(chosen) and not may_think(parts.request) else chosen

@@ -120,7 +120,8 @@ class HttpEmbedder:
     def _request(
         self, texts: list[str], kind: EmbeddingKind
     ) -> tuple[str, dict[str, Any], dict[str, str]]:
-        name, key = self._endpoint.name, self._endpoint.api_key or ""
+        name = self._endpoint.name
+        key = self._endpoint.api_key or ""
         if not self._is_google:
             body: dict[str, Any] = {"model": name, "input": texts, "encoding_format": "float"}
             if self._requested_dimension is not None:

@@ -143,7 +143,8 @@ class GenerateContent:
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
     """Return the fields of a request that configure thinking."""
-    thinking, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
+    thinking = parts.settings.get("thinking")
+    effort = parts.settings.get("reasoning_effort")
     if thinking is not None:
         return {"thinkingConfig": dict(thinking)}
     if effort is None:

@@ -140,7 +140,8 @@ class HttpModel(EndpointModel):
             self._endpoint.check_address(address)
             name = parse_qs(urlsplit(address).query).get("model", [""])[0]
         else:
-            address, name = None, name_or_address
+            address = None
+            name = name_or_address
         dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""](name)
         settings = {
             n: v for n, v in self._settings.items() if v is not None and n not in _DELF_SETTINGS
@@ -217,7 +218,8 @@ class HttpModel(EndpointModel):
 
     def _parse_event_stream(self, body: bytes, request: ModelRequest) -> Answer:
         """Parse a complete body that is an event stream, although no stream was requested."""
-        answer, reader = Answer(), EventReader()
+        answer = Answer()
+        reader = EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
                 answer.has_model_finished = True
@@ -236,7 +238,8 @@ class HttpModel(EndpointModel):
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Request a streamed answer; yield its pieces, then the complete reply."""
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
-        answer, last_event = Answer(), ""
+        answer = Answer()
+        last_event = ""
         async with aclosing(self._receive_events(request, deadline, answer)) as events:
             async for data in events:
                 if isinstance(data, str) and data.strip() in ("", _DONE):
@@ -328,7 +331,8 @@ class HttpModel(EndpointModel):
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
         """Send a request; return a context manager for the response, whose body is not read yet."""
-        endpoint, dialect = self._endpoint, self._dialect_of(request)
+        endpoint = self._endpoint
+        dialect = self._dialect_of(request)
         settings = {**self._settings, **request.settings}
         options = {n: v for n, v in settings.items() if v is not None and n not in _DELF_SETTINGS}
         parts = RequestParts(

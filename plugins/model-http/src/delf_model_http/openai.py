@@ -62,7 +62,8 @@ class ChatCompletions:
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the JSON body of a request."""
-        request, endpoint = parts.request, parts.endpoint
+        request = parts.request
+        endpoint = parts.endpoint
         settings = dict(parts.settings)
         is_reasoning_model = is_reasoning(parts)
         if is_reasoning_model:
@@ -140,7 +141,9 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
-    server_index, call_id, name = call.get("index"), call.get("id"), function.get("name")
+    server_index = call.get("index")
+    call_id = call.get("id")
+    name = function.get("name")
     last_index = answer.last_call_index
     next_index = last_index + 1
     # To which call the piece belongs, by the server's index, or else by the id, or else by order.

@@ -134,7 +134,8 @@ def _check(event: Mapping[str, Any]) -> None:
 
 def _finish(response: Mapping[str, Any], answer: Answer) -> None:
     """Finish an answer with the finish reason and the token counts; raise if it failed."""
-    status, details = response.get("status"), fields(response.get("status_details"))
+    status = response.get("status")
+    details = fields(response.get("status_details"))
     if status in {"failed", "cancelled"}:
         error = fields(details.get("error"))
         message = error.get("message") or details.get("reason") or status

@@ -71,7 +71,8 @@ class Responses:
 
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the JSON body of a request."""
-        request, settings = parts.request, parts.settings
+        request = parts.request
+        settings = parts.settings
         is_reasoning_model = is_reasoning(parts)
         role = settings.get(chat.SYSTEM_ROLE) or "system"
         result: dict[str, Any] = {

@@ -129,7 +129,8 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
             return text
     for error in errors:
         text = str(error)
-        start, end = text.find("{"), text.rfind("}")
+        start = text.find("{")
+        end = text.rfind("}")
         if 0 <= start < end and (message := message_in(_parsed(text[start : end + 1]))):
             return message
     lines = str(errors[0]).strip().splitlines()

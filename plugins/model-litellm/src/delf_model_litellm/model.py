@@ -72,7 +72,8 @@ class _StreamContent:
         Args:
             part: The piece of a call, with the server's number of the call.
         """
-        index, last_index = int(part.index), len(self.calls) - 1
+        index = int(part.index)
+        last_index = len(self.calls) - 1
         if index > last_index:
             return index
         numbered_call = self.calls[index]
@@ -218,7 +219,8 @@ class LiteLLMModel(EndpointModel):
     async def _streamed(self, request: ModelRequest, collected: _StreamContent) -> ModelReply:
         text = "".join(collected.texts)
         calls = _tool_calls(collected.calls, collected.returned_fields)
-        used, reason = collected.usage, collected.finish_reason
+        used = collected.usage
+        reason = collected.finish_reason
         return await self._reply(request, text, used, reason, calls, collected.reply_id)
 
     async def _reply(

@@ -28,7 +28,8 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
             return f"the request does not contain {', '.join(missing)}"
         del compared["contains"]  # a key of handwritten entries, which actual requests do not have
     recorded = {name: entry.request[name] for name in compared}
-    old, new = list(_request_lines(recorded)), list(_request_lines(compared))
+    old = list(_request_lines(recorded))
+    new = list(_request_lines(compared))
     lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=1))
     shown_lines = [
         line if len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"

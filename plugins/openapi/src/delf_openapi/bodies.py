@@ -134,7 +134,8 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     if schema is not None and not isinstance(schema, (dict, bool)):
         raise SpecError(f"the body's schema is a {type(schema).__name__}")
     if media == "*/*" and schema is not None and is_binary(document.resolve(schema)):
-        kind, media = "binary", "application/octet-stream"
+        kind = "binary"
+        media = "application/octet-stream"
     elif media in ("*/*", "application/*"):
         media = "application/json"
     encoding = spec.get("encoding")

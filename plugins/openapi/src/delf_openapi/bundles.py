@@ -109,7 +109,8 @@ def _convert_to_2020(
     """Convert a copied schema to JSON Schema 2020-12; drop rules that services rarely enforce."""
     # Alternatives often overlap, and services accept a value that matches several of them.
     if "oneOf" in copy:
-        one_of, any_of = copy.pop("oneOf"), copy.pop("anyOf", None)
+        one_of = copy.pop("oneOf")
+        any_of = copy.pop("anyOf", None)
         if any_of is None:
             copy["anyOf"] = one_of
         else:

@@ -194,7 +194,8 @@ def compile_operation(
         shapes: Formats types.
         limits: The limits on the entry's texts.
     """
-    endpoint, raw = operation.endpoint, operation.raw
+    endpoint = operation.endpoint
+    raw = operation.raw
     arguments = [_parameter_argument(p, shapes, document, limits) for p in operation.params]
     if operation.body is not None:
         arguments += _body_arguments(operation.body, shapes, document, limits)

@@ -253,7 +253,8 @@ class Document:
         item = self.resolve_reference(node)
         if isinstance(node, dict) and item is not node:
             siblings = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
-            target_parameters, parameters = item.get("parameters"), siblings.get("parameters")
+            target_parameters = item.get("parameters")
+            parameters = siblings.get("parameters")
             if isinstance(target_parameters, list) and isinstance(parameters, list):
                 siblings["parameters"] = [
                     *cast("list[Any]", target_parameters),

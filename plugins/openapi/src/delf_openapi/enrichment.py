@@ -167,7 +167,8 @@ def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
         line += _UNKNOWN if entry.has_undeclared_result else ""
         if batch and (size + len(line) > _BATCH_CHARS or len(batch) >= _BATCH_ENTRIES):
             yield batch
-            batch, size = {}, 0
+            batch = {}
+            size = 0
         batch[entry.endpoint.name] = line
         size += len(line)
     if batch:
@@ -175,7 +176,8 @@ def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
 
 
 def _parse(reply: str) -> dict[str, Any]:
-    start, end = reply.find("{"), reply.rfind("}")
+    start = reply.find("{")
+    end = reply.rfind("}")
     try:
         content: Any = json.loads(reply[start : end + 1])
     except (ValueError, RecursionError):

@@ -241,7 +241,8 @@ def read_operation(document: Document, endpoint: Endpoint) -> Operation:
         SpecError: If the operation cannot be called; the error names the location and the reason.
     """
     # The tokens lead to the path item, as in ("paths", "/pets"), and then to the operation ("get").
-    path_item_tokens, operation_tokens = endpoint.tokens[:2], endpoint.tokens[2:]
+    path_item_tokens = endpoint.tokens[:2]
+    operation_tokens = endpoint.tokens[2:]
     path_item = document.path_item(document.at(pointer_of(path_item_tokens)))
     raw: dict[str, Any] = path_item
     for token in operation_tokens:
@@ -278,7 +279,8 @@ def _read_params(
             raise SpecError(f"parameters is a {type(listed).__name__}, not a list")
         for entry in cast("list[Any]", listed):
             param = document.resolve_reference(entry)
-            name, place = param.get("name"), param.get("in")
+            name = param.get("name")
+            place = param.get("in")
             if not isinstance(name, str) or place not in _PLACES:
                 raise SpecError(
                     f"a parameter has an invalid name or location: {str(name)[:40]!r} in "

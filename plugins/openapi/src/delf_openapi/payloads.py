@@ -63,7 +63,8 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
         Misfit: If the value is not a file.
     """
     # The argument that has the whole body.
-    argument_name, media = body.whole_argument or "body", _concrete_media_type(body.media)
+    argument_name = body.whole_argument or "body"
+    media = _concrete_media_type(body.media)
     if isinstance(value, dict):
         file = cast("dict[str, Any]", value)
         value = file.get("content")
@@ -117,7 +118,8 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
         if isinstance(media, str) and kind_of(media) == "json":
             pairs.append((quoted, quote(text_of(_json(part)), safe=_UNRESERVED)))
             continue
-        style, explode = encoding.get("style"), encoding.get("explode")
+        style = encoding.get("style")
+        explode = encoding.get("explode")
         if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
         is_nested = isinstance(part, dict) or (
@@ -183,7 +185,8 @@ def _part(
         schema: The schema of the value.
         declared_media_types: The specification's media types, separated by commas, if any.
     """
-    filename, media = None, None
+    filename = None
+    media = None
     if isinstance(declared_media_types, str):
         media = declared_media_types.split(",")[0].strip()
     if (
@@ -203,7 +206,8 @@ def _part(
     elif isinstance(value, (dict, list)) and media and kind_of(media) == "text":
         raise Misfit(name, f"must be text, because its media type is {media}")
     elif isinstance(value, (dict, list)):
-        media, data = media or "application/json", _json(value).encode()
+        media = media or "application/json"
+        data = _json(value).encode()
     else:
         data = text_of(value).encode()
     return media, filename, data

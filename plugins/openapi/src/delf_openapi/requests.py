@@ -196,7 +196,8 @@ class RequestBuilder:
             self._check_serialisable(param, value)
             return []
         # The argument is a field of the body, the whole body, or a dict of additional properties.
-        body_field, body = self._fields.get(arg), self.operation.body
+        body_field = self._fields.get(arg)
+        body = self.operation.body
         # None omits a field unless its schema allows null.
         if (
             body_field is not None
@@ -290,7 +291,8 @@ class RequestBuilder:
             raise ToolRefusedError(f"{self._action_name}: argument {misfit}") from None
 
     def _build(self, arguments: Mapping[str, Any]) -> Request:
-        operation, settings = self.operation, self._settings
+        operation = self.operation
+        settings = self._settings
         # Values from the settings for placeholders in the paths and the server's URL.
         path_params = reveal_secrets(settings.path_params)
         base = server_of(self._document, operation, settings.base_url, path_params)

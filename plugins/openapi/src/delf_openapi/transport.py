@@ -93,7 +93,8 @@ class Transport:
         Raises:
             ToolExecutionError: If the URL is in a private network.
         """
-        host, spec_host = urlsplit(url).hostname or "", request.spec_host or ""
+        host = urlsplit(url).hostname or ""
+        spec_host = request.spec_host or ""
         if host == spec_host or host in self._checked_hosts:
             return
         # A specification from elsewhere must not send requests into the network of this machine.
@@ -145,7 +146,8 @@ class Transport:
     async def _follow(self, request: Request) -> Answer:
         """Send a request and follow redirects; send credentials to the first origin only."""
         original_origin = origin_of(request.url)
-        method, content = request.method, request.content
+        method = request.method
+        content = request.content
         url = request.url
         headers = {**request.headers, **request.secret_headers}
         query = request.query

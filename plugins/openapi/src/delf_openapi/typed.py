@@ -278,7 +278,8 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
     errors: Any = unmarshaller.schema_validator.validator.iter_errors(body)
     reported: set[tuple[Place, str]] = set()
     for error in islice(errors, _MAX_ERRORS):
-        is_null, place = error.instance is None, place_of(error.absolute_path)
+        is_null = error.instance is None
+        place = place_of(error.absolute_path)
         kind = "null" if is_null else str(error.validator)
         if (place, kind) in reported:
             continue

@@ -44,7 +44,8 @@ def parent_in(setup: Mapping[str, Any]) -> Parent | None:
     match = _TRACEPARENT_FORMAT.fullmatch(str(setup.get(TRACEPARENT, "")))
     if match is None:
         return None
-    trace_id, span_id = int(match[1], 16), int(match[2], 16)
+    trace_id = int(match[1], 16)
+    span_id = int(match[2], 16)
     if not trace_id or not span_id:
         return None
     return Parent(

@@ -428,9 +428,11 @@ class _LiteralFinder(ast.NodeVisitor):
         else:
             usual = "number" if kind in ("integer", "number") else "value"
         name = words if words.isidentifier() else usual
-        free_name, number = name, 2
+        free_name = name
+        number = 2
         while free_name in self._unavailable_names:
-            free_name, number = f"{name}_{number}", number + 1
+            free_name = f"{name}_{number}"
+            number = number + 1
         return free_name
 
     def _replace(self, node: ast.Constant, text: str) -> None:
@@ -467,7 +469,8 @@ def _find_in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> li
         segment = ast.get_source_segment(script, node)
         if segment is None or not _is_single_f_string(segment):
             continue
-        end_line, end = node.end_lineno, node.end_col_offset
+        end_line = node.end_lineno
+        end = node.end_col_offset
         if end_line is None or end is None or used_lines & {*range(node.lineno, end_line + 1)}:
             continue
         pieces = _BRACES.split(segment)  # texts and values in braces alternate
@@ -549,7 +552,8 @@ def _apply_replacements(script: str, places: Iterable[_Replacement]) -> str:
     """Apply replacements to a script, last one first, so that positions stay valid."""
     lines = [line.encode() for line in script.split("\n")]
     for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):
-        first, last = place.line - 1, place.end_line - 1
+        first = place.line - 1
+        last = place.end_line - 1
         tail = lines[last][place.end :]
         lines[first : last + 1] = [lines[first][: place.begin] + place.text.encode() + tail]
     return b"\n".join(lines).decode()

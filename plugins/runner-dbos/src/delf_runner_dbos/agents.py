@@ -96,9 +96,11 @@ class Agents:
         Raises:
             ConfigurationError: If the tasks belong to another project.
         """
-        state, options = replace(self._state), Options(flags=_NO_FLAGS)
+        state = replace(self._state)
+        options = Options(flags=_NO_FLAGS)
         if task_setup:
-            folder, working_folder = task_setup.get("folder", ""), Path.cwd()
+            folder = task_setup.get("folder", "")
+            working_folder = Path.cwd()
             if not belongs_to_project(task_setup, self._former_folders):
                 raise ConfigurationError(
                     f"the task belongs to the folder {folder}, not to {working_folder}",

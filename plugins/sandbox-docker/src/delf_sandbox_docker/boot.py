@@ -50,7 +50,8 @@ def main(arguments: list[str]) -> NoReturn:
         _load_guest()
         raise SystemExit(0)
     memory_bytes = int(arguments[0])
-    cpu_seconds, processors = float(arguments[1]), float(arguments[2])
+    cpu_seconds = float(arguments[1])
+    processors = float(arguments[2])
     # Imported before the fork, so that parent and child share the import's time and memory.
     import ctypes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
@@ -169,7 +170,8 @@ def _run_guest(memory_bytes: int) -> NoReturn:
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     _prefer_guest_for_oom_kill()
     _install_seccomp_filter()
-    read_fd, write_fd = os.dup(0), os.dup(1)
+    read_fd = os.dup(0)
+    write_fd = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)

@@ -311,7 +311,8 @@ class ContainerSession(WireSession):
         """
         if self._incomplete_frame:
             data = self._incomplete_frame + data
-        start, end = 0, len(data)
+        start = 0
+        end = len(data)
         while end - start >= _HEADER.size:
             stream, size = _HEADER.unpack_from(data, start)
             frame_end = start + _HEADER.size + size

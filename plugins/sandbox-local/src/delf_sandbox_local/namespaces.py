@@ -87,7 +87,8 @@ def enter() -> list[str]:
     if sys.platform != "linux":
         return []
     libc = system.libc()
-    user, group = os.geteuid(), os.getegid()
+    user = os.geteuid()
+    group = os.getegid()
     isolated = _NEWNET | _NEWIPC | _NEWUTS
     created: list[str] = []
     # Each attempt is repeated without mounts, which some systems refuse.

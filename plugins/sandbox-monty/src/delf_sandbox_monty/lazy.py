@@ -153,9 +153,11 @@ class _Yields(ast.NodeTransformer):
         """
         match node.value:
             case ast.Yield(value=value):
-                method, argument = "append", value or ast.Constant(value=None, **position_of(node))
+                method = "append"
+                argument = value or ast.Constant(value=None, **position_of(node))
             case ast.YieldFrom(value=value):
-                method, argument = "extend", value
+                method = "extend"
+                argument = value
             case _:
                 return node
         function: Any = attribute(name(node, ITEMS), method)

@@ -87,7 +87,8 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     _end_with_value(tree)
     names = frozenset(bound_names(tree))
     if ast.dump(tree) == original_dump:
-        code, lines = source, ()
+        code = source
+        lines = ()
     else:
         code = _unparsed(tree)
         lines = _map_lines(tree, ast.parse(code))

@@ -57,7 +57,8 @@ def to_stderr(*, enabled: bool) -> Generator[None]:
         yield
         return
     handler = logging.StreamHandler(sys.stderr)
-    previous_level, previous_propagate = _log.level, _log.propagate
+    previous_level = _log.level
+    previous_propagate = _log.propagate
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
     _log.propagate = False

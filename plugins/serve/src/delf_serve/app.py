@@ -284,7 +284,8 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the operation, and send its result."""
-        operation, caller = self._operation, scope.get("delf.caller") or _NOBODY
+        operation = self._operation
+        caller = scope.get("delf.caller") or _NOBODY
         if operation.right is not None and operation.right not in caller.rights:
             raise ProblemError(403, f"you have no right to {operation.right}")
         call = Call(Request(scope, receive, send), self._service, caller)

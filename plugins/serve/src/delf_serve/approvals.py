@@ -99,7 +99,8 @@ class Approvals:
         all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
         records = [record for record in all_records if caller.sees(record.task.key)]
         if mine or rejectable:
-            decidable, others = list[RequestRecord](), list[RequestRecord]()
+            decidable = list[RequestRecord]()
+            others = list[RequestRecord]()
             for record in records:
                 (decidable if may_decide(record, caller) else others).append(record)
             records = decidable if mine else []

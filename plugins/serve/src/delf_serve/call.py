@@ -156,7 +156,8 @@ class Call:
         """
         max_bytes: int = self.http.scope["delf.max_body_bytes"]
         began = time.monotonic()
-        size, more = 0, True
+        size = 0
+        more = True
         while more:
             # Each received byte extends the deadline, but too little for a client that stalls.
             deadline = began + self.service.settings.body_seconds + size / _MIN_BYTES_PER_SECOND
@@ -167,7 +168,8 @@ class Call:
                 raise ProblemError(408, "the body did not arrive in time") from None
             if message["type"] == "http.disconnect":
                 raise ProblemError(400, "the body broke off")
-            chunk, more = message.get("body", b""), message.get("more_body", False)
+            chunk = message.get("body", b"")
+            more = message.get("more_body", False)
             size += len(chunk)
             if size > max_bytes:
                 raise ProblemError(413, f"the body is larger than {max_bytes:,} bytes")

@@ -71,7 +71,8 @@ class Notice:
 
 def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     """Create the notice of a new approval request or question."""
-    message, url = visible(request.message[:_MAX_TEXT_SIZE]), link(settings, request)
+    message = visible(request.message[:_MAX_TEXT_SIZE])
+    url = link(settings, request)
     shown_facts = [_truncate(fact) for fact in facts(request)]
     content = {
         "event": "approval_requested",
@@ -104,13 +105,16 @@ def notice_of_talk(
     settings: ServeSettings, request: ApprovalRequest, event: ApprovalCommented | ApprovalAssigned
 ) -> Notice:
     """Create the notice of a comment on a request, or of its assignment."""
-    request_notice, by = notice_of(settings, request), visible(event.by)
+    request_notice = notice_of(settings, request)
+    by = visible(event.by)
     match event:
         case ApprovalCommented():
-            kind, headline = "approval_commented", f"{by} commented on {visible(request.action)}"
+            kind = "approval_commented"
+            headline = f"{by} commented on {visible(request.action)}"
             text = visible(event.text)
         case ApprovalAssigned():
-            kind, headline = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
+            kind = "approval_assigned"
+            headline = f"{by} assigned {visible(request.action)} to you"
             text = ""
     message = f"{headline}: {text}" if text else headline
     return Notice(
@@ -594,7 +598,8 @@ def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     """Send a notice by mail."""
     assert settings.smtp_url is not None  # noqa: S101 - called only if the setting is set
     url = urlsplit(settings.smtp_url.get_secret_value())
-    host, tls = url.hostname or "localhost", url.scheme == "smtps"
+    host = url.hostname or "localhost"
+    tls = url.scheme == "smtps"
     message = EmailMessage()
     message["From"] = settings.mail_from
     message["To"] = ", ".join(to)

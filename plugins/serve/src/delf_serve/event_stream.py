@@ -44,7 +44,8 @@ class EventStreamResponse(Response):
             return
         request_task = asyncio.current_task()
         assert request_task is not None  # noqa: S101 - a coroutine runs in a task
-        call, sessions = self._call, self._call.service.sessions
+        call = self._call
+        sessions = self._call.service.sessions
         with sessions.count_open_request(call.caller, call.cookie) as open_request:
             await send(start)
             was_ended = False

@@ -62,7 +62,8 @@ class Uploads:
         """
         _check_length(name)
         owner = _owner(caller)
-        file_id, size = f"file_{secrets.token_hex(16)}", 0
+        file_id = f"file_{secrets.token_hex(16)}"
+        size = 0
         folder = self._folder / owner / f"{_INCOMPLETE_PREFIX}{file_id}"
         async with self._counting_lock:  # recount only while no upload is in progress
             if self._upload_count == 0:

@@ -169,7 +169,8 @@ class Guard:
         A CORS preflight request is answered directly.
         """
         headers = _headers(scope, self._unrepeatable_headers)
-        path, method = path_of(scope), scope["method"]
+        path = path_of(scope)
+        method = scope["method"]
         if path not in _PROBES:  # a probe has to be answered while the journal is away
             await self._prepare_app()
         self._check_local(scope, headers)
@@ -327,7 +328,8 @@ class Guard:
         now = time.monotonic()
         count, minute_start = self._wrong_key_counts.pop(name, (0, now))
         if now - minute_start >= 60:
-            count, minute_start = 0, now
+            count = 0
+            minute_start = now
         self._wrong_key_counts[name] = count + 1, minute_start
         if len(self._wrong_key_counts) > _MAX_COUNTED:
             self._wrong_key_counts.popitem(last=False)
@@ -356,7 +358,8 @@ class Guard:
             ProblemError: If the limit is exceeded.
         """
         name = caller.limits_name if caller else ""
-        rate, now = self._settings.rate, time.monotonic()
+        rate = self._settings.rate
+        now = time.monotonic()
         # A token bucket for the requests of one second (at least one), refilled evenly.
         tokens, refilled_at = self._buckets.get(name, (rate, now))
         tokens = min(max(rate, 1.0), tokens + (now - refilled_at) * rate)

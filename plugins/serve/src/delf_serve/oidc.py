@@ -111,7 +111,8 @@ class OpenIdConnect:
             ProblemError: If the name is missing, or if the name is an e-mail address that the
                 provider has not verified.
         """
-        settings, name = self._settings, claims.get(self._settings.oidc_name_claim)
+        settings = self._settings
+        name = claims.get(self._settings.oidc_name_claim)
         is_verified = str(claims.get("email_verified")).lower() == "true"
         if self.by_mail and not is_verified:
             raise ProblemError(
@@ -147,7 +148,8 @@ class OpenIdConnect:
 
     def _check_party(self, claims: Mapping[str, Any]) -> None:
         """Raise an error for a token that was issued to another client."""
-        party, audience = claims.get("azp"), claims.get("aud")
+        party = claims.get("azp")
+        audience = claims.get("aud")
         has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
         if party is None and not has_several:
             return
@@ -201,7 +203,8 @@ class OpenIdConnect:
                 package="authlib",
                 hint='delf plugins install "serve[oidc]"',
             ) from None
-        settings, secret = self._settings, self._settings.oidc_client_secret
+        settings = self._settings
+        secret = self._settings.oidc_client_secret
         self._client = AsyncOAuth2Client(
             client_id=settings.oidc_client_id,
             client_secret=None if secret is None else secret.get_secret_value(),

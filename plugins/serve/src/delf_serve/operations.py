@@ -142,7 +142,8 @@ async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
 @OPERATIONS.add("GET", "/evals/{name}", "read", other_responses=((404, "There is no such run."),))
 async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport:
     """Return the report of an evaluation run."""
-    agent, name = call.service.agent, call.path_parameter("name")
+    agent = call.service.agent
+    name = call.path_parameter("name")
     return await evaluations.report(agent, call.caller, name, query.run)
 
 
@@ -234,12 +235,14 @@ async def _response_of(call: Call, submitted: Submitted, wait: float) -> Respons
         wait: The maximum time to wait for the result, in seconds.
     """
     headers = {} if submitted.is_new else {"idempotent-replayed": "true"}
-    state, approvals = TaskState.QUEUED, list[str]()
+    state = TaskState.QUEUED
+    approvals = list[str]()
     if wait or not submitted.is_new:
         detail = await _wait_for_task(call, submitted.task_id, wait)
         if detail.is_terminal:
             return json_response(detail, 200, **headers)
-        state, approvals = detail.state, detail.approvals
+        state = detail.state
+        approvals = detail.approvals
     url = call.http.scope.get("root_path", "") + f"/tasks/{submitted.task_id}"
     accepted = s.Accepted(
         task_id=submitted.task_id,
@@ -326,7 +329,8 @@ async def delete_task(call: Call) -> None:
 )
 async def task_events(call: Call, query: s.EventQuery) -> Response:
     """Return a task's events as server-sent events. The id of each is the event's number."""
-    after, last_id = query.after, call.http.headers.get("last-event-id", "").strip()
+    after = query.after
+    last_id = call.http.headers.get("last-event-id", "").strip()
     if last_id:
         if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 15:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
@@ -401,7 +405,8 @@ async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
 @OPERATIONS.add("GET", "/tasks/{task_id}/compare/{other_id}", "read", other_responses=_UNKNOWN)
 async def compare_tasks(call: Call) -> s.Comparison:
     """Compare two tasks: figures, scripts, calls, answers."""
-    one, other = call.path_parameter("task_id"), call.path_parameter("other_id")
+    one = call.path_parameter("task_id")
+    other = call.path_parameter("other_id")
     return await history.compare(call.service.tasks, one, other, call.caller)
 
 
@@ -495,7 +500,8 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
 )
 async def comment(call: Call, body: s.CommentRequest) -> s.Request:
     """Comment on a pending request. Comments are for people; the model does not get them."""
-    name, text = call.path_parameter("request_id"), body.text.strip()
+    name = call.path_parameter("request_id")
+    text = body.text.strip()
     return await call.service.approvals.comment(name, text, call.caller, call.via)
 
 
@@ -680,7 +686,8 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     chat: Any = call.service.agent.chat
     conversations: list[ConversationRecord] = []
     wanted_count = query.offset + query.limit + 1
-    count, can_load_more = wanted_count, chat is not None
+    count = wanted_count
+    can_load_more = chat is not None
     # Load more until enough of the loaded conversations are the caller's, and not a client's.
     while can_load_more and len(conversations) < wanted_count:
         stored: Sequence[ConversationRecord] = await chat.aconversations(count)
@@ -798,7 +805,9 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
     if status["limit_usd"] is None:
         return None
     costs: list[tuple[str, float]] = list(reversed(status["by_task"].items()))
-    limit, total, remaining = status["limit_usd"], status["cost_usd"], status["remaining_usd"]
+    limit = status["limit_usd"]
+    total = status["cost_usd"]
+    remaining = status["remaining_usd"]
     sees_all_tasks = caller.owners is None
     if not sees_all_tasks:
         # The agent's totals would reveal the costs of other people's tasks.
@@ -808,7 +817,9 @@ def budget_of(call: Call, caller: Caller) -> s.Budget | None:
             for task_id, amount in costs
             if tasks.sees_task_of_this_process(caller, task_id)
         ]
-        limit, total, remaining = None, sum(amount for _, amount in costs), None
+        limit = None
+        total = sum(amount for _, amount in costs)
+        remaining = None
     newest = [
         s.TaskCost(task_id=task_id, cost_usd=amount)
         for task_id, amount in costs[:_TASKS_OF_A_BUDGET]

@@ -127,7 +127,8 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 
 async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Session:
-    service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
+    service = call.service
+    by_proxy = bool(call.http.scope.get("delf.proxy"))
     person = service.keys.known(caller.holder)
     if not service.keys:
         login_method = "none"

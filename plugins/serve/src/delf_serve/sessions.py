@@ -74,7 +74,8 @@ class Sessions:
             browser: The ``User-Agent`` header.
         """
         # Store only the digest, so that readers of the journal cannot log in.
-        now, cookie = time.time(), secrets.token_urlsafe(32)
+        now = time.time()
+        cookie = secrets.token_urlsafe(32)
         record = SessionRecord(
             digest=_digest(cookie),
             name=caller.name,

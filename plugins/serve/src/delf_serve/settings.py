@@ -47,7 +47,8 @@ class HookSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
-        has_task, has_routine = bool(self.task.strip()), bool(self.routine)
+        has_task = bool(self.task.strip())
+        has_routine = bool(self.routine)
         if has_task == has_routine:  # both, or none of them
             raise ValueError("a hook has either a task or a routine")
         if self.inputs and not has_routine:

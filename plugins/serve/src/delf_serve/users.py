@@ -162,7 +162,8 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
     """Remove a person with all keys and sessions, or one key."""
 
     def change(known: Person | None) -> Person:
-        person, now = require_active(known, name), time.time()
+        person = require_active(known, name)
+        now = time.time()
         if label is None:
             return replace(person, revoked_at=now)
         return without_key(person, label)

@@ -149,7 +149,8 @@ def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     for index in range(width):
         header = grid[0][index] if index < len(grid[0]) else None
         base = str(header).strip() if header not in (None, "") else f"column_{index + 1}"
-        name, number = base, 1
+        name = base
+        number = 1
         while name in names:
             number += 1
             name = f"{base}_{number}"

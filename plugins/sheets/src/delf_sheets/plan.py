@@ -243,7 +243,8 @@ def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict
         while count < len(cells) and cells[count] == (column, row + count, kind):
             count += 1
         cells = cells[count:]
-        top, left = area.top + row, area.left + column
+        top = area.top + row
+        left = area.left + column
         dates_area = Area(sheet=area.sheet, top=top, left=left, bottom=top + count, right=left + 1)
         cell_format = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
         body = {"range": dates_area.json, "cell": {"userEnteredFormat": cell_format}}

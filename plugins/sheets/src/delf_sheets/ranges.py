@@ -55,13 +55,16 @@ class Area:
         bottom = self.sheet.rows if self.bottom is None else self.bottom
         right = self.sheet.columns if self.right is None else self.right
         # The row `bottom` and the column `right` are the first ones after the range.
-        last_row, last_column = max(bottom, 1) - 1, max(right, 1) - 1
-        first, last = a1(self.top, self.left), a1(last_row, last_column)
+        last_row = max(bottom, 1) - 1
+        last_column = max(right, 1) - 1
+        first = a1(self.top, self.left)
+        last = a1(last_row, last_column)
         return f"'{quoted}'!{first}:{last}"
 
     def of_size(self, height: int, width: int) -> Area:
         """Return a range of this size that starts at the same cell."""
-        bottom, right = self.top + height, self.left + max(width, 1)
+        bottom = self.top + height
+        right = self.left + max(width, 1)
         return replace(self, bottom=bottom, right=right)
 
     def first_rows(self, max_rows: int) -> Area:
@@ -130,7 +133,8 @@ class Book:
         if not title and not cells:
             return Area(sheet=self.sheet(""))
         if not title and not _is_cells(cells):
-            title, cells = cells, ""
+            title = cells
+            cells = ""
         sheet = self.sheet(title)
         if not cells:
             return Area(sheet=sheet)
@@ -185,7 +189,8 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
     """
     sheet = area.sheet
     requests: list[dict[str, Any]] = []
-    rows, columns = area.top + height, area.left + width
+    rows = area.top + height
+    columns = area.left + width
     if max(rows, sheet.rows) * max(columns, sheet.columns) > _MAX_CELLS:
         raise ToolRefusedError(f"{sheet.title} would have over {_MAX_CELLS:,} cells")
     for dimension, missing in (("ROWS", rows - sheet.rows), ("COLUMNS", columns - sheet.columns)):

@@ -78,7 +78,8 @@ def parse(text: str) -> tuple[Pipeline, ...]:
         _end_command(text, words, commands)
         if value != "|":
             pipelines.append(Pipeline(operator, tuple(commands)))
-            operator, commands = _operator(value), []
+            operator = _operator(value)
+            commands = []
     # The text may end with ";", but not with another operator.
     ends_with_semicolon = operator == ";" and not words and not commands
     if not ends_with_semicolon:
@@ -148,13 +149,15 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
             # After a backslash at the end of the text, a line break would follow in a shell. It is
             # refused like any line break outside of quotes.
             escaped = text[position + 1 : position + 2] or "\n"
-            part, position = _check_character(escaped), position + 2
+            part = _check_character(escaped)
+            position = position + 2
         elif character == "&":
             raise _not_understood("&", "commands in the background")
         elif character in _REFUSED:
             raise _not_understood(character, _REFUSED[character])
         else:
-            part, position = _check_character(character), position + 1
+            part = _check_character(character)
+            position = position + 1
         word.append(part)
     return "".join(word), position
 

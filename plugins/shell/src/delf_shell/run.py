@@ -121,7 +121,8 @@ class Runner:
         Raises:
             ToolExecutionError: If a program is missing, or the timeout is exceeded.
         """
-        output, status = _BoundedOutput(self.max_output_bytes, tell=self.tell), 0
+        output = _BoundedOutput(self.max_output_bytes, tell=self.tell)
+        status = 0
         try:
             async with asyncio.timeout(self.timeout):
                 for pipeline in pipelines:

@@ -73,7 +73,8 @@ class OwnTables:
 
     def has_column(self, table: str, column: str) -> bool:
         """Return whether the configuration says that only the user writes a column."""
-        table, column = self._key(table), self._key(column)
+        table = self._key(table)
+        column = self._key(column)
         return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
 
     def _key(self, name: str) -> str:

@@ -334,13 +334,15 @@ class SQL(Connection[SQLSettings]):
         uncounted = f"rows not counted{sets_note}"
         if len(sets) > _MAX_COUNTED_SETS:
             return uncounted
-        total, label = 0, ""
+        total = 0
+        label = ""
         for params in sets:
             count = count_of(statement, params)
             row_count = None if count is None else await self._run_count(count)
             if count is None or row_count is None:
                 return uncounted
-            total, label = total + row_count, count.label
+            total = total + row_count
+            label = count.label
         return f"{label}: {total:,}" if label else uncounted
 
     async def _run_count(self, count: Count) -> int | None:
@@ -491,7 +493,8 @@ class SQL(Connection[SQLSettings]):
         the order of the schema. Otherwise, the lines have the tables that are most relevant to the
         task, and the tables are in the order of their relevance.
         """
-        dialect, budget = self.target.dialect, self.settings.schema_chars
+        dialect = self.target.dialect
+        budget = self.settings.schema_chars
         head = backend.version(session)
         relations = backend.relations(session)
         if not relations:

@@ -92,13 +92,15 @@ def _count_update_or_delete(
     where_start = end if where is None else where.start
     if outer_tokens[0].word == "DELETE":
         after_keyword = outer_tokens[2:]
-        name_start, name_end = outer_tokens[1].end, where_start
+        name_start = outer_tokens[1].end
+        name_end = where_start
     else:
         set_ = next((token for token in outer_tokens if token.word == "SET"), None)
         if set_ is None:
             return None
         after_keyword = outer_tokens[1:]
-        name_start, name_end = outer_tokens[0].end, set_.start
+        name_start = outer_tokens[0].end
+        name_end = set_.start
     table = [token for token in after_keyword if token.start < name_end]
     if not _is_table_name(table) or any(
         token.word in _UNCOUNTED_KEYWORDS for token in after_keyword

@@ -80,7 +80,8 @@ def family_of(kind: str) -> tuple[Family, int]:
     name = kind.strip().lower()
     depth = 0
     while _ARRAY.search(name):
-        name, depth = _ARRAY.sub("", name), depth + 1
+        name = _ARRAY.sub("", name)
+        depth = depth + 1
     word = _FIRST_WORD.match(name)
     family: Family = _FAMILIES.get(word.group(), "other") if word else "other"
     return (_ZONED.get(family, family) if "with time zone" in name else family), depth
@@ -229,7 +230,9 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
     match = _MOMENT.fullmatch(text.strip())
     if match is None or family == "timestamptz":
         return True
-    has_date, clock, zone = bool(match["date"]), match["clock"] or "", bool(match["zone"])
+    has_date = bool(match["date"])
+    clock = match["clock"] or ""
+    zone = bool(match["zone"])
     if family == "date":
         is_midnight = not clock.strip("0:.")
         return has_date and not zone and is_midnight

@@ -249,7 +249,8 @@ def _check_calls(
     alias_positions: frozenset[int],
 ) -> None:
     """Raise ToolRefusedError for a call of a function that is not known to only read."""
-    functions, grammar = known_functions(dialect), grammar_words(dialect)
+    functions = known_functions(dialect)
+    grammar = grammar_words(dialect)
     for before, token in _calls(tokens):
         name = _folded(token, dialect)
         if token.start in alias_positions or is_listed(name, allowed):

@@ -53,7 +53,8 @@ class TableIndex:
         Returns:
             All tables, and the number of relevant tables at the beginning.
         """
-        tables, neighbours = self.tables, self._neighbours_by_table
+        tables = self.tables
+        neighbours = self._neighbours_by_table
         own_scores = dict(self._ranking.scored_matches(words, len(tables)))
         scores = {
             number: own_scores.get(number, 0.0)

@@ -107,7 +107,8 @@ def unique_names(columns: Sequence[str]) -> list[str]:
     names: list[str] = []
     used: set[str] = set()
     for column in columns:
-        name, number = column, 2
+        name = column
+        number = 2
         # A numbered name must not be the name of another column.
         while name in used or (name != column and name in column_names):
             name = f"{column}_{number}"

@@ -461,7 +461,8 @@ def main() -> None:
     """Open the database that the first frame describes, then run the work of each further frame."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit if the parent is gone
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    requests = sys.stdin.buffer
+    answers = sys.stdout.buffer
     open_options = OpenOptions(*receive(requests))
     _limit_resources(open_options)
     # Confine before the file is opened, because its content may attack the code that reads it.

@@ -194,7 +194,8 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     previous_end = 0
     tokens: list[Token] = []
     for token in raw_tokens:
-        start, end = token.start, token.end + 1
+        start = token.start
+        end = token.end + 1
         _check_gap(text, previous_end, start, dialect)  # only blanks and comments are allowed
         previous_end = end
         tokens += _tokens(text[start:end], start, dialect)

@@ -153,15 +153,18 @@ class _BlockParser:
             index: The index of the closing line; None if the block ends with the text.
         """
         if index is None:
-            next_index, end = len(self._lines), len(self._text)
+            next_index = len(self._lines)
+            end = len(self._text)
         else:
             line = self._lines[index]
             fence = _closing_fence(line.text, opened)
             opens_next_block = fence is not None and _language(fence["info"]) in _KNOWN_LANGUAGES
             if fence is None or opens_next_block:
-                next_index, end = index, line.start
+                next_index = index
+                end = line.start
             else:
-                next_index, end = index + 1, line.start + fence.end("marks")
+                next_index = index + 1
+                end = line.start + fence.end("marks")
         code = self._between(opened, len(self._lines) if index is None else index)
         self._add(opened.language, code, opened.lead, self._lines[opened.line].start, end)
         return next_index

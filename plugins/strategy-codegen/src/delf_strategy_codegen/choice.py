@@ -175,7 +175,8 @@ def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
 def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:
     """Return whether a block is a new version of earlier blocks, not their continuation."""
     earlier = "\n\n".join(block.code for block in earlier_blocks)
-    earlier_names, later_names = bound_names(earlier), bound_names(later_block.code)
+    earlier_names = bound_names(earlier)
+    later_names = bound_names(later_block.code)
     shared = earlier_names & later_names
     if shared and len(shared) * 2 >= min(len(earlier_names), len(later_names)):
         return True

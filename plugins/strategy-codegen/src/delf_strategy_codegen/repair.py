@@ -201,7 +201,8 @@ class _Field:
         """
         text = self.expression()
         arguments.append(f"({text})" if "\n" in text or "," in text else text.strip())
-        text_before, conversion = "", self.conversion
+        text_before = ""
+        conversion = self.conversion
         if self.equals_sign:
             # A field such as ``{name=}`` shows its expression, too. This text becomes part of the
             # literal that ``format`` is called on, so braces, backslashes and quotes are escaped.

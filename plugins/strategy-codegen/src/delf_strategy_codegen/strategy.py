@@ -118,7 +118,8 @@ class CodegenStrategy:
             written = await _write(host, messages, self._code_in)
             if written.code is None:
                 return written.text
-            code, calls = written.code, written.calls
+            code = written.code
+            calls = written.calls
             result = await host.execute(repair_code(code))
             reruns.has_changed = reruns.has_changed or bool(result.changes)
             if result.changes_requested:
@@ -291,7 +292,8 @@ def compose(output: str, value: Any) -> str:
 
 def _what_went_wrong(code: str, outcome: Outcome, result: ScriptResult) -> tuple[Message, Message]:
     if isinstance(outcome, (Failed, LimitReached)):
-        fresh, printed = not result.variables_alive, result.printed
+        fresh = not result.variables_alive
+        printed = result.printed
         return retry_messages(code, outcome, printed, fresh=fresh, done=result.changes)
     return crash_messages(code, _reason(outcome), result.changes)
 
@@ -331,7 +333,8 @@ class _RerunCounter:
         """
         # Scripts before the first change only read, and their reruns have a limit of their own.
         if self.has_changed:
-            used, limit = self._reruns_after_change, self._max_reruns_after_change
+            used = self._reruns_after_change
+            limit = self._max_reruns_after_change
             self._reruns_after_change += 1
         else:
             used = self._reruns_before_change

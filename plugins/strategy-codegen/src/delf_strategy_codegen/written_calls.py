@@ -73,7 +73,8 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
         return None
     values: list[Any] = []
     parse_error = ""
-    position, tries = 0, 0
+    position = 0
+    tries = 0
     while tries < _MAX_TRIES and (start := _next_bracket(text, position)) >= 0:
         tries += 1
         try:

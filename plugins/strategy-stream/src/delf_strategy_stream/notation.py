@@ -233,7 +233,8 @@ def _safe_names(names: Sequence[str]) -> dict[str, str]:
     used: set[str] = set()
     for name in names:
         base = _UNSAFE_CHARACTER.sub("_", name)[:_MAX_NAME_CHARS]
-        candidate, number = base, 2
+        candidate = base
+        number = 2
         while candidate in used:
             candidate = f"{base[: _MAX_NAME_CHARS - 4]}_{number}"
             number += 1

@@ -87,7 +87,8 @@ class Parser:
         """
         self._is_input_complete = True
         events = self.feed("")
-        rest, state = self._unparsed, self._state
+        rest = self._unparsed
+        state = self._state
         self._unparsed = ""
         if state in (self._reasoning_or_text, self._outside_tags, self._think_tag_in_text) and rest:
             self._add_text_for_user(rest, events)
@@ -331,7 +332,8 @@ class Parser:
                 # would take quadratic time.
                 self._search_start = len(self._unparsed)
                 return False
-            character, position = match.group(), match.start()
+            character = match.group()
+            position = match.start()
             if character == "\\":
                 if position + 1 == len(self._unparsed):
                     # The escaped character is in the next piece: without it, an escaped quote would

@@ -129,7 +129,8 @@ class _Task:
 
     async def solve(self) -> str:
         """Ask the model in turns until it answers; return the text of the answer."""
-        host, settings = self._host, self._settings
+        host = self._host
+        settings = self._settings
         further_rules = SUSPICIOUS if settings.untrusted else ""
         rules = self._notation.rules([*self._tools.values()], further_rules)
         beginning = host.begin(rules)

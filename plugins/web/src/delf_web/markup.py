@@ -49,7 +49,8 @@ def check_markup(content: bytes, url: str) -> None:
         if nodes > MAX_NODES:
             raise _limit_error(url, f"{MAX_NODES:,} tags")
         end = tag.end()
-        is_end_tag, tag_name = bool(tag[1]), tag[2]
+        is_end_tag = bool(tag[1])
+        tag_name = tag[2]
         if tag_name is None:  # a comment
             # ``<!-->`` and ``<!--->`` are complete comments.
             if not content.startswith((b">", b"->"), end):
@@ -57,7 +58,8 @@ def check_markup(content: bytes, url: str) -> None:
             if end < 0:
                 return
             continue
-        name, tag_attributes = tag_name.lower(), 0
+        name = tag_name.lower()
+        tag_attributes = 0
         if name not in _OPTIONAL_END_TAGS:
             depth = max(0, depth - 1) if is_end_tag else depth + 1
             if depth > MAX_DEPTH:

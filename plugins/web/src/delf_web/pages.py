@@ -110,7 +110,8 @@ def _note_differing_length(text: str, visible_text: str) -> None:
     main_words = _WORD.findall(_LINK.sub("]", text))
     visible_words = _WORD.findall(visible_text)
     # Counted in characters, because some writing systems do not separate words.
-    main_length, visible_length = sum(map(len, main_words)), sum(map(len, visible_words))
+    main_length = sum(map(len, main_words))
+    visible_length = sum(map(len, visible_words))
     if main_length < _MIN_UNNOTED_SHARE * visible_length:
         note(
             f"this is the page's main text, {len(main_words):,} of about "

@@ -243,7 +243,8 @@ class Workers(Connection[WorkersSettings]):
         line = await asyncio.to_thread(lineage, self.registry, definition)
         model = definition.llm(context.llm)
         # A generated worker is also limited to the compatible models of its makers.
-        name, plugin_context = (model or context.llm).model, self.agent_workers.plugin_context
+        name = (model or context.llm).model
+        plugin_context = self.agent_workers.plugin_context
         names = () if plugin_context is None else plugin_context.installed_providers.spellings(name)
         for ancestor in line:
             ancestor.check_model(name, names)

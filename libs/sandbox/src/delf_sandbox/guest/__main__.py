@@ -20,7 +20,8 @@ def main(arguments: list[str]) -> None:
     if arguments:
         read_fd, write_fd = (int(number) for number in arguments[:2])
     else:
-        read_fd, write_fd = os.dup(0), os.dup(1)
+        read_fd = os.dup(0)
+        write_fd = os.dup(1)
         null_device = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1):
             os.dup2(null_device, descriptor)

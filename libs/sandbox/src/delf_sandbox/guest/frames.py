@@ -119,7 +119,8 @@ class FrameReader:
         buffer = self._buffer
         buffer += data
         payloads: list[bytes] = []
-        start, end = 0, len(buffer)
+        start = 0
+        end = len(buffer)
         while end - start >= HEADER:
             (size,) = _LENGTH.unpack_from(buffer, start)
             if size > self._limit:

@@ -126,7 +126,8 @@ class Functions:
             names_used_as_values: The names that the script reads without a call, each as a pair
                 with the ``id()`` of the scope that binds the name.
         """
-        node, parent = scope.node, scope.parent
+        node = scope.node
+        parent = scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False
         # Making a generator or a decorated function async would change the result for every
@@ -160,7 +161,8 @@ class Functions:
         """
         if id(place.node) in self._tool_names.calls:
             return "maybe_awaitable" if id(place.node) in self._tool_names.uncertain else "tool"
-        function, scope = place.node.func, place.scope
+        function = place.node.func
+        scope = place.scope
         asyncio_name = self.syntax.asyncio_function(function, scope)
         if asyncio_name is not None:
             return "async" if asyncio_name in AWAITABLE else "plain"

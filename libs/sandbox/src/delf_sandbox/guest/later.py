@@ -135,7 +135,8 @@ class DeferredCalls:
                 ``EACH_ITEM`` for all items; empty if the result itself is the awaitable.
         """
         place = self._syntax.calls[id(node)]
-        scope, arguments = place.scope, node.args
+        scope = place.scope
+        arguments = node.args
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
                 self._mark_calls_in_builtin(word, place, awaitable_path)
@@ -171,7 +172,8 @@ class DeferredCalls:
             awaitable_path: The indexes that lead from the builtin's result to the awaitables, with
                 ``EACH_ITEM`` for all items.
         """
-        arguments, scope = place.node.args, place.scope
+        arguments = place.node.args
+        scope = place.scope
         if word in _COLLECTIONS and arguments:
             # With an empty path, the whole collection is awaited, as in ``gather(*list(tasks))``:
             # the awaitables are then all its items.

@@ -165,7 +165,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._discarded_errors.clear()
         self._iteration_number = 0
         self._timer_count = 0
-        iteration_numbers, events = recording[::2], recording[1::2]
+        iteration_numbers = recording[::2]
+        events = recording[1::2]
         self._recordable_events_left = _MAX_EVENTS - len(events)
         # At the start, the script also runs without answers of the host until it only waits for
         # answers. A first run does the same as a replay, so that both number iterations alike.
@@ -393,7 +394,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def _remove_cancelled_timers(self) -> None:
         """Remove cancelled timers that are due next; remove all of them if there are many."""
-        timers, cancelled = self._scheduled, self._timer_cancelled_count
+        timers = self._scheduled
+        cancelled = self._timer_cancelled_count
         if cancelled > _MAX_CANCELLED_TIMERS and 2 * cancelled > len(timers):
             for handle in timers:
                 handle._scheduled = handle._scheduled and not handle._cancelled

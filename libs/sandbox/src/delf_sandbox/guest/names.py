@@ -137,7 +137,8 @@ class ToolNames:
 
         If the script rebinds the tool's name, rewrite the call so that it still calls the tool.
         """
-        tools, node = self.initial_names.tools, place.node
+        tools = self.initial_names.tools
+        node = place.node
         match node.func:
             case ast.Name(id=word) if self.initial_names.is_plain_tool(word):
                 # ``tool``, ``parameter``, or the script's own ``variable`` or ``function``

@@ -8,15 +8,19 @@ from typing import Any, Self
 ASYNC_VARIANT = "__delf_later__"
 """The attribute of a tool with its async variant: a function that returns an awaitable call."""
 TOOLS = "__delf_tools__"
-WAIT, RESULT_OF_COROUTINE, AS_AWAITABLE = "__delf_wait__", "__delf_unwrap__", "__delf_settle__"
-ASYNC_VARIANT_OF, BLOCKING_VARIANT_OF, CALLABLE_OR_TOOL = (
-    "__delf_later_of__",
-    "__delf_now_of__",
-    "__delf_pick__",
-)
-WATCHED_ITERATOR, AS_LIST, REPEATABLE_VARIANT = "__delf_once__", "__delf_all__", "__delf_again__"
-ASYNC_ITER, ITER = "__delf_aiter__", "__delf_iter__"
-ASYNC_WITH, WITH = "__delf_awith__", "__delf_with__"
+WAIT = "__delf_wait__"
+RESULT_OF_COROUTINE = "__delf_unwrap__"
+AS_AWAITABLE = "__delf_settle__"
+ASYNC_VARIANT_OF = "__delf_later_of__"
+BLOCKING_VARIANT_OF = "__delf_now_of__"
+CALLABLE_OR_TOOL = "__delf_pick__"
+WATCHED_ITERATOR = "__delf_once__"
+AS_LIST = "__delf_all__"
+REPEATABLE_VARIANT = "__delf_again__"
+ASYNC_ITER = "__delf_aiter__"
+ITER = "__delf_iter__"
+ASYNC_WITH = "__delf_awith__"
+WITH = "__delf_with__"
 
 _LOAD = ast.Load()
 

@@ -206,7 +206,8 @@ class Rewriting:
         # A call of the kind ``tool`` or ``async`` returns an awaitable; ``stream`` stands for an
         # async generator, ``plain`` for a value, ``maybe_awaitable`` for a value or an awaitable,
         # and ``unknown`` for a function that the script does not define, which may return anything.
-        kind, node = self._result_kinds[id(place.node)], place.node
+        kind = self._result_kinds[id(place.node)]
+        node = place.node
         # The script stores the awaitable, or passes it to gather(), in order to await it later.
         is_awaited_later = place.is_await_deferred and await_place is None
         is_used_as_awaitable = await_place is not None or is_awaited_later

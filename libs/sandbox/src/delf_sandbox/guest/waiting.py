@@ -403,5 +403,8 @@ def _is_collection(value: Any) -> bool:
 
 
 # The original functions, which the replacements set by install() call.
-_gather, _wait, _wait_for = asyncio.gather, asyncio.wait, asyncio.wait_for
-_shield, _as_completed = asyncio.shield, asyncio.as_completed
+_gather = asyncio.gather
+_wait = asyncio.wait
+_wait_for = asyncio.wait_for
+_shield = asyncio.shield
+_as_completed = asyncio.as_completed

@@ -98,9 +98,11 @@ def sample_of(hint: Any) -> Any:
         return _SAMPLES_BY_TYPE[hint]
     if dataclasses.is_dataclass(hint):
         kind = cast("type[Any]", hint)
-        hints, fields = get_type_hints(kind), dataclasses.fields(kind)
+        hints = get_type_hints(kind)
+        fields = dataclasses.fields(kind)
         return kind(**{item.name: sample_of(hints[item.name]) for item in fields})
-    origin, options = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    options = get_args(hint)
     if origin is Literal:
         return options[0]
     first = sample_of(options[0])

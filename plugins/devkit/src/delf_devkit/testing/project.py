@@ -136,7 +136,9 @@ class DelfProject:
         """
         from delf_cli.main import run_program
 
-        out, err, before = _Stream(), _Stream(), set(sys.modules)
+        out = _Stream()
+        err = _Stream()
+        before = set(sys.modules)
         with self._monkeypatch.context() as patch:
             # The user's keys must not influence a test.
             for name in set(os.environ) - set(self.environment(environ)):

@@ -138,7 +138,8 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
     reason = None if reason is None else str(reason)
     match data.get("decision"):
         case "approved":
-            remember, covers = data.get("remember", "no"), data.get("covers", "call")
+            remember = data.get("remember", "no")
+            covers = data.get("covers", "call")
             if remember not in get_args(Remember) or covers not in get_args(Covers):
                 return None
             return Approved(remember=remember, covers=covers, reason=reason)

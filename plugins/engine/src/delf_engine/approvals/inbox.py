@@ -87,7 +87,8 @@ def answer_data(
 
 def _decider_of(data: Mapping[str, Any]) -> Decider:
     """Return the author of an answer or a remark, called ``inbox`` if the data has no name."""
-    key, teams = data.get("key"), data.get("teams")
+    key = data.get("key")
+    teams = data.get("teams")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
         key=None if key is None else str(key),
@@ -160,7 +161,8 @@ class Inbox:
 
         If the journal fails repeatedly, only the first failure is logged as a warning.
         """
-        position, has_failed = 0, False
+        position = 0
+        has_failed = False
         while True:
             try:
                 async for note in notes:

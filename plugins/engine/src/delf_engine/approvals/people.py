@@ -57,7 +57,8 @@ class PeopleJudge:
         is_decided_without_journal = ruling.answer is not None and not ruling.needs_journal
         if is_decided_without_journal:
             return ruling
-        request, answer = self._request_of(case, ruling), ruling.answer
+        request = self._request_of(case, ruling)
+        answer = ruling.answer
         if case.is_question and not self._approvals.can_answer(self._task):
             answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
         elif answer is None and self._approvals.is_strict and not case.is_question:

@@ -315,7 +315,8 @@ class TaskApprovals:
             AgentConfirmationError: If an action needs approval and nobody can be asked; names the
                 actions.
         """
-        config, task = self._approvals.config, self._task
+        config = self._approvals.config
+        task = self._task
         if not self._approvals.must_ask or config.approval_mode != "interactive":
             return
         if task.wait_approvals or config.wait_approvals:
@@ -341,9 +342,12 @@ class TaskApprovals:
 
     def _request_for_call(self, case: Case) -> ApprovalRequest:
         """Make the request that a person is shown about a call, with secrets redacted."""
-        call, verdict, redactor = case.call, case.verdict, self._log.redactor
+        call = case.call
+        verdict = case.verdict
+        redactor = self._log.redactor
         assert call is not None  # noqa: S101 - decide_script() makes the requests without a call
-        bound_action, redact = call.bound, redactor.redact_text
+        bound_action = call.bound
+        redact = redactor.redact_text
         omitted = {n: v for n, v in bound_action.action.defaults.items() if n not in call.arguments}
         # Validates the arguments that a person edits. The answer to a question is no argument.
         validate_edited_arguments = None if case.is_question else bound_action.action.validate

@@ -95,7 +95,8 @@ class RequestRecord:
         the person may not decide for later tasks. The answer to a question is converted to the
         question's type.
         """
-        decision, question = answer.decision, self._request.question
+        decision = answer.decision
+        question = self._request.question
         if question is not None:
             is_unanswered = answer.source in ("nobody", "timeout")
             if is_unanswered and question.default is not None:

@@ -123,7 +123,8 @@ class ChildTasks:
 
         If the task may not start that many more children, set ``batch.problem`` instead.
         """
-        call_count, remaining = len(batch.calls), self.remaining - len(self._calls_before_start)
+        call_count = len(batch.calls)
+        remaining = self.remaining - len(self._calls_before_start)
         if call_count <= remaining:
             self._calls_before_start |= batch.calls
         elif call_count == 1:
@@ -224,7 +225,8 @@ class ChildTasks:
         self, call: Call, request: TaskRequest, *, is_resumed: bool
     ) -> ChildResult:
         """Run a child task, and record its start and end among the parent's events."""
-        log, child_id = self._run.log, request.task_id
+        log = self._run.log
+        child_id = request.task_id
         worker = None if request.child is None else request.child.worker
         id_fields: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
         await log.record(ChildStarted, **id_fields, task=request.task, worker=worker)

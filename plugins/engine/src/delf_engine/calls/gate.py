@@ -635,7 +635,9 @@ class Gate:
             if is_effect_approved and is_state_unchanged and not needs_another_person:
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
-            verdict, recorded_call, is_changed = new_verdict, None, True
+            verdict = new_verdict
+            recorded_call = None
+            is_changed = True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
     def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
@@ -684,7 +686,8 @@ class Gate:
         call.digest = checked.digest
 
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
-        message, kind = f"{call.bound.name} was rejected: {reason}", REJECTED
+        message = f"{call.bound.name} was rejected: {reason}"
+        kind = REJECTED
         await self._records.end(
             call,
             "rejected",

@@ -78,7 +78,8 @@ class CallMaker:
             UnrecordedCallError: If the end could not be recorded.
             TaskLeftError: If a child task of the call was left unfinished.
         """
-        action, arguments = call.bound.action, call.arguments
+        action = call.bound.action
+        arguments = call.arguments
         if action.context is not None:
             call_context = self._contexts.of(call, is_repeated=call.was_begun_before)
             arguments = {**arguments, action.context: call_context}

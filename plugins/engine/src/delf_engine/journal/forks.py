@@ -156,7 +156,8 @@ def forked(
     """
     start = next((event for event in events if isinstance(event, TaskStarted)), None)
     if start is None or not start.seq <= at <= events[-1].seq:
-        first, last = (1 if start is None else start.seq), (events[-1].seq if events else 0)
+        first = 1 if start is None else start.seq
+        last = events[-1].seq if events else 0
         other = events[0].task_id if events else "ID"
         raise UnknownTaskError(
             f"the task cannot be forked at event {at}",

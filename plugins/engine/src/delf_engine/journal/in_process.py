@@ -108,7 +108,8 @@ class InProcessJournal:
         for entry in reversed(self._tasks.values()):
             if len(records) >= limit:
                 break
-            first, outcome = entry.events[0], entry.outcome
+            first = entry.events[0]
+            outcome = entry.outcome
             if isinstance(first, (TaskQueued, TaskStarted)):
                 records.append(
                     TaskRecord(

@@ -187,7 +187,8 @@ class TaskLog:
             name: The step's name, as shown to people.
             attempt: The number of the iteration of the task's loop, from 1.
         """
-        started, name = time.perf_counter(), str(name)
+        started = time.perf_counter()
+        name = str(name)
         await self.record(StepStarted, step=name, attempt=attempt)
         yield
         elapsed = (time.perf_counter() - started) * 1000

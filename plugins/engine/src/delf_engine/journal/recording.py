@@ -336,7 +336,8 @@ class Recording:
         else:
             # A person who edits the arguments answers the previous request; this request then asks
             # for approval of the edited call.
-            previous, decision = recorded_call.request, recorded_call.decision
+            previous = recorded_call.request
+            decision = recorded_call.decision
             if previous is not None and decision is not None and decision.decision == "edited":
                 recorded_call.edits.append((previous, decision))
             recorded_call.request, recorded_call.decision = event, None

@@ -269,7 +269,8 @@ class Replay:
             return  # the script is not recorded
         if status == "crashed":
             return  # the script is run again, so its missing calls are no mismatch
-        script, unrepeated_calls = recorded_order.script, recorded_order.unrepeated_calls
+        script = recorded_order.script
+        unrepeated_calls = recorded_order.unrepeated_calls
         if unrepeated_calls:
             raise _mismatch(f"the script ended without the recorded {_named(unrepeated_calls[0])}")
         if script.finished is not None and script.finished.status != status:
@@ -304,7 +305,8 @@ class Replay:
         order = self._recorded_order
         if order is None:
             return None
-        recorded_call, recorded_end = order.take(digest), order.script.finished
+        recorded_call = order.take(digest)
+        recorded_end = order.script.finished
         if recorded_call is not None and recorded_call.was_abandoned:
             # The recorded script stopped waiting for this call, and then ran to its end. A script
             # that is blocked by the call cannot stop waiting, so it differs from the recorded one.

@@ -152,7 +152,8 @@ class TaskPipeline:
 
     async def _record_start(self, origin: str) -> None:
         """Record that the task starts or is resumed, with warnings about its agent."""
-        run, request = self._run, self._run.request
+        run = self._run
+        request = self._run.request
         if run.is_continued:  # the same process goes on after its sandbox died
             return
         owner = request.on_behalf_of
@@ -180,7 +181,8 @@ class TaskPipeline:
 
     async def _work(self) -> str:
         """Prepare the task, and return the strategy's answer."""
-        run, tools = self._run, self._run.tools
+        run = self._run
+        tools = self._run.tools
         if run.request.output is not None:
             answer_tool: Any = AnswerTool(run.request.output)
             run.tools = await run.tools.with_builtins([answer_tool])
@@ -361,7 +363,8 @@ class TaskPipeline:
         self, text: str, error: DelfError | None, stopper: StoppedBy | None = None
     ) -> TaskOutcome:
         """Wait for calls in flight, record the end of the task, and return the outcome."""
-        run, log = self._run, self._log
+        run = self._run
+        log = self._log
         try:
             await self._host.finish_work_in_flight(GRACE_SECONDS)
         except UnrecordedCallError as lost:

@@ -83,7 +83,8 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     if run.request.conversation is None:
         return
     answer = text if error is None else _failure(text, error)
-    redact, is_resumed = run.log.redactor.redact_text, run.replay.resumed
+    redact = run.log.redactor.redact_text
+    is_resumed = run.replay.resumed
     try:
         async with asyncio.timeout(_MAX_STORING_SECONDS):
             words, task_id = redact(run.request.task), run.request.task_id

@@ -32,7 +32,8 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
     """
     seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
     clock = asyncio.get_running_loop().time
-    length, deadline = 0, None
+    length = 0
+    deadline = None
     async with aclosing(pieces):
         while True:
             try:

@@ -226,7 +226,8 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
-        current_request, received_text = request, ""
+        current_request = request
+        received_text = ""
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         model: LLMConfig | None = None
@@ -342,7 +343,8 @@ class ModelClient:
     ) -> ModelReply:
         """Make one model call; record the request, the answer or failure, and the cost."""
         number = self.log.next_model_call()
-        shared_count, prompt = 0, None
+        shared_count = 0
+        prompt = None
         if self.keep_prompts:
             # Only new messages are stored: else each turn would store the conversation again.
             before = self.log.prompted.get(request.purpose, ())

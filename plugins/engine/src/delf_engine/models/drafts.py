@@ -49,7 +49,8 @@ class Draft:
     async def record(self) -> None:
         """Journal all pieces received so far; return when the journal has stored them."""
         async with self._lock:
-            text, calls = "".join(self._text), tuple(self._calls)
+            text = "".join(self._text)
+            calls = tuple(self._calls)
             self._text.clear()
             self._calls.clear()
             if text or calls:

@@ -128,7 +128,8 @@ class Ledger:
         """
         if self.outer_ledger is not None:
             self.outer_ledger.check(expected_usd)
-        limit, used_usd = self.budget_usd, self.cost_usd
+        limit = self.budget_usd
+        used_usd = self.cost_usd
         if limit is None:
             return
         if used_usd >= limit:

@@ -404,9 +404,11 @@ class Scripts:
         # Reading the arguments may add variables, so that this value is computed before.
         is_harmless = self._is_harmless(name)
         arguments = [*call.args, *(each.value for each in call.keywords)]
-        method, receiver = "", call.func
+        method = ""
+        receiver = call.func
         if isinstance(receiver, ast.Attribute):
-            method, receiver = receiver.attr, receiver.value
+            method = receiver.attr
+            receiver = receiver.value
         functions = self._functions.get(name, ())
         if functions:
             # The call of a script's function has no receiver. The sources of the function's name

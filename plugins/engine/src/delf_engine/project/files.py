@@ -53,7 +53,8 @@ def _position(message: str) -> str:
     position_match = _TOML_POSITION.search(message)
     if position_match is None:
         return ""
-    line, column = position_match[1], position_match[2]
+    line = position_match[1]
+    column = position_match[2]
     if line is None:  # tomllib says "(at end of document)"
         return ", at the end of the file"
     return f", line {line}, column {column}"

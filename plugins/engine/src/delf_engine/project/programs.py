@@ -116,7 +116,8 @@ def files_of_programs(
     """
     digests: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()
-    remaining_bytes, has_rest = _MAX_BYTES, False
+    remaining_bytes = _MAX_BYTES
+    has_rest = False
     for path, status in _files(root):
         name = path.relative_to(root).as_posix()
         if name in digested or (status is not None and _is_data(path, data_paths)):

@@ -194,7 +194,8 @@ def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin:
             f"{origin}: a reference is not well formed",
             hint="write ${NAME} or ${NAME:-default}, and $$ for a dollar sign",
         )
-    name, default = variable[1], variable[2]
+    name = variable[1]
+    default = variable[2]
     value = environ.get(name)
     # As in a shell, the default after ":-" also replaces an empty variable.
     if default is not None and not value:

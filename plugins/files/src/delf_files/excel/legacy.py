@@ -25,7 +25,10 @@ from delf_files.excel.reading import (
 _UNREAD_SHEET: Final = re.compile(
     r"""Ignoring non-worksheet data named ('[^\n]*'|"[^\n]*") \(type 0x0[12] """
 )
-_NUMBER, _DATE, _BOOLEAN, _ERROR = 2, 3, 4, 5
+_NUMBER = 2
+_DATE = 3
+_BOOLEAN = 4
+_ERROR = 5
 _EMPTY_CELLS: Final = (0, 6)
 
 

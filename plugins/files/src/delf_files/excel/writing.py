@@ -71,7 +71,8 @@ def _convert_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 def _title(name: str, titles: set[str]) -> str:
     """Return a valid name for a sheet that is not in ``titles``, and add the name to ``titles``."""
     base_name = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE_CHARACTERS] or "Sheet"
-    title, number = base_name, 1
+    title = base_name
+    number = 1
     while title.casefold() in titles:
         number += 1
         suffix = f" {number}"

@@ -159,7 +159,8 @@ class A2ATasks(RequestHandler):
         """Stop a task."""
         self._require_right("run")
         await self._detail(params.id)  # raises if the sender sees no such task
-        service, caller = self._call.service, self._call.caller
+        service = self._call.service
+        caller = self._call.caller
         _, is_stopped = await service.tasks.cancel(params.id, caller, self._call.via)
         if not is_stopped:
             raise TaskNotCancelableError(message="the task has already ended")

@@ -120,7 +120,8 @@ async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str
     Returns:
         The id of the task, and the number of the event of the latest request.
     """
-    task_id, after = "", 0
+    task_id = ""
+    after = 0
     for answer in answers:
         # Without a payload, the decision is a rejection.
         payload = (answer.payload or {}) if answer.status == "resolved" else {}
@@ -205,7 +206,8 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
         task_outcome: The state of the task.
         ids: The ids of thread and run.
     """
-    detail, used = task_outcome.detail, task_outcome.usage
+    detail = task_outcome.detail
+    used = task_outcome.usage
     usage = [
         {
             "inputTokens": used.input_tokens,
@@ -236,7 +238,8 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
 def _interrupt(pending: PendingRequest) -> dict[str, Any]:
     """Return a pending request as an AG-UI interrupt, with the JSON Schema of its answer."""
     request = pending.record.requested
-    schema, question = _DECISION_SCHEMA, request.question
+    schema = _DECISION_SCHEMA
+    question = request.question
     fact_list = facts_data(request, pending.record.discussion)
     if question is not None:
         answer_schema: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}

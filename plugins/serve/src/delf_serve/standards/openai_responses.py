@@ -164,14 +164,16 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
 
 def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> dict[str, Any]:
     """Convert a task to a response. The output is empty while the task runs."""
-    detail, used = task_outcome.detail, task_outcome.usage
+    detail = task_outcome.detail
+    used = task_outcome.usage
     is_over = detail.is_terminal or task_outcome.question is not None
     status = "completed" if is_over else "in_progress"
     error = None
     if detail.state is TaskState.STOPPED:
         status = "cancelled"
     elif detail.is_terminal and detail.state is not TaskState.DONE:
-        status, error = "failed", {"code": "server_error", "message": detail.error or ""}
+        status = "failed"
+        error = {"code": "server_error", "message": detail.error or ""}
     return {
         **_head(body, detail.task_id, len(detail.decisions)),
         "created_at": int(detail.started_at),

@@ -367,7 +367,8 @@ def parse_decision(text: str) -> s.DecisionRequest | None:
     match = _DECISION.fullmatch(text)
     if match is None:
         return None
-    kind, reason = match[1].lower(), (match[2] or "").strip() or None
+    kind = match[1].lower()
+    reason = (match[2] or "").strip() or None
     if kind == "approve" and reason is not None:
         return None  # the text after "approve" could be a condition
     return decision(kind, reason=reason)

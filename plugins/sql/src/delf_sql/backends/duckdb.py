@@ -132,7 +132,8 @@ class _Session:
 
     def _ask(self, started: _ReadyChild, arguments: bytes) -> dict[str, Any]:
         """Send arguments to a child, and return its answer; raise if the child dies."""
-        child, limits = started.child, started.limits
+        child = started.child
+        limits = started.limits
         with self._lock:
             self._running = child
             # stop() may have come while the child was being started.

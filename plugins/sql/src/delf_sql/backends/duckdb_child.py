@@ -335,7 +335,8 @@ def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list
     """
     values: list[Any] = []
     for number, (_, kind) in enumerate(kinds):
-        value, text = row[number], row[len(kinds) + number]
+        value = row[number]
+        text = row[len(kinds) + number]
         is_time_as_text = isinstance(value, str) and kind.startswith(_TIME_TYPES)
         if text is not None:
             value = AsText(text)

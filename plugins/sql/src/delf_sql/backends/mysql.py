@@ -230,7 +230,8 @@ class MysqlBackend(EngineBackend):
         self._prepare(_pymysql_connection(connection), read_only=read_only)
 
     def _open(self, seconds: float | None = None) -> _Connection:
-        target, options = self.target, self.target.options
+        target = self.target
+        options = self.target.options
         return _Connection(
             max_packet_bytes=max(self._settings.max_bytes, _MIN_PACKET_BYTES),
             host=target.host or "localhost",

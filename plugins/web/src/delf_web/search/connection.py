@@ -129,7 +129,8 @@ class WebSearch(Connection[WebSearchSettings]):
             environ = current_environ()
             providers = PluginHost.discover(environ=environ).providers
             context = PluginContext(environ=environ, installed_providers=providers)
-        key, base_url = settings.api_key, settings.base_url
+        key = settings.api_key
+        base_url = settings.base_url
         if key is not None:
             key = SourcedText(key.get_secret_value(), settings.source("api_key"))
         if base_url is not None:

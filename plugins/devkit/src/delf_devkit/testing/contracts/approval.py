@@ -196,7 +196,8 @@ class ApprovalContract(Contract):
         channel = channel_to_person_who("cannot be reached")
         has_answer_method = isinstance(channel, SupportsQuestions)
         # ``people`` lists what a test person can do through the channel.
-        can_person_answer, can_person_approve = "answers" in self.people, "approves" in self.people
+        can_person_answer = "answers" in self.people
+        can_person_approve = "approves" in self.people
         if can_person_answer:
             assert has_answer_method, "`people` has 'answers', and the channel has no `answer`"
         elif can_person_approve:  # otherwise, the channel only notifies people

@@ -203,13 +203,15 @@ async def _longest_pause(note_sign_of_life: Callable[[], None]) -> float:
     def time_without_cpu_waits() -> float:
         return time.monotonic() - cpu_wait_seconds()
 
-    longest, last = 0.0, time_without_cpu_waits()
+    longest = 0.0
+    last = time_without_cpu_waits()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             note_sign_of_life()
             await asyncio.sleep(_BEAT_SECONDS)
             now = time_without_cpu_waits()
-            longest, last = max(longest, now - last), now
+            longest = max(longest, now - last)
+            last = now
     return max(longest, time_without_cpu_waits() - last)
 
 

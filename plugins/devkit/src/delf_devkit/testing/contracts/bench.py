@@ -17,7 +17,8 @@ from delf.protocols.sandbox import Done, Failed, Outcome, SandboxBackend, Sandbo
 from delf_devkit.testing.scripts import RecordingScriptHost
 
 _CHECK_SECONDS = 0.02
-_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
+_SET_CHILD_SUBREAPER = 36
+_GET_CHILD_SUBREAPER = 37
 """The numbers of two options of the Linux function ``prctl``."""
 
 

@@ -285,7 +285,8 @@ def _time_limit(seconds: float, line: str) -> Generator[None]:
     def on_alarm(_number: int, _frame: FrameType | None) -> None:
         """Fail the test, or extend the time if this thread waited long for a CPU."""
         nonlocal cpu_wait
-        cpu_wait_before, cpu_wait = cpu_wait, cpu_wait_seconds()
+        cpu_wait_before = cpu_wait
+        cpu_wait = cpu_wait_seconds()
         waited_for_cpu = cpu_wait - cpu_wait_before
         # A long wait for a CPU is the fault of the machine, not of the command.
         if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:

@@ -369,7 +369,8 @@ class ConnectionContract(Contract):
 
     @needs("slow_call")
     async def test_connection_works_after_a_cancelled_call(self, slow_connection: Any) -> None:
-        call, connection = self.slow_call, slow_connection
+        call = self.slow_call
+        connection = slow_connection
         assert call is not None
         work = asyncio.ensure_future(self._make(call, connection))
         await asyncio.wait({work}, timeout=_MOMENT)

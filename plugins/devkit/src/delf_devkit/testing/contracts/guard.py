@@ -205,7 +205,8 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
     def on_alarm(_number: int, frame: FrameType | None) -> None:
         """Fail the test, or extend the time if this thread waited long for a CPU."""
         nonlocal cpu_wait
-        cpu_wait_before, cpu_wait = cpu_wait, cpu_wait_seconds()
+        cpu_wait_before = cpu_wait
+        cpu_wait = cpu_wait_seconds()
         waited_for_cpu = cpu_wait - cpu_wait_before
         # A long wait for a CPU is the fault of the machine, not of the test.
         if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:

@@ -142,14 +142,16 @@ class JournalContract(Contract):
 
     async def test_subscribers_see_later_appends(self, journal: Any) -> None:
         await journal.append(started("a"))
-        one, every = journal.subscribe("a"), journal.subscribe()
+        one = journal.subscribe("a")
+        every = journal.subscribe()
         for event in (printed("a", 2), started("ab"), started("b"), printed("a", 3)):
             await journal.append(event)
         assert await self._take(one, 2) == [("a", 2), ("a", 3)]
         assert await self._take(every, 4) == [("a", 2), ("ab", 1), ("b", 1), ("a", 3)]
 
     async def test_subscriber_sees_events_once_stored(self, journal: Any) -> None:
-        one, every = journal.subscribe("a"), journal.subscribe()
+        one = journal.subscribe("a")
+        every = journal.subscribe()
         waiting = [asyncio.ensure_future(self._take(stream, 1)) for stream in (one, every)]
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
@@ -158,7 +160,8 @@ class JournalContract(Contract):
         assert len(await journal.read("a")) == 1, "subscribers see what is not kept"
 
     async def test_leaving_subscriber_does_not_affect_others(self, journal: Any) -> None:
-        leaving, staying = journal.subscribe(), journal.subscribe()
+        leaving = journal.subscribe()
+        staying = journal.subscribe()
         await journal.append(started("a"))
         assert await self._take(leaving, 1) == [("a", 1)]
         if hasattr(leaving, "aclose"):
@@ -286,7 +289,8 @@ class JournalContract(Contract):
 
     async def test_slow_subscriber_loses_nothing(self, journal: Any) -> None:
         await journal.append(started("t"))
-        task_stream, all_stream = journal.subscribe("t"), journal.subscribe()
+        task_stream = journal.subscribe("t")
+        all_stream = journal.subscribe()
         events = [printed("t", seq) for seq in range(2, _LAGGING_EVENTS)]
         for event in events:
             await self.within(journal.append(event), self.seconds * 10)

@@ -74,11 +74,14 @@ async def check_remains(
         may_print: Whether the object may print something.
     """
     __tracebackhide__ = True
-    process, variables = _process_settings(), dict(os.environ)
-    threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
+    process = _process_settings()
+    variables = dict(os.environ)
+    threads = {*threading.enumerate()}
+    tasks = asyncio.all_tasks()
     children = _children()
     shared = _SharedState(subject, forbidden_texts)
-    printed, opened = io.StringIO(), open_files()
+    printed = io.StringIO()
+    opened = open_files()
     exit_handlers = [_exit_handler_count()]
     random.seed()  # an earlier test may have left the state that a plugin sets
     random_states = [random.getstate()]
@@ -227,7 +230,8 @@ def _process_settings() -> dict[str, object]:
 
     The keys are descriptions of the settings.
     """
-    root, mask = logging.getLogger(), os.umask(0)
+    root = logging.getLogger()
+    mask = os.umask(0)
     os.umask(mask)  # the mask can only be read by setting it
     state: dict[str, object] = {
         "the current folder": Path.cwd(),
@@ -350,12 +354,18 @@ def remember_module_state(subject: object) -> None:
 @contextlib.contextmanager
 def restored_process() -> Generator[None]:
     """Undo what the block changes in the process, so that the next test starts afresh."""
-    variables, mask = dict(os.environ), os.umask(0)
+    variables = dict(os.environ)
+    mask = os.umask(0)
     os.umask(mask)  # the mask can only be read by setting it
-    root, timeout, sigterm = logging.getLogger(), socket.getdefaulttimeout(), signal.SIGTERM
-    level, handler = root.level, signal.getsignal(sigterm)
-    collects_garbage, recursion_limit = gc.isenabled(), sys.getrecursionlimit()
-    filters, precision = warnings.filters[:], decimal.getcontext().prec
+    root = logging.getLogger()
+    timeout = socket.getdefaulttimeout()
+    sigterm = signal.SIGTERM
+    level = root.level
+    handler = signal.getsignal(sigterm)
+    collects_garbage = gc.isenabled()
+    recursion_limit = sys.getrecursionlimit()
+    filters = warnings.filters[:]
+    precision = decimal.getcontext().prec
     disabled = root.manager.disable
     patched = {place: getattr(*place) for place in _PATCHED if hasattr(*place)}
     try:

@@ -219,7 +219,9 @@ class ModelContract(Contract):
     async def test_request_contains_every_message_unchanged(
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
-        again, spaced, end = f"{_MARK}-again", f"    if {_MARK}:    pass  ", f"{_MARK}-end-x"
+        again = f"{_MARK}-again"
+        spaced = f"    if {_MARK}:    pass  "
+        end = f"{_MARK}-end-x"
         messages = (system("Be brief."), user(again), assistant("Yes."), user(again))
         await model.complete(ModelRequest(messages=messages))
         assert sent()[-1].count(again) >= 2, (

@@ -287,7 +287,8 @@ add_to_output_files("empty.txt", "")
     async def test_input_files_arrive_as_they_are_now(
         self, backend: SandboxBackend, tmp_path: Path
     ) -> None:
-        path, sibling = tmp_path / "orders.csv", tmp_path / "salaries.csv"
+        path = tmp_path / "orders.csv"
+        sibling = tmp_path / "salaries.csv"
         visible = backend.visible_path(str(path))
         sibling.write_text("Ann,9000", encoding="utf-8")
         contents = {"whole": b"\r\n\xff\x00" + bytes(_LARGE) + b"\r\n", "changed": b"id\n1\n"}
@@ -351,7 +352,8 @@ add_to_output_files("empty.txt", "")
         leave = f"import os\nfor name in {names!r}:\n    folder = os.path.dirname(name) or '.'\n"
         leave += "    os.makedirs(folder, exist_ok=True)\n    open(name, 'w').write('of another')"
         async with Bench(backend) as bench:
-            first, second = await bench.open(), await bench.open()
+            first = await bench.open()
+            second = await bench.open()
             done(await first(leave))
             names_seen = done(await second(script)).value
             assert names_seen == "nothing", (

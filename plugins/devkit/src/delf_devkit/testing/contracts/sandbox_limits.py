@@ -325,7 +325,8 @@ for number in range(40):
     async def test_sessions_share_no_writable_folder(self, backend: Any) -> None:
         """Check by system calls that two sandboxes have no writable folder in common."""
         async with Bench(backend) as bench:
-            first, second = await bench.open(), await bench.open()
+            first = await bench.open()
+            second = await bench.open()
             # FIND_POSIX defines ``posix``, the module with the system calls.
             written_folders = getattr(await first(f"{FIND_POSIX}\n{_WRITE_FILES}"), "value", None)
             assert written_folders, (
@@ -585,7 +586,8 @@ for number in range(40):
         has_started = asyncio.Event()
         host = RecordingScriptHost({"begin": has_started.set})
         async with self._check_no_process_left("a process runs on after aclose() of the backend"):
-            idle, busy = await backend.open(host.spec()), await backend.open(host.spec())
+            idle = await backend.open(host.spec())
+            busy = await backend.open(host.spec())
             work = asyncio.ensure_future(busy.execute("await begin()\nwhile True: pass", host))
             try:
                 await has_started.wait()

@@ -240,7 +240,9 @@ class StrategyContract(Contract):
         The call keep("Ann") ends after keep("Bob"). A result is "kept Ann", a long filler, and
         "until Ann ends".
         """
-        simulated, model, journal = _SimulatedTools(), ScriptedModel(), _journal()
+        simulated = _SimulatedTools()
+        model = ScriptedModel()
+        journal = _journal()
         simulated.slow_name, simulated.long_filler = (
             "Ann",
             ". Nothing else happened" * _REPEATED,
@@ -303,7 +305,8 @@ class StrategyContract(Contract):
             questions.append(request.action)
             return Rejected(reason=_MARK)
 
-        model, journal = ScriptedModel(), _journal()
+        model = ScriptedModel()
+        journal = _journal()
         options: dict[str, Any] = {"on_confirm": reject, "approval_mode": "interactive"}
         async with self._agent(
             strategy, self.replies_that_need_approval, _SimulatedTools(), journal, model, **options
@@ -318,7 +321,8 @@ class StrategyContract(Contract):
             self._fail_unless_mentioned(_MARK, model, response, "a call was rejected")
 
     async def test_model_learns_of_a_failure(self, strategy: Any) -> None:
-        model, simulated = ScriptedModel(), _SimulatedTools()
+        model = ScriptedModel()
+        simulated = _SimulatedTools()
         simulated.failure = _MARK
         async with self._agent(strategy, self.replies, simulated, model=model) as agent:
             response = await agent.arun("Add 1 and 2.", timeout=20)
@@ -477,7 +481,8 @@ class StrategyContract(Contract):
         assert "Timeout" in response.error
 
     async def test_task_can_be_cancelled_during_a_call(self, strategy: Any) -> None:
-        simulated, journal = _SimulatedTools(), _journal()
+        simulated = _SimulatedTools()
+        journal = _journal()
         simulated.may_add.clear()
         async with self._agent(strategy, self.replies, simulated, journal) as agent:
             task = asyncio.ensure_future(agent.arun("Add 1 and 2.", timeout=20))
@@ -492,7 +497,8 @@ class StrategyContract(Contract):
 
     async def test_model_calls_count_against_the_budget(self, strategy: Any) -> None:
         costly = [_costly(answer) for answer in self.replies]
-        simulated, journal = _SimulatedTools(), _journal()
+        simulated = _SimulatedTools()
+        journal = _journal()
         async with self._agent(strategy, costly, simulated, journal, budget_usd=100.0) as agent:
             response = await agent.arun("Add 1 and 2.", timeout=20)
             response.raise_for_status()
@@ -506,7 +512,8 @@ class StrategyContract(Contract):
         self, strategy: Any, were_calls_made: bool
     ) -> None:
         """Resume a task from each of its events, with interrupted calls either made or not."""
-        simulated, journal = _SimulatedTools(), _journal()
+        simulated = _SimulatedTools()
+        journal = _journal()
         model = ScriptedModel()
         replies = self.replies_that_write or fail_without(self, "`replies_that_write`")
         options: dict[str, Any] = {"on_confirm": simulated.decide, "approval_mode": "interactive"}
