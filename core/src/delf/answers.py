@@ -257,7 +257,9 @@ def join_continuation(first: str, second: str) -> str | None:
     if code_start is None:
         # The continuation may repeat the whole answer.
         repeated_start = first.strip()[:_COMPARED_CHARACTERS]
-        return second if second.lstrip().startswith(repeated_start) else first + second
+        if second.lstrip().startswith(repeated_start):
+            return second
+        return first + second
     opens_code_block = re.search(r"^[ \t]*`{3,}[\w+-]+", second, re.MULTILINE) is not None
     if opens_code_block:
         return second

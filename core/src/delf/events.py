@@ -618,12 +618,16 @@ class ApprovalRequest:
             f"{name}={_short(value)}" for name, value in self.arguments.items()
         )
         call = f"{self.action}({arguments_text})"
-        return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
+        if self.outcome_unknown:
+            return f"make it again? it was interrupted: {call}"
+        return call
 
     @property
     def question(self) -> Question | None:
         """The question of a script; None for a request for approval."""
-        return Question.from_arguments(self.arguments) if self.is_question else None
+        if self.is_question:
+            return Question.from_arguments(self.arguments)
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON-ready fields and ``message`` as a dict, without the callbacks."""
@@ -634,7 +638,9 @@ class ApprovalRequest:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(cast("tuple[Any, ...]", value))
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -920,7 +926,9 @@ class TaskFinished(_Event):
         """The state of the task: done, stopped or failed."""
         if self.status:
             return TaskState.DONE
-        return TaskState.STOPPED if self.code == TaskStoppedError.code else TaskState.FAILED
+        if self.code == TaskStoppedError.code:
+            return TaskState.STOPPED
+        return TaskState.FAILED
 
     @property
     def at_limit(self) -> bool:
@@ -1153,7 +1161,9 @@ def cost_of(events: Sequence[Event]) -> float | None:
     """
     paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
     costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
-    return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)
+    if None in costs:
+        return None
+    return sum((cost or 0.0 for cost in costs), 0.0)
 
 
 def _one_line(text: object, limit: int = 300) -> str:

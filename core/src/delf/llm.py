@@ -320,7 +320,9 @@ def as_llm_config(value: str | LLMConfig | Sequence[str | LLMConfig]) -> LLMConf
         if not models:
             raise ModelConfigurationError("the list of models is empty")
         return replace(models[0], fallbacks=(*models[0].fallbacks, *models[1:]))
-    return value if isinstance(value, LLMConfig) else LLMConfig(cast("str", value))
+    if isinstance(value, LLMConfig):
+        return value
+    return LLMConfig(cast("str", value))
 
 
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -122,7 +122,9 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
         return get_compared_values(self) == get_compared_values(other)
 
     methods = {"__init__": start, "__repr__": show, "__eq__": equal, "__hash__": None}
-    return {**methods, **_frozen_methods(cls, slots=slots)} if frozen else methods
+    if frozen:
+        return {**methods, **_frozen_methods(cls, slots=slots)}
+    return methods
 
 
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
@@ -155,11 +157,15 @@ def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any
             object.__setattr__(self, name, value)
 
     methods = {"__hash__": digest, "__setattr__": assign, "__delattr__": delete}
-    return methods | {"__getstate__": save, "__setstate__": load} if slots else methods
+    if slots:
+        return methods | {"__getstate__": save, "__setstate__": load}
+    return methods
 
 
 def _values_getter(names: list[str]) -> Callable[[Any], Any]:
-    return operator.attrgetter(*names) if names else lambda _: ()
+    if names:
+        return operator.attrgetter(*names)
+    return lambda _: ()
 
 
 def _compile_init(cls: type) -> Callable[..., None]:

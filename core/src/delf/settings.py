@@ -79,7 +79,9 @@ def _resolve_local_path(value: object) -> object:
     text = str(value) if isinstance(value, Path) else value
     if folder is None or not isinstance(text, str) or not text:
         return text
-    return text if "://" in text or text.startswith("file:") else beside(folder, text)
+    if "://" in text or text.startswith("file:"):
+        return text
+    return beside(folder, text)
 
 
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_resolve_local_path)]

@@ -189,11 +189,15 @@ def _mixes_letters(host: str) -> bool:
 
 
 def _escape_letter(letter: str) -> str:
-    return letter if letter.isascii() or re.match(_DISTINCT_LETTERS, letter) else _escape(letter)
+    if letter.isascii() or re.match(_DISTINCT_LETTERS, letter):
+        return letter
+    return _escape(letter)
 
 
 def _encode_label(label: str) -> str:
-    return "." if label in _DOTS else f"xn--{label.encode('punycode').decode('ascii')}"
+    if label in _DOTS:
+        return "."
+    return f"xn--{label.encode('punycode').decode('ascii')}"
 
 
 def _is_lookalike(name: str) -> bool:

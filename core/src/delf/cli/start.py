@@ -80,9 +80,10 @@ def _without_commands(words: list[str]) -> int:
         return 0
     command = next((word for word in words if not word.startswith("-")), None)
     package = package_of("command", command) if command is not None else None
-    reason = (
-        "no command is installed" if command is None else f"no command {command!r} is installed"
-    )
+    if command is None:
+        reason = "no command is installed"
+    else:
+        reason = f"no command {command!r} is installed"
     hint = how_to_install(package or "delf-core[standard]")
     sys.stderr.write(f"error: {reason}\nhint: {hint}\n")
     return 2

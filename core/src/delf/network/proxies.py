@@ -141,7 +141,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     except ValueError:
         return None
     # ::ffff:10.0.0.1 reaches the same host as 10.0.0.1.
-    return address if address.version == 4 else address.ipv4_mapped or address
+    if address.version == 4:
+        return address
+    return address.ipv4_mapped or address
 
 
 def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:

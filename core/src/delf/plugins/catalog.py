@@ -127,7 +127,9 @@ class Catalog:
         reasons = (record.reason for record in self.records if record.fault)
         # The message may already say why the plugin failed to load.
         is_reason_in_message = any(reason and reason in error.message for reason in reasons)
-        return error if is_reason_in_message else error.advise(self.load_failures)
+        if is_reason_in_message:
+            return error
+        return error.advise(self.load_failures)
 
     def usable(self, kind: str) -> list[Offer]:
         """Return the offers of a kind, ordered by name.
@@ -234,9 +236,10 @@ class Catalog:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
         spec_names = sorted(n for k, n in self._offers if k == kind)
         everything = {*spec_names, *packages(kind)}
-        installed_names = (
-            f"installed: {', '.join(spec_names)}" if spec_names else f"no {kind} is installed"
-        )
+        if spec_names:
+            installed_names = f"installed: {', '.join(spec_names)}"
+        else:
+            installed_names = f"no {kind} is installed"
         return PluginError(
             f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=installed_names
         )
@@ -399,4 +402,6 @@ def _state_text(record: PluginRecord) -> str:
 
 
 def _package(record: PluginRecord) -> str:
-    return f" ({record.distribution} {record.version})" if record.distribution else ""
+    if record.distribution:
+        return f" ({record.distribution} {record.version})"
+    return ""

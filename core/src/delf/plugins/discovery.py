@@ -64,7 +64,9 @@ class Candidate:
         """The distribution and version, for messages."""
         if self.distribution is None:
             return f"plugin {self.name!r} given in code"
-        return f"{self.distribution} {self.version}" if self.version else self.distribution
+        if self.version:
+            return f"{self.distribution} {self.version}"
+        return self.distribution
 
 
 def installation_stamp() -> Hashable:

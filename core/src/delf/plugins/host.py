@@ -280,7 +280,9 @@ class PluginHost:
     def version_of(self, spec: Spec) -> str | None:
         """Return the distribution and version of a spec; None for a spec given in code."""
         owner = self._loaded_catalog().owner(spec)
-        return None if owner is None or owner.distribution is None else owner.origin
+        if owner is None or owner.distribution is None:
+            return None
+        return owner.origin
 
     def origin(self, spec: Spec) -> str:
         """Name the origin of a spec for messages: plugin, distribution and version."""

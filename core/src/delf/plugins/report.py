@@ -75,7 +75,9 @@ class PluginRecord:
         """
         if self.state in ("failed", "skipped"):
             return f"is {self.state}: {self.reason}"
-        return f"gives less than it should: {'; '.join(self.warnings)}" if self.warnings else None
+        if self.warnings:
+            return f"gives less than it should: {'; '.join(self.warnings)}"
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-ready data."""

@@ -238,7 +238,9 @@ def _readable(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
-    return list(cast("set[Any]", value)) if isinstance(value, (set, frozenset)) else repr(value)
+    if isinstance(value, (set, frozenset)):
+        return list(cast("set[Any]", value))
+    return repr(value)
 
 
 # -- what to look at first --------------------------------------------------------------------
@@ -526,9 +528,10 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     for (text, is_untrusted), paths in paths_by_origin.items():
         inner_paths = [path for path in paths if path]  # an empty path is the whole argument
         path_list = ", ".join(inner_paths[:_MAX_NAMED])
-        rest_note = (
-            f" and {len(inner_paths) - _MAX_NAMED} more" if len(inner_paths) > _MAX_NAMED else ""
-        )
+        if len(inner_paths) > _MAX_NAMED:
+            rest_note = f" and {len(inner_paths) - _MAX_NAMED} more"
+        else:
+            rest_note = ""
         yield Fact(
             kind=FactKind.ORIGIN,
             weight="caution" if is_untrusted else "information",
@@ -623,9 +626,10 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
         consequence = "it counts as rejected"
         if question is not None:
             default = question.default
-            consequence = (
-                "the script fails" if default is None else f"the answer is {value_text(default)}"
-            )
+            if default is None:
+                consequence = "the script fails"
+            else:
+                consequence = f"the answer is {value_text(default)}"
         yield Fact(
             kind=FactKind.EXPIRY,
             label="expires",

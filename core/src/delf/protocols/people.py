@@ -277,7 +277,9 @@ def normalise_name(name: str) -> str:
 
 def name_of_holder(holder: str | None) -> str:
     """Return the display name of a task's owner."""
-    return LOCAL if holder is None else holder.rpartition(":")[0] or holder
+    if holder is None:
+        return LOCAL
+    return holder.rpartition(":")[0] or holder
 
 
 def digest_of(secret: str | bytes) -> str:

@@ -102,7 +102,9 @@ def _attribute_docstrings(owner: type[Any]) -> dict[str, str]:
         path = inspect.getsourcefile(owner)
     except (TypeError, OSError):  # a built-in class, or one without a source file
         return {}
-    return dict(_attribute_docstrings_in_file(path).get(owner.__qualname__, {})) if path else {}
+    if path:
+        return dict(_attribute_docstrings_in_file(path).get(owner.__qualname__, {}))
+    return {}
 
 
 @functools.lru_cache(maxsize=32)

@@ -168,7 +168,9 @@ def _returns_text(lines: list[str]) -> str:
     text = " ".join(" ".join(lines).split())
     kind, colon, rest = text.partition(": ")
     is_type = kind in _PLAIN or ("[" in kind and _TYPE.fullmatch(kind) is not None)
-    return rest if colon and is_type else text
+    if colon and is_type:
+        return rest
+    return text
 
 
 def _fields(lines: list[str]) -> Iterator[dict[str, str]]:

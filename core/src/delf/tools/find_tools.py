@@ -57,4 +57,6 @@ def _tools_by_name(choice: ToolChoice, words: str) -> list[ToolDescription]:
         if wanted_names.intersection((entry.name, entry.name.rpartition(".")[2]))
     ]
     known_names = {part for name in names for part in (name, name.rpartition(".")[2])}
-    return [choice.describe(name) for name in names] if wanted_names <= known_names else []
+    if wanted_names <= known_names:
+        return [choice.describe(name) for name in names]
+    return []

@@ -312,7 +312,9 @@ def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
         return " | ".join(
             dict.fromkeys(_hint_text(each, context) for each in variable.__constraints__)
         )
-    return "Any" if variable.__bound__ is None else _hint_text(variable.__bound__, context)
+    if variable.__bound__ is None:
+        return "Any"
+    return _hint_text(variable.__bound__, context)
 
 
 def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Context) -> str:
@@ -507,7 +509,9 @@ def _texts_of(item: Any) -> list[str]:
 
 
 def _parts(as_input: Any) -> Sequence[Any]:
-    return cast("Sequence[Any]", as_input) if isinstance(as_input, (list, tuple)) else ()
+    if isinstance(as_input, (list, tuple)):
+        return cast("Sequence[Any]", as_input)
+    return ()
 
 
 def _limits_of(item: Any) -> str:

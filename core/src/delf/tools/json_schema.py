@@ -257,11 +257,10 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     inner = [fault for branch in branches for fault in branch]
     if not inner:
         problem = _allowed_values(error, root)
-        message = (
-            clean(error.message, _MAX_MESSAGE_CHARACTERS)
-            if problem is None
-            else clean(problem, _MAX_LIST_CHARACTERS)
-        )
+        if problem is None:
+            message = clean(error.message, _MAX_MESSAGE_CHARACTERS)
+        else:
+            message = clean(problem, _MAX_LIST_CHARACTERS)
         return Fault(tuple(error.instance_path), message)
     # The alternative ``null`` is not what the author of a value intended.
     inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
@@ -286,9 +285,10 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
     if kind == "enum":
         wrong_value = error.instance
         values = [value for value in _as_list(error.kind.options) if value is not None]
-        suggestion = (
-            did_you_mean(wrong_value, map(str, values)) if isinstance(wrong_value, str) else ""
-        )
+        if isinstance(wrong_value, str):
+            suggestion = did_you_mean(wrong_value, map(str, values))
+        else:
+            suggestion = ""
         allowed_text = ", ".join(map(repr, values))
         return f"{clean(repr(wrong_value), 80)} is not one of {allowed_text}{suggestion}"
     if kind in ("additionalProperties", "unevaluatedProperties"):

@@ -59,7 +59,9 @@ def words_of(text: str) -> list[str]:
     """
     matches = _WORD.findall(plain_name(text))
     words = [singular(word) for word in map(str.lower, matches) if word not in _STOP_WORDS]
-    return words if text.isascii() else [part for word in words for part in parts_of(word)]
+    if text.isascii():
+        return words
+    return [part for word in words for part in parts_of(word)]
 
 
 def parts_of(word: str) -> list[str]:
@@ -146,7 +148,9 @@ def singular(word: str) -> str:
         return f"{word[:-3]}y"
     if len(word) > 4 and word.endswith(("ses", "xes", "ches", "shes")):
         return word[:-2]
-    return word[:-1] if len(word) > 2 and word.endswith("s") and word[-2] != "s" else word
+    if len(word) > 2 and word.endswith("s") and word[-2] != "s":
+        return word[:-1]
+    return word
 
 
 def _terms(text: str) -> dict[str, float]:

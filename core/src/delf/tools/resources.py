@@ -76,7 +76,9 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
     """
     connection, _, method = name.rpartition(".")
     nouns = [noun for noun in nouns_of(name) if noun not in shared] or nouns_of(name)
-    return nouns[0] if nouns else connection or method
+    if nouns:
+        return nouns[0]
+    return connection or method
 
 
 def shared_words(names: Iterable[str]) -> frozenset[str]:
@@ -136,7 +138,9 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     verbs = [word for word in _words(name.rpartition(".")[2]) if word in known_verbs]
     kinds = {kind for kind, words in _CHANGE_VERBS.items() if words.issuperset(verbs)}
     nouns = frozenset(stem(noun) for noun in nouns_of(name) if noun not in shared)
-    return Change(kinds.pop(), nouns) if verbs and len(kinds) == 1 and nouns else None
+    if verbs and len(kinds) == 1 and nouns:
+        return Change(kinds.pop(), nouns)
+    return None
 
 
 def kinds_of_change(step: str) -> frozenset[str]:

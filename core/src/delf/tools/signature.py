@@ -54,7 +54,9 @@ class Parameter:
 
     def __str__(self) -> str:
         text = f"{self.name}: {self.type_text}"
-        return text if self.default_text is None else f"{text} = {self.default_text}"
+        if self.default_text is None:
+            return text
+        return f"{text} = {self.default_text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,9 @@ def _join_texts(*texts: str) -> str:
 
 def _default_text(value: Any) -> str:
     text = repr(plain_default(value))
-    return text if len(text) <= 40 and "<" not in text else "..."
+    if len(text) <= 40 and "<" not in text:
+        return text
+    return "..."
 
 
 class ArgumentValidator:

@@ -460,9 +460,9 @@ def _stub(
     if tool.built_in:
         return _stub_text(tool, WHOLE, is_mentioned, results)
     text = _stub_text(tool, limits, is_mentioned, results)
-    return (
-        text if len(text) <= limits.max_stub else _stub_text(tool, _SHORTEST, is_mentioned, results)
-    )
+    if len(text) <= limits.max_stub:
+        return text
+    return _stub_text(tool, _SHORTEST, is_mentioned, results)
 
 
 def _stub_text(
@@ -578,7 +578,9 @@ def _parameter(
             max_values = min(max_values, _MAX_VALUES_IF_SHORT)
     type_text = shorten(parameter.type_text, max_length, is_mentioned, min_keys, max_values)
     text = f"{parameter.name}: {type_text}"
-    return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
+    if parameter.default_text is None:
+        return text
+    return f"{text} = {parameter.default_text}"
 
 
 def _is_important(

@@ -146,7 +146,9 @@ def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
         text = _complete_text(parts)
         if added_type.startswith(f"{text} ("):  # "str (a date)" replaces "str"
             return (added_type,)
-        return parts if _admits(text, added_type) else (*parts, f" | {added_type}")
+        if _admits(text, added_type):
+            return parts
+        return (*parts, f" | {added_type}")
     key, rest = path[0], path[1:]
     if key == _ITEMS:
         return _with_type_in_list(parts, rest, added_type)

@@ -63,7 +63,9 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
         return hint
     if origin is typing.Annotated:
         inner = _translate(args[0], translations)
-        return hint if inner is args[0] else typing.Annotated[(inner, *hint.__metadata__)]
+        if inner is args[0]:
+            return hint
+        return typing.Annotated[(inner, *hint.__metadata__)]
     new = tuple(_translate(arg, translations) for arg in args)
     if new == args:
         return hint

@@ -198,7 +198,9 @@ def items_of(name: str, text: str) -> Mapping[str, str]:
         name: The path in the folder.
         text: The content of the file.
     """
-    return values_by_path(parse_toml(text)) if name == CONFIG_FILE else digest_items(text.encode())
+    if name == CONFIG_FILE:
+        return values_by_path(parse_toml(text))
+    return digest_items(text.encode())
 
 
 def store() -> Path:
@@ -215,7 +217,9 @@ def load_trusted(root: Path) -> Trusted | None:
         root: The real path.
     """
     folder = store()
-    return _read(_file(folder, root)) if _is_private_store(folder, root) else None
+    if _is_private_store(folder, root):
+        return _read(_file(folder, root))
+    return None
 
 
 def all_trusted() -> list[Trusted]:

@@ -237,4 +237,6 @@ class UntrustedFolder:
 
     def _files_within(self, path: Path) -> list[Path]:
         is_inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
-        return sorted(path.iterdir()) if is_inside and path.is_dir() else []
+        if is_inside and path.is_dir():
+            return sorted(path.iterdir())
+        return []

@@ -104,7 +104,9 @@ def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
         # A converter may also note the value's type, so it is called even if its text is not used.
         is_left_unchanged = convert_unsupported(value) is value
         # The converter's text would not say why the conversion failed.
-        return value if is_left_unchanged else f"<{kind_name(value)}, nested too deeply>"
+        if is_left_unchanged:
+            return value
+        return f"<{kind_name(value)}, nested too deeply>"
 
 
 def _plain(value: Any, convert_unsupported: Converter) -> Any:
@@ -116,9 +118,9 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     """
     kind = cast("Any", type(value))
     if kind in PLAIN:
-        return (
-            value if kind is not int or abs(value) < _MIN_LONG_INT else convert_unsupported(value)
-        )
+        if kind is not int or abs(value) < _MIN_LONG_INT:
+            return value
+        return convert_unsupported(value)
     if kind is not list and kind is not dict:
         converted = _convert_library_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
@@ -170,7 +172,9 @@ def fields_of(value: Any) -> dict[str, Any] | None:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if hasattr(kind, "model_fields") and callable(getattr(value, "model_dump", None)):
         dumped = value.model_dump()
-        return cast("dict[str, Any]", dumped) if isinstance(dumped, dict) else None
+        if isinstance(dumped, dict):
+            return cast("dict[str, Any]", dumped)
+        return None
     attributes = getattr(kind, "__attrs_attrs__", None) or ()
     names = [field.name for field in attributes] or list(getattr(kind, "__struct_fields__", ()))
     if names:
@@ -352,7 +356,9 @@ def _cell(value: Any, convert_unsupported: Converter) -> Any:
     if kind in PLAIN:
         return value
     converted = _plain(value, convert_unsupported)
-    return _cell(converted, convert_unsupported) if type(converted) is float else converted
+    if type(converted) is float:
+        return _cell(converted, convert_unsupported)
+    return converted
 
 
 # -- pandas -----------------------------------------------------------------------------------
@@ -389,7 +395,9 @@ def _is_default_index(index: Any) -> bool:
 
 
 def _pandas_cells(column: Any) -> list[Any]:
-    return list(column.astype(object)) if kind_name(column.dtype) == "SparseDtype" else [*column]
+    if kind_name(column.dtype) == "SparseDtype":
+        return list(column.astype(object))
+    return [*column]
 
 
 def _pandas_column(value: Any, convert_unsupported: Converter) -> Any:

@@ -288,7 +288,9 @@ def to_jsonable_or_repr(value: Any) -> Any:
 
     Parts that cannot be encoded become their ``repr``.
     """
-    return value if _type_of(value) in PLAIN else _jsonable_or_repr(value, _FEW_LEVELS)
+    if _type_of(value) in PLAIN:
+        return value
+    return _jsonable_or_repr(value, _FEW_LEVELS)
 
 
 def _jsonable_or_repr(value: Any, attempts: int) -> Any:
@@ -463,7 +465,9 @@ def _encode_set(tag: str, items: Any) -> Any:
         encoded = sorted(map(_encode, items), key=repr)
     except ValueError as error:  # an integer of more digits than Python writes
         raise UnsupportedValueError(str(error)) from None
-    return {TAG: tag, "v": encoded} if all(map(_stays_hashable, encoded)) else encoded
+    if all(map(_stays_hashable, encoded)):
+        return {TAG: tag, "v": encoded}
+    return encoded
 
 
 def can_sort_directly(items: Iterable[Any]) -> bool:

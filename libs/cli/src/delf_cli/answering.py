@@ -65,7 +65,9 @@ def state_of_request(record: RequestRecord) -> str:
         return record.decided.decision
     if record.waits:
         return TaskState.WAITING
-    return TaskState.INTERRUPTED if record.task.state is TaskState.INTERRUPTED else "over"
+    if record.task.state is TaskState.INTERRUPTED:
+        return TaskState.INTERRUPTED
+    return "over"
 
 
 def request_data(record: RequestRecord) -> dict[str, Any]:
@@ -312,11 +314,10 @@ async def assign(
             request's task does not respond.
     """
     _require_waiting(record)
-    approvers = (
-        []
-        if person is None
-        else [approver.name for approver in await assignable_people(journal, record)]
-    )
+    if person is None:
+        approvers = []
+    else:
+        approvers = [approver.name for approver in await assignable_people(journal, record)]
     if person is not None and person not in approvers:
         raise DelfError(
             f"{person[:80]!r} may not approve this request",

@@ -100,4 +100,6 @@ def trusted_config(ctx: click.Context) -> dict[str, Any]:
 
 
 def _model_name(item: Any) -> str | None:
-    return cast("dict[str, str]", item).get("model") if isinstance(item, dict) else item
+    if isinstance(item, dict):
+        return cast("dict[str, str]", item).get("model")
+    return item

@@ -186,7 +186,9 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
             document = _convert_yaml_node(root_node, visited_ids=set())
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from None
-    return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {"": document}
+    if isinstance(document, dict):
+        return cast("Mapping[str, Any]", document)
+    return {"": document}
 
 
 def _convert_yaml_node(node: Any, visited_ids: set[int]) -> Any:

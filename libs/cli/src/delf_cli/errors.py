@@ -153,7 +153,9 @@ def hint_of(error: DelfError) -> str | None:
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"
     is_default_hint = error.hint == error.default_hint
-    return _HINTS.get(error.code, error.hint) if is_default_hint else error.hint
+    if is_default_hint:
+        return _HINTS.get(error.code, error.hint)
+    return error.hint
 
 
 def _typed_command(error: click.UsageError) -> str:

@@ -78,7 +78,9 @@ class LazyGroup(BareGroup):
     def _own_name(self, spec: CommandSpec) -> str:
         """Return a plugin command's name within this group; empty for another group's command."""
         name = spec.name.removeprefix(self._group)
-        return "" if " " in name or (self._group and name == spec.name) else name
+        if " " in name or (self._group and name == spec.name):
+            return ""
+        return name
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""

@@ -86,4 +86,6 @@ def render_markdown(text: str, width: int) -> Markdown | None:
         probe.print(page)
     rendered_text = "".join(capture.get().split())
     words = _WORD.findall(_FENCE.sub("", text))
-    return page if all(word in rendered_text for word in words) else None
+    if all(word in rendered_text for word in words):
+        return page
+    return None

@@ -57,9 +57,10 @@ class Duration(_Type):
         unit = duration_match[2].lower() if duration_match else ""
         if not unit and self._is_timeout:  # for a timeout, plain numbers are seconds
             unit = "s"
-        seconds = (
-            float(duration_match[1]) * _UNIT_SECONDS[unit] if duration_match and unit else None
-        )
+        if duration_match and unit:
+            seconds = float(duration_match[1]) * _UNIT_SECONDS[unit]
+        else:
+            seconds = None
         # A timeout of 0 would end every wait at once. For the age of tasks, 0d means tasks of any
         # age.
         is_timeout_of_zero = self._is_timeout and seconds == 0
@@ -129,9 +130,10 @@ def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable
             if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
             if not (dry_run or yes) and can_ask():
-                pruned_part = (
-                    "all" if age is None else f"all that is older than {_format_duration(age)}"
-                )
+                if age is None:
+                    pruned_part = "all"
+                else:
+                    pruned_part = f"all that is older than {_format_duration(age)}"
                 exception = f" but the newest {keep}" if keep else ""
                 question = f"Remove {pruned_part}{exception}? There is no way back"
                 click.confirm(question, abort=True, err=True)

@@ -128,7 +128,9 @@ def _call_lines(calls: Sequence[str]) -> Iterator[str]:
 
 
 def _cut(line: str, width: int | None) -> str:
-    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+    if width is None or len(line) <= width:
+        return line
+    return f"{line[: width - 1]}…"
 
 
 def summarise_script(code: str, number: int) -> str:

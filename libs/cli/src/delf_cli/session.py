@@ -431,7 +431,9 @@ def named_tools(agent: Agent) -> str:
     names = [item.name for item in agent.tools]
     omitted_count = len(names) - _MAX_TOOL_NAMES
     rest_note = f" and {omitted_count} more" if omitted_count > 0 else ""
-    return ", ".join(names[:_MAX_TOOL_NAMES]) + rest_note if names else "no tools"
+    if names:
+        return ", ".join(names[:_MAX_TOOL_NAMES]) + rest_note
+    return "no tools"
 
 
 class EventLines:

@@ -208,7 +208,9 @@ def _prefer_declared_encodings(holder: Any, depth: int = 0) -> None:
 
 def _entries_of(resources: Any, name: str) -> list[Any]:
     entries = resources.get(name)
-    return [] if entries is None else [each.get_object() for each in entries.get_object().values()]
+    if entries is None:
+        return []
+    return [each.get_object() for each in entries.get_object().values()]
 
 
 def _form_values(page: Any) -> list[str]:

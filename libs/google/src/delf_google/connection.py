@@ -96,7 +96,9 @@ class GoogleConnection(Connection[GoogleSettings]):
         if verdict is None:  # the arguments already show the whole effect
             return Allowed()
         # The approval is void if the verdict's ``basis`` has changed when the call is made.
-        return verdict if verdict.basis is not None else replace(verdict, basis=verdict.preview)
+        if verdict.basis is not None:
+            return verdict
+        return replace(verdict, basis=verdict.preview)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the effect of a call without changing anything.

@@ -286,7 +286,9 @@ def _parse_expiry(text: Any) -> Any:
     except ValueError:
         return None
     # google-auth compares with a naive time in UTC.
-    return expiry.astimezone(dt.UTC).replace(tzinfo=None) if expiry.tzinfo else expiry
+    if expiry.tzinfo:
+        return expiry.astimezone(dt.UTC).replace(tzinfo=None)
+    return expiry
 
 
 def _first_line(error: Exception) -> str:

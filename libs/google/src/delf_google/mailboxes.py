@@ -47,7 +47,9 @@ class Mailbox(NamedTuple):
     def local(self) -> str:
         """The part of the address before the last ``@``, without quotes."""
         local = self.address.rpartition("@")[0]
-        return _ESCAPED.sub(r"\1", local[1:-1]) if local.startswith('"') else local
+        if local.startswith('"'):
+            return _ESCAPED.sub(r"\1", local[1:-1])
+        return local
 
     @property
     def domain(self) -> str:

@@ -39,7 +39,9 @@ class TokenStore:
             content: Any = json.loads(self.path(account, client_id).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return cast("dict[str, Any]", content) if isinstance(content, dict) else None
+        if isinstance(content, dict):
+            return cast("dict[str, Any]", content)
+        return None
 
     def write(self, account: str, client_id: str, login: dict[str, Any]) -> Path:
         """Store a login, replacing an earlier one; return the path of its file."""

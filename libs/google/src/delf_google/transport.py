@@ -181,17 +181,14 @@ class Transport:
         seconds = retry_after(answer.headers)
         if not is_rate_limited:
             wait = pause(progress.attempts) if seconds is None else seconds
-            return (
-                Retry(seconds=wait, may_have_taken_effect=True)
-                if wait <= _MAX_QUOTA_SECONDS
-                else None
-            )
+            if wait <= _MAX_QUOTA_SECONDS:
+                return Retry(seconds=wait, may_have_taken_effect=True)
+            return None
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
-        wait = (
-            min(pause(progress.attempts), max(remaining_seconds, 0.0))
-            if seconds is None
-            else seconds
-        )
+        if seconds is None:
+            wait = min(pause(progress.attempts), max(remaining_seconds, 0.0))
+        else:
+            wait = seconds
         if wait > remaining_seconds or remaining_seconds < FIRST_PAUSE:
             return None
         if wait > _WARN_SECONDS:

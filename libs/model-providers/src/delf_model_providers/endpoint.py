@@ -73,7 +73,9 @@ class Endpoint:
     @property
     def label(self) -> str:
         """The provider's name, followed by the address if the user configured it, for messages."""
-        return f"{self.provider} at {self.address}" if self.custom else self.provider
+        if self.custom:
+            return f"{self.provider} at {self.address}"
+        return self.provider
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -269,7 +271,9 @@ def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | Non
 def _variable(context: PluginContext, name: str) -> str | None:
     """Return an environment variable's value; None if the variable is unset or empty."""
     value = context.environ.get(name)
-    return SourcedText(value, source_of(value, "environment")) if value else None
+    if value:
+        return SourcedText(value, source_of(value, "environment"))
+    return None
 
 
 @dataclass(frozen=True)

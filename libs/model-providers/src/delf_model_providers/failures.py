@@ -116,7 +116,9 @@ def scrub(text: str, secrets: Sequence[str]) -> str:
 def shortened(text: str, secrets: Sequence[str]) -> str:
     """Redact and shorten a provider's message."""
     scrubbed = scrub(text, secrets)
-    return scrubbed if len(scrubbed) <= _MAX_CHARS else f"{scrubbed[: _MAX_CHARS - 1]}…"
+    if len(scrubbed) <= _MAX_CHARS:
+        return scrubbed
+    return f"{scrubbed[: _MAX_CHARS - 1]}…"
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -130,5 +130,7 @@ def _provider_message(text: str) -> str:
         return provider_text
     if text.lstrip().startswith("<"):
         title = _TITLE.search(text)
-        return f"a web page, {title.group(1).strip()!r}" if title else "a web page"
+        if title:
+            return f"a web page, {title.group(1).strip()!r}"
+        return "a web page"
     return text.strip() or "(nothing)"

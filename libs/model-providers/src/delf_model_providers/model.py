@@ -58,7 +58,9 @@ class EndpointModel(ABC):
 
     def _search_for(self, request: ModelRequest) -> searches.Tool | None:
         """Return the provider's web search tool if the request's purpose permits searches."""
-        return self._search if request.purpose in SERVER_SIDE_TOOL_PURPOSES else None
+        if request.purpose in SERVER_SIDE_TOOL_PURPOSES:
+            return self._search
+        return None
 
     def _fees(self, request: ModelRequest, search_count: int) -> float | None:
         """Return the price of a reply's web searches in USD; None if the price is unknown."""

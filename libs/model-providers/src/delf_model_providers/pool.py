@@ -56,7 +56,9 @@ class Pool:
         ):
             client_task = shared_task(asyncio.to_thread(self._create_client))
             self._clients[loop] = client_task
-        return client_task.result() if client_task.done() else await asyncio.shield(client_task)
+        if client_task.done():
+            return client_task.result()
+        return await asyncio.shield(client_task)
 
     @asynccontextmanager
     async def posted(
@@ -91,9 +93,10 @@ class Pool:
         import httpx
 
         # An unencrypted endpoint needs no certificates, and loading them takes time.
-        verify = (
-            default_context() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        )
+        if self._is_encrypted:
+            verify = default_context()
+        else:
+            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         limits = httpx.Limits(
             max_connections=None,
             max_keepalive_connections=_MAX_IDLE_CONNECTIONS,

@@ -99,4 +99,6 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
         searches = 1  # search models search once per request, unreported
     fee = _FEES.get(endpoint.dialect or "")
     has_unknown_price = searches > 0 and not endpoint.is_official
-    return None if fee is None or has_unknown_price else searches * fee
+    if fee is None or has_unknown_price:
+        return None
+    return searches * fee

@@ -22,7 +22,9 @@ def label_signature(call: ToolCall, model: str) -> ToolCall:
 
     A call without a token is returned unchanged.
     """
-    return call if call.token is None else replace(call, token=f"{model}{_SEPARATOR}{call.token}")
+    if call.token is None:
+        return call
+    return replace(call, token=f"{model}{_SEPARATOR}{call.token}")
 
 
 def label_signatures(reply: ModelReply, model: str) -> ModelReply:
@@ -94,7 +96,9 @@ def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
     """
     fields_by_part = {"message": message, "call": call}
     token_fields = {name: dict(fields) for name, fields in fields_by_part.items() if fields}
-    return json.dumps(token_fields, ensure_ascii=False) if token_fields else None
+    if token_fields:
+        return json.dumps(token_fields, ensure_ascii=False)
+    return None
 
 
 def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
@@ -109,4 +113,6 @@ def fields_of(call: ToolCall, part: str) -> dict[str, Any]:
     except ValueError:  # a token in another format
         return {}
     inner: Any = cast("Mapping[str, Any]", data).get(part) if isinstance(data, dict) else None
-    return dict(cast("Mapping[str, Any]", inner)) if isinstance(inner, dict) else {}
+    if isinstance(inner, dict):
+        return dict(cast("Mapping[str, Any]", inner))
+    return {}

@@ -104,7 +104,9 @@ def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
 
 def modules_of(spec: SessionSpec) -> tuple[str, ...]:
     """Return the names of the modules that the scripts of a session may import."""
-    return allowed_modules(spec.libraries) if spec.modules is None else spec.modules
+    if spec.modules is None:
+        return allowed_modules(spec.libraries)
+    return spec.modules
 
 
 def distribution_name(requirement: str) -> str:

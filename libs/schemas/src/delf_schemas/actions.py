@@ -285,7 +285,9 @@ class _Arguments:
     def _invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:
         """Return the name of the argument with a fault if the argument's value is None."""
         arg = self._argument_name(fault.path[0]) if fault.path else ""
-        return arg if arg in arguments and arguments[arg] is None else None
+        if arg in arguments and arguments[arg] is None:
+            return arg
+        return None
 
     def named(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Rename validated arguments to the schema's names."""

@@ -144,7 +144,11 @@ def argument_name(name: str) -> str:
     """
     plain_name = unicodedata.normalize("NFKC", name)
     if plain_name.isidentifier() and len(plain_name) <= _MAX_NAME:
-        return f"{plain_name}_" if keyword.iskeyword(plain_name) else plain_name
+        if keyword.iskeyword(plain_name):
+            return f"{plain_name}_"
+        return plain_name
     if any(c in _SYMBOLS for c in plain_name):
         plain_name = "".join(_SYMBOLS.get(c, c) for c in plain_name)
-    return _python_name(snake(plain_name), "p") if snake(plain_name) else f"p_{short_hash(name)}"
+    if snake(plain_name):
+        return _python_name(snake(plain_name), "p")
+    return f"p_{short_hash(name)}"

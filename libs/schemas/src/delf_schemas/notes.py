@@ -193,14 +193,16 @@ def _first_sentences(text: str) -> str:
     first_has_unit = _UNITS.search(first) is not None
     if first_has_unit or not with_unit:
         return first
-    unit_sentence = (
-        with_unit[0] if len(with_unit[0]) <= _MAX_DOC else _PARENTHESES.sub("", with_unit[0])
-    )
+    if len(with_unit[0]) <= _MAX_DOC:
+        unit_sentence = with_unit[0]
+    else:
+        unit_sentence = _PARENTHESES.sub("", with_unit[0])
     if len(unit_sentence) > _UNIT_FACTOR * _MAX_DOC:
         return first
-    first_sentence = (
-        complete[0] if len(complete[0]) + len(unit_sentence) < _UNIT_FACTOR * _MAX_DOC else ""
-    )
+    if len(complete[0]) + len(unit_sentence) < _UNIT_FACTOR * _MAX_DOC:
+        first_sentence = complete[0]
+    else:
+        first_sentence = ""
     return f"{first_sentence} {unit_sentence}".strip()
 
 
@@ -210,11 +212,10 @@ def _range_and_format(schema: Mapping[str, Any]) -> str:
         schema.get(keyword) for keyword in ("minimum", "maximum", "format")
     )
     bounds = [each for each in (minimum, maximum) if isinstance(each, (int, float))]
-    notes = (
-        [f"{minimum} to {maximum}"]
-        if len(bounds) == 2 and max(map(abs, bounds)) < _MAX_SHOWN_BOUND
-        else []
-    )
+    if len(bounds) == 2 and max(map(abs, bounds)) < _MAX_SHOWN_BOUND:
+        notes = [f"{minimum} to {maximum}"]
+    else:
+        notes = []
     if isinstance(format_name, str) and format_name not in _PLAIN_FORMATS:
         notes.append(clean(format_name, _MAX_EXAMPLE))
     return ", ".join(notes)
@@ -228,7 +229,9 @@ def example_of(schema: Mapping[str, Any]) -> str:
     example = schema.get("example", next(iter(_list_at(schema, "examples")), None))
     is_shown = isinstance(example, str) and 0 < len(example) <= _MAX_EXAMPLE
     is_known = "enum" in schema or schema.get("format") in _PLAIN_FORMATS
-    return f"as {json.dumps(clean(example, _MAX_EXAMPLE))}" if is_shown and not is_known else ""
+    if is_shown and not is_known:
+        return f"as {json.dumps(clean(example, _MAX_EXAMPLE))}"
+    return ""
 
 
 def says_more(name: str, description: str) -> bool:
@@ -248,7 +251,9 @@ def _resolve_schema(document: Document, schema: Any) -> Mapping[str, Any]:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 def _list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:

@@ -172,7 +172,9 @@ def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
         if not value.is_finite():
             raise Misfit(path, f"{value} is not a number that can be sent")
         if value.adjusted() < _MAX_DIGITS:
-            return int(value) if value == value.to_integral_value() else float(value)
+            if value == value.to_integral_value():
+                return int(value)
+            return float(value)
     elif isinstance(value, float):
         if math.isfinite(value):
             return value

@@ -208,12 +208,16 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
     if kind is not None:
         return {"type": kind}
     if depth >= _MAX_DEPTH:
-        return {"type": "array"} if isinstance(value, list) else {"type": "object"}
+        if isinstance(value, list):
+            return {"type": "array"}
+        return {"type": "object"}
     if isinstance(value, list):
         items: dict[str, Any] | None = None
         for item in cast("list[Any]", value)[:_MAX_ITEMS]:
             items = merge_shapes(items, shape_of(item, depth + 1))
-        return {"type": "array", "items": items} if items else {"type": "array"}
+        if items:
+            return {"type": "array", "items": items}
+        return {"type": "array"}
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
         # Keys that are not names, such as ids and dates, are data, and a schema must not contain
@@ -255,7 +259,9 @@ def _parse_python_literal(text: str) -> Any:
     if len(text) > _MAX_LITERAL:
         raise ValueError("the text is too long to be parsed as a literal")
     value = ast.literal_eval(text.strip())
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(cast("tuple[Any, ...]", value))
+    return value
 
 
 _PARSERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (

@@ -316,7 +316,9 @@ class Shapes:
             return f"dict[str, {self._type_text(cast('Any', additional), depth - 1, mode)}]"
         if kind == "object" or isinstance(additional, dict):
             return "dict"
-        return "bytes" if mode == "in" and is_binary(schema) else "Any"
+        if mode == "in" and is_binary(schema):
+            return "bytes"
+        return "Any"
 
     def _object_text(
         self,
@@ -369,7 +371,9 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
             return 0
         part = properties[name]
         is_enum = isinstance(part, dict) and "enum" in part
-        return 1 if sorts_by_enum and is_enum else 2
+        if sorts_by_enum and is_enum:
+            return 1
+        return 2
 
     return sorted(properties, key=rank)
 
@@ -408,9 +412,10 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
     literal_texts: list[str] = []
     size = 0
     for value in plain_values:
-        text = (
-            ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
-        )
+        if not isinstance(value, str) or not value.isprintable():
+            text = ascii(value)
+        else:
+            text = repr(value)
         size += len(text) + 2
         if len(literal_texts) >= extent.literals or (literal_texts and size > extent.literal_chars):
             literal_texts.append("...")
@@ -469,7 +474,9 @@ def default_text(schema: Mapping[str, Any]) -> str:
     value: Any = schema.get("default")
     if isinstance(value, (bool, int, float)) or (isinstance(value, str) and value.isprintable()):
         text = repr(value)
-        return text if len(text) <= _MAX_DEFAULT and "`" not in text else "..."
+        if len(text) <= _MAX_DEFAULT and "`" not in text:
+            return text
+        return "..."
     return "..."
 
 
@@ -563,7 +570,9 @@ def merge_object(
             return None
     if resolved.get("additionalProperties") is False:
         result.additional = False
-    return result if is_object or result.additional else None
+    if is_object or result.additional:
+        return result
+    return None
 
 
 def object_choices(

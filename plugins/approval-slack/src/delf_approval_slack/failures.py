@@ -20,7 +20,9 @@ class SlackUnavailableError(DelfError):
 
 def fields_of(value: object) -> Mapping[str, Any]:
     """Return a JSON object of Slack as a mapping; empty for other values."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 @contextmanager

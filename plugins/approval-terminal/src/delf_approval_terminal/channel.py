@@ -179,7 +179,9 @@ class _Approval(_Request):
                     pass
         match answer.lower():
             case "a" | "y" | "yes" | "approve":
-                return Edited(arguments=self._editor.arguments) if edited else Approved()
+                if edited:
+                    return Edited(arguments=self._editor.arguments)
+                return Approved()
             case "r" | "n" | "no" | "reject":
                 return await self._reject(input_ended=input_ended)
             case "c" | "changes" if self._request.takes_changes:

@@ -167,7 +167,9 @@ def facts_of(
 
 def columns() -> int:
     """Return the width of the output in columns; practically unlimited without a terminal."""
-    return shutil.get_terminal_size().columns if real_stdout().isatty() else _UNLIMITED
+    if real_stdout().isatty():
+        return shutil.get_terminal_size().columns
+    return _UNLIMITED
 
 
 def _age(at: float) -> str:
@@ -176,7 +178,9 @@ def _age(at: float) -> str:
         return f"{seconds} s"
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s"
 
 
 def _short(value: Any) -> str:

@@ -376,7 +376,9 @@ def _takes_any_text(question: Question) -> bool:
 
 def _answer_keys(question: Question) -> str:
     if question.options:
-        return "1 choose" if len(question.options) == 1 else f"1-{len(question.options)} choose"
+        if len(question.options) == 1:
+            return "1 choose"
+        return f"1-{len(question.options)} choose"
     match question.answer:
         case "yes/no":
             return "y yes · n no"

@@ -116,7 +116,9 @@ class AuditObserver:
                 shown = {name: value for name, value in shown.items() if value not in (None, "")}
                 if shown:
                     fields["shown"] = _encode_bounded(shown)
-                return fields if event.flow is None else {**fields, **_flow_fields(event)}
+                if event.flow is None:
+                    return fields
+                return {**fields, **_flow_fields(event)}
             case ApprovalDecided():
                 return _decision_fields(event)
             case ApprovalVoted():

@@ -384,17 +384,18 @@ class Calendar(GoogleConnection):
             people = ", ".join(person["email"] for person in details["attendees"]) or "nobody"
             people += " and others who are not shown" if event.get("attendeesOmitted") else ""
             series = ", the whole series" if event.get("recurrence") else ""
-            time_text = (
-                f"{details['start']} to {details['end']}{series}"
-                if details["start"]
-                else "cancelled"
-            )
+            if details["start"]:
+                time_text = f"{details['start']} to {details['end']}{series}"
+            else:
+                time_text = "cancelled"
             lines.append(f"{details['title']!r}, {time_text}, with {people}")
         if calendar != "primary":
             names = (c["name"] for c in await self.calendars() if c["id"] == calendar)
             lines.append(f"In the calendar {next(names, calendar)!r}")
         text = "\n".join(lines)
-        return Allowed(preview=text, basis=f"{version}\n{text}") if lines else None
+        if lines:
+            return Allowed(preview=text, basis=f"{version}\n{text}")
+        return None
 
     # -- parts --------------------------------------------------------------------------
 

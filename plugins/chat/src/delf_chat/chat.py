@@ -101,9 +101,10 @@ class Chat(FixedAttributes):
     ) -> None:
         self.keeps_variables = keep == "variables"
         self.keep = _DEFAULT_KEPT_MESSAGES if keep == "variables" else check_count("keep", keep, 0)
-        self.history_window = (
-            None if history_window is None else check_count("history_window", history_window, 1)
-        )
+        if history_window is None:
+            self.history_window = None
+        else:
+            self.history_window = check_count("history_window", history_window, 1)
         if path is not None and not persist:
             raise ConfigurationError(
                 "a chat has a path only if it persists", hint="Chat(persist=True, path=…)"
@@ -158,7 +159,9 @@ class Chat(FixedAttributes):
 
     def in_memory(self) -> Chat:
         """Return this chat if it is in memory; otherwise a new one in memory with the same id."""
-        return Chat(conversation_id=self._conversation) if self.persist else self
+        if self.persist:
+            return Chat(conversation_id=self._conversation)
+        return self
 
     # -- conversations ------------------------------------------------------------------
 
@@ -272,7 +275,9 @@ class Chat(FixedAttributes):
 
     def __getitem__(self, index: int | slice) -> ChatMessage | list[ChatMessage]:
         messages = self._state().messages
-        return list(messages[index]) if isinstance(index, slice) else messages[index]
+        if isinstance(index, slice):
+            return list(messages[index])
+        return messages[index]
 
     def __iter__(self) -> Iterator[ChatMessage]:
         return iter(self._state().messages)
@@ -290,7 +295,9 @@ class Chat(FixedAttributes):
     @property
     def kept(self) -> int:
         """The maximum number of messages that stay unsummarised."""
-        return self.keep if self.history_window is None else min(self.keep, self.history_window)
+        if self.history_window is None:
+            return self.keep
+        return min(self.keep, self.history_window)
 
     def compress(self) -> bool:
         """Summarise all but the newest ``keep`` messages now, even without ``summarize``.
@@ -424,7 +431,9 @@ class Chat(FixedAttributes):
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end from sync code."""
-        return run_on_loop(work, self._loop()) if self.persist else _run_without_waiting(work)
+        if self.persist:
+            return run_on_loop(work, self._loop())
+        return _run_without_waiting(work)
 
 
 def _run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:

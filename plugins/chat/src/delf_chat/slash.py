@@ -199,8 +199,12 @@ def conversation_lines(
     ]
     head = ("conversation", "last", "messages", "title")
     # Cut long titles, so that each conversation takes one line.
-    return format_table(rows, head, terminal_width(), whole=False) if rows else []
+    if rows:
+        return format_table(rows, head, terminal_width(), whole=False)
+    return []
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}… ({len(text):,} characters)"

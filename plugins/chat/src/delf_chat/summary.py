@@ -73,11 +73,10 @@ async def summarize_old_messages(
         answer = (await ask(summary_prompt(state.summary, batch))).strip()
         if not answer:
             raise ConversationCompressionError("the model's summary is empty")
-        text = (
-            answer
-            if len(answer) <= _MAX_SUMMARY_CHARACTERS
-            else f"{answer[:_MAX_SUMMARY_CHARACTERS]}…"
-        )
+        if len(answer) <= _MAX_SUMMARY_CHARACTERS:
+            text = answer
+        else:
+            text = f"{answer[:_MAX_SUMMARY_CHARACTERS]}…"
         was_replaced = await store.summarize(
             conversation,
             text,
@@ -93,7 +92,9 @@ async def summarize_old_messages(
 def _trust_of(state: ConversationState, batch: Sequence[ChatMessage]) -> Trust:
     """Return ``own`` if the summary and the messages contain no data from others."""
     is_own = state.summary is None or state.summary_trust == "own"
-    return "own" if is_own and all(message.is_own for message in batch) else "outside"
+    if is_own and all(message.is_own for message in batch):
+        return "own"
+    return "outside"
 
 
 def summary_prompt(summary: str | None, messages: Sequence[ChatMessage]) -> str:

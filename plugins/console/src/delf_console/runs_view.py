@@ -46,7 +46,9 @@ def span(milliseconds: float | None) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s"
 
 
 def money(task: TaskRecord) -> str:
@@ -187,7 +189,9 @@ def _as_text(value: Any) -> str:
     if isinstance(value, float):
         return str(round(value, 6))
     try:
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):  # values that JSON does not have
         return repr(value)
 

@@ -414,7 +414,9 @@ def _module_of(
 ) -> str | None:
     for point in distribution.entry_points:
         if point.group in _GROUPS and point.name == name:
-            return point.module if is_full_path else point.module.partition(".")[0]
+            if is_full_path:
+                return point.module
+            return point.module.partition(".")[0]
     return None
 
 
@@ -423,11 +425,15 @@ def _folder_of(module: str) -> Path | None:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent
 
 
 def _kind(target: object) -> str:
-    return "plain function" if inspect.isroutine(target) else type(target).__name__
+    if inspect.isroutine(target):
+        return "plain function"
+    return type(target).__name__
 
 
 def is_third_party(record: PluginRecord) -> bool:

@@ -252,7 +252,9 @@ def _package_in(folder: Path, *, editable: bool) -> Package | None:
 def _requirement_of_extra(line: str, extra: str) -> str:
     plain, _, marker = line.partition(";")
     condition = f'extra == "{extra}"'
-    return f"{plain} ; ({marker.strip()}) and {condition}" if marker else f"{plain} ; {condition}"
+    if marker:
+        return f"{plain} ; ({marker.strip()}) and {condition}"
+    return f"{plain} ; {condition}"
 
 
 def _wheels(folder: Path | None) -> Mapping[str, Package]:

@@ -155,7 +155,9 @@ def _next_steps(folder: Path | None, model: str) -> list[str]:
 def _relative_path(folder: Path) -> str:
     """Return a folder's path relative to the current folder; outside of it, the absolute path."""
     here = Path.cwd()
-    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+    if folder.is_relative_to(here):
+        return str(folder.relative_to(here))
+    return str(folder)
 
 
 def _wrap_text(text: str) -> str:

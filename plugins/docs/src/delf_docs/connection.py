@@ -406,7 +406,9 @@ def _paragraphs_with(document: Mapping[str, Any], text: str, *, match_case: bool
         count += occurrences
         if occurrences:
             lines.append(f"- {paragraph}")
-    return [f"{count} times in {len(lines)} paragraphs:", *lines] if lines else ["it is not there"]
+    if lines:
+        return [f"{count} times in {len(lines)} paragraphs:", *lines]
+    return ["it is not there"]
 
 
 def _info(document: Mapping[str, Any]) -> DocumentInfo:

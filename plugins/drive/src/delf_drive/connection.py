@@ -56,7 +56,9 @@ _UPLOAD_TYPES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsh
 def _recipient(who: str) -> str:
     """Validate a recipient: ``anyone``, ``domain:example.com``, or one mail address."""
     who = who.strip()
-    return who if who == "anyone" or who.startswith("domain:") else address(who)
+    if who == "anyone" or who.startswith("domain:"):
+        return who
+    return address(who)
 
 
 Recipient = Annotated[str, AfterValidator(_recipient)]
@@ -218,9 +220,10 @@ class Drive(GoogleConnection):
             max_bytes = self.settings.max_bytes
             _, content = await asyncio.to_thread(read_task_file, context, file, max_bytes)
         default_type = "text/plain" if isinstance(content, str) else "application/octet-stream"
-        media_type = (
-            self._media_type_of(type) if type else mimetypes.guess_type(name)[0] or default_type
-        )
+        if type:
+            media_type = self._media_type_of(type)
+        else:
+            media_type = mimetypes.guess_type(name)[0] or default_type
         if media_type == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
         body: dict[str, Any] = {"name": name, "mimeType": media_type}
@@ -418,7 +421,9 @@ class Drive(GoogleConnection):
             lines.append(f"In {_describe_file(file_of(await self._resolver.find(str(folder))))}")
         text = "\n".join(lines)
         basis = f"{version}\n{text}"
-        return Allowed(preview=text, basis=basis, files=file_sizes) if lines else None
+        if lines:
+            return Allowed(preview=text, basis=basis, files=file_sizes)
+        return None
 
     # -- parts --------------------------------------------------------------------------
 

@@ -697,7 +697,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         request = self._requests.make(
             task, timeout, interactive=False, listeners=listeners, **request_options
         )
-        return request if for_queue is None else with_queue_options(request, for_queue)
+        if for_queue is None:
+            return request
+        return with_queue_options(request, for_queue)
 
     def _start_in_background(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
         """Start a journalled task, and return its handle.

@@ -66,11 +66,9 @@ class BackgroundTask:
             # The events do not yet say that the task was stopped.
             return replace(progress, state=TaskState.STOPPED)
         error = self.outcome.exception()
-        return (
-            progress
-            if error is None
-            else replace(progress, state=TaskState.FAILED, error=str(error))
-        )
+        if error is None:
+            return progress
+        return replace(progress, state=TaskState.FAILED, error=str(error))
 
 
 class BackgroundTasks:

@@ -129,4 +129,6 @@ async def convert_exits_to_errors(call: Callable[[], Awaitable[T]]) -> T:
 def described(error: Exception) -> str:
     """Describe an exception of a plugin, without passwords in URLs."""
     is_end = isinstance(error, EndedItselfError)
-    return without_passwords(str(error)) if is_end else describe_exception(error)
+    if is_end:
+        return without_passwords(str(error))
+    return describe_exception(error)

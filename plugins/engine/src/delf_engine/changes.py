@@ -175,7 +175,9 @@ def _result_text(result: Any) -> str:
             return repr(result)
         case str() | bytes():
             kind = "text" if isinstance(result, str) else "bytes"
-            return f"{kind} of the length {len(result):,}" if result else "an empty text"
+            if result:
+                return f"{kind} of the length {len(result):,}"
+            return "an empty text"
         case list() | tuple():
             items = cast("list[Any]", result)
             if not items:
@@ -300,4 +302,6 @@ def call_text(action: str, arguments: Mapping[str, Any]) -> str:
     """Format a call as one line of text, truncated if long."""
     argument_list = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     text = " ".join(f"{action}({argument_list})".split())
-    return text if len(text) <= _MAX_CALL_LENGTH else f"{text[:_MAX_CALL_LENGTH]}…"
+    if len(text) <= _MAX_CALL_LENGTH:
+        return text
+    return f"{text[:_MAX_CALL_LENGTH]}…"

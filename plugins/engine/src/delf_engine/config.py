@@ -320,7 +320,9 @@ class AgentConfig(FixedAttributes, BaseModel):
     def _in_seconds(cls, value: Any) -> Any:
         """Parse a duration with a unit, such as ``5m``, to seconds."""
         time_match = _TIME.fullmatch(value) if isinstance(value, str) else None
-        return value if time_match is None else float(time_match[1]) * _UNITS[time_match[2]]
+        if time_match is None:
+            return value
+        return float(time_match[1]) * _UNITS[time_match[2]]
 
     @field_serializer("providers", "api_key_for")
     def _without_keys(self, providers: dict[str, str]) -> dict[str, str]:

@@ -99,11 +99,10 @@ class Embedders:
                     PluginError(f"no plugin serves the embedder {name!r}: {reason}")
                 )
         names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
-        hint = (
-            f"installed: {', '.join(names)}"
-            if names
-            else f"{how_to_install(_RECOMMENDED_PACKAGE)}; its name is {_RECOMMENDED_PLUGIN!r}"
-        )
+        if names:
+            hint = f"installed: {', '.join(names)}"
+        else:
+            hint = f"{how_to_install(_RECOMMENDED_PACKAGE)}; its name is {_RECOMMENDED_PLUGIN!r}"
         raise self._host.with_load_failures(
             PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
         )

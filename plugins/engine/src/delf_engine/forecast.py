@@ -160,7 +160,9 @@ class _CallCounter:
         """Return the value of a variable that is assigned once and never changed; else None."""
         values = self._assigned_values.get(name, [])
         is_bound_once = self._binding_counts[name] == 1
-        return values[0] if is_bound_once and len(values) == 1 else None
+        if is_bound_once and len(values) == 1:
+            return values[0]
+        return None
 
     def _length(self, node: ast.AST) -> int:
         """Return the minimum length of an iterable; 0 if nothing is known about the length."""

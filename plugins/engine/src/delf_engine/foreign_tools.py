@@ -299,7 +299,9 @@ def _schema_of(source: Any) -> Mapping[str, Any]:
     """Return the JSON Schema of a schema or pydantic model."""
     make = getattr(source, "model_json_schema", None)
     schema = make() if callable(make) else source
-    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    if isinstance(schema, Mapping):
+        return cast("Mapping[str, Any]", schema)
+    return {}
 
 
 def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,11 +348,10 @@ def _function(
         if schema_name not in required_names:
             hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
         hints[python_name] = hint
-        default = (
-            inspect.Parameter.empty
-            if schema_name in required_names
-            else properties[schema_name].get("default")
-        )
+        if schema_name in required_names:
+            default = inspect.Parameter.empty
+        else:
+            default = properties[schema_name].get("default")
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(python_name, kind, default=default, annotation=hint))
         words = " ".join(str(properties[schema_name].get("description") or "").split())

@@ -287,9 +287,10 @@ class TaskHost:
         """Build the request for a call that the strategy itself makes."""
         connection, _, method = name.partition(".")
         bound_action = next((action for action in self._run.tools if action.name == name), None)
-        parameter_names = (
-            () if bound_action is None else (item.name for item in bound_action.action.parameters)
-        )
+        if bound_action is None:
+            parameter_names = ()
+        else:
+            parameter_names = (item.name for item in bound_action.action.parameters)
         # If the tool itself has a parameter ``desc``, the description would become its argument.
         extra = {} if description is None or "desc" in parameter_names else {"desc": description}
         return CallRequest(
@@ -522,7 +523,9 @@ class TaskHost:
     def value(self) -> Any:
         """The answer as plain data."""
         answer_value = self._gate.answer
-        return self._value_of_answer_text if answer_value is None else thaw(answer_value.value)
+        if answer_value is None:
+            return self._value_of_answer_text
+        return thaw(answer_value.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Record a step in the trace, with the duration of the block."""

@@ -50,7 +50,9 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
     """Restore variables into a fresh session; return the error, if any."""
     lines = [f"{name} = {value!r}" for name, value in variables.items()]
     outcome = await session.execute(_IMPORTS + "\n".join(lines), ScriptHost())
-    return None if isinstance(outcome, Done) else "variables could not be given to the scripts"
+    if isinstance(outcome, Done):
+        return None
+    return "variables could not be given to the scripts"
 
 
 async def keep_variables(

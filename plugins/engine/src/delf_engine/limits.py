@@ -102,5 +102,7 @@ def excess_if_all_delegate(code: str, tools: Iterable[BoundAction], *, children:
 
 def _size(count: int) -> str:
     if count >= _MB:
-        return f"{count / _MB:g} MB" if count % _MB == 0 else f"{count / _MB:.1f} MB"
+        if count % _MB == 0:
+            return f"{count / _MB:g} MB"
+        return f"{count / _MB:.1f} MB"
     return f"{count // _KB} kB" if count >= _KB else f"{count} bytes"

@@ -194,7 +194,9 @@ class AgentMemory:
         """Return the store's own guidelines on what to remember; None without guidelines."""
         store = await self._bounded(asyncio.shield(self.open()), _MAX_SECONDS)
         method = getattr(store, "guidelines", None)
-        return method if isinstance(method, str) and method.strip() else None
+        if isinstance(method, str) and method.strip():
+            return method
+        return None
 
     async def aclose(self) -> None:
         """Close the store if it is open; a later use opens it again."""

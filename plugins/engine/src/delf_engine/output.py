@@ -120,9 +120,10 @@ class OutputFolder:
         # Also names that differ by case only: on some systems they are one file.
         used_names = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
-            free_path = (
-                path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
-            )
+            if number == 1:
+                free_path = path
+            else:
+                free_path = path.with_name(f"{path.stem}-{number}{path.suffix}")
             if str(free_path).casefold() in used_names:
                 continue
             try:

@@ -262,7 +262,9 @@ class Redactor:
     def _clean_bytes(self, value: bytes) -> Any:
         text = bytes(value).decode("utf-8", "surrogateescape")
         cleaned = self.redact_text(text)
-        return value if cleaned is text else cleaned.encode("utf-8", "surrogateescape")
+        if cleaned is text:
+            return value
+        return cleaned.encode("utf-8", "surrogateescape")
 
 
 class RedactedStream:

@@ -191,7 +191,9 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
 
 
 def _object(plain_value: Any, output: Output[Any] | None) -> Any:
-    return plain_value if output is None or plain_value is None else output.value(plain_value)
+    if output is None or plain_value is None:
+        return plain_value
+    return output.value(plain_value)
 
 
 def response_of_interrupted_task(

@@ -172,7 +172,9 @@ class Runtime:
         noted: dict[str, Any] = {}
         for make_setup in self.resources.observers.setups:
             noted |= make_setup()
-        return replace(request, setup={**noted, **request.setup}) if noted else request
+        if noted:
+            return replace(request, setup={**noted, **request.setup})
+        return request
 
     async def _release_claim(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
         """Release the claim on a task when its work has ended, so that others can resume the task.

@@ -136,7 +136,9 @@ class ScriptRunner(ScriptHost):
         """
         if self.sandbox.is_opening:
             return f"a session of the sandbox {self.sandbox.name!r}"
-        return f"a script in the sandbox {self.sandbox.name!r}" if self._is_running else None
+        if self._is_running:
+            return f"a script in the sandbox {self.sandbox.name!r}"
+        return None
 
     # -- scripts ------------------------------------------------------------------------
 
@@ -238,9 +240,10 @@ class ScriptRunner(ScriptHost):
         """
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
-        recorded_script = (
-            self._replay.begin_script(attempt) if self._replay.unmatched_events else None
-        )
+        if self._replay.unmatched_events:
+            recorded_script = self._replay.begin_script(attempt)
+        else:
+            recorded_script = None
         # Each script has its own seed, so that its random numbers do not depend on how many numbers
         # earlier scripts drew.
         self.script_start = ScriptStart(seed=f"{self._seed}/{attempt}")

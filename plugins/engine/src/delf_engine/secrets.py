@@ -164,7 +164,9 @@ def without_secrets(settings: Any) -> Any:
         return [without_secrets(value) for value in cast("list[Any]", settings)]
     if isinstance(settings, (set, frozenset)):
         return sorted(map(repr, cast("Collection[Any]", settings)))
-    return str(settings) if isinstance(settings, PurePath) else type(settings).__qualname__
+    if isinstance(settings, PurePath):
+        return str(settings)
+    return type(settings).__qualname__
 
 
 def _address_in(text: str) -> str:
@@ -172,7 +174,9 @@ def _address_in(text: str) -> str:
     try:
         parts = urlsplit(text)
         # Without a port, the text has ":None", which is as good for comparisons.
-        return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
+        if parts.netloc:
+            return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}"
+        return ""
     except ValueError:
         return ""
 

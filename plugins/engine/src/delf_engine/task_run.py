@@ -211,7 +211,9 @@ class TaskRun:
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
         """Return the ledger of a task: the agent's, or one with the task's own budget."""
         request_ledger = request.ledger if request.child is None else request.child.ledger
-        return resources.agent.ledger if request_ledger is None else request_ledger
+        if request_ledger is None:
+            return resources.agent.ledger
+        return request_ledger
 
     def chosen_llm(self, choice: str | LLMConfig) -> LLMConfig:
         """Return the configuration of the model that a worker or a connection names."""

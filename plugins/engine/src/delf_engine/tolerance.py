@@ -112,7 +112,9 @@ def _spread_only_dict(keywords: Mapping[str, Any], names: list[str]) -> dict[str
     given = {str(key): value for key, value in inner.items()}
     # The keys may be spelled otherwise, such as ``maxResults`` for ``max_results``.
     arguments = with_spelling_of_parameters(given, names)
-    return arguments if arguments and all(name in names for name in arguments) else None
+    if arguments and all(name in names for name in arguments):
+        return arguments
+    return None
 
 
 def _gather_into_record(
@@ -171,13 +173,17 @@ class _Converter:
             case dict():
                 records = [each for each in alternatives if each.get("properties")]
                 record = cast("dict[str, Any]", argument)
-                return self.record(record, records[0]) if len(records) == 1 else record
+                if len(records) == 1:
+                    return self.record(record, records[0])
+                return record
             case dt.datetime() if any(each.get("format") == "date" for each in alternatives):
                 return argument.date()  # a datetime for a date
             case list():
                 lists = [each["items"] for each in alternatives if each.get("items")]
                 items = cast("list[Any]", argument)
-                return [self.value(item, lists[0]) for item in items] if lists else items
+                if lists:
+                    return [self.value(item, lists[0]) for item in items]
+                return items
             case _:
                 return argument
 

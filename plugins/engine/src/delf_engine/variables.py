@@ -88,11 +88,10 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 def shown(value: Any) -> str:
     """Describe a variable for a model: its type, and its value, truncated if long."""
     text = repr(value)
-    cut_text = (
-        f"{text[:_MAX_SHOWN_LENGTH]} … ({len(text):,} characters in all)"
-        if len(text) > _MAX_SHOWN_LENGTH
-        else text
-    )
+    if len(text) > _MAX_SHOWN_LENGTH:
+        cut_text = f"{text[:_MAX_SHOWN_LENGTH]} … ({len(text):,} characters in all)"
+    else:
+        cut_text = text
     return f"{described(value)} = {cut_text}"
 
 
@@ -100,7 +99,9 @@ def described(value: Any) -> str:
     """Describe the type of a variable for a model: with the size of lists and the keys of dicts."""
     kind = type(value).__name__
     if isinstance(value, dict):
-        return f"dict with the keys {_keys(cast('dict[Any, Any]', value))}" if value else kind
+        if value:
+            return f"dict with the keys {_keys(cast('dict[Any, Any]', value))}"
+        return kind
     if isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("list[Any]", value))
         inner = f", each {described(items[0])}" if items and isinstance(items[0], dict) else ""

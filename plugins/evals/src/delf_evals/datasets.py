@@ -136,7 +136,9 @@ def read_data(path: Path) -> Any:
     content = read_file(path, path.resolve().parent, MAX_BYTES) or b""
     try:
         text = content.decode("utf-8")
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        if path.suffix == ".json":
+            return json.loads(text)
+        return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)

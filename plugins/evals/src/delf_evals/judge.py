@@ -97,7 +97,9 @@ def _json_of(text: str) -> str:
 def _delf_model_name(name: str) -> str:
     """Convert pydantic-ai's name of a model, ``openai:gpt-5``, to delf's, ``openai/gpt-5``."""
     provider, colon, model = name.partition(":")
-    return f"{provider}/{model}" if colon and provider != "recorded" else name
+    if colon and provider != "recorded":
+        return f"{provider}/{model}"
+    return name
 
 
 def _text_of(messages: Sequence[ModelMessage], info: AgentInfo) -> str:

@@ -289,9 +289,10 @@ def summary_of(report: Report) -> list[str]:
     if report.since is not None:
         better_count = sum(change.passed for change in report.changes)
         worse_count = len(report.changes) - better_count
-        outcome = (
-            f"{better_count} better, {worse_count} worse" if report.changes else "no result changed"
-        )
+        if report.changes:
+            outcome = f"{better_count} better, {worse_count} worse"
+        else:
+            outcome = "no result changed"
         lines.append(f"compared with {report.since}: {outcome}")
     return lines
 
@@ -377,9 +378,10 @@ def _case_html(case: CaseResult) -> str:
     ]
     for title, text in (("answer", case.answer), ("expected", case.expected)):
         if text is not None:
-            text_of_value = (
-                text if isinstance(text, str) else json.dumps(text, indent=1, default=str)
-            )
+            if isinstance(text, str):
+                text_of_value = text
+            else:
+                text_of_value = json.dumps(text, indent=1, default=str)
             html_parts.append(f"<p>{title}</p><pre>{escape(text_of_value)}</pre>")
     scores = [f"{c.name}: {c.value}" for c in case.checks if c.passed is None]
     html_parts += [f"<p>{escape(score)}</p>" for score in scores]

@@ -260,7 +260,9 @@ def _date_order(dates: Sequence[re.Match[str]]) -> str:
     # A number above 12 is a day. Dates with points, such as 3.4.2025, begin with the day.
     if max(first_numbers) > 12 or separator == ".":
         return "day first"
-    return "month first" if max(second_numbers) > 12 else "day or month first: unclear"
+    if max(second_numbers) > 12:
+        return "month first"
+    return "day or month first: unclear"
 
 
 def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole: bool) -> Column:

@@ -571,7 +571,9 @@ def _sql_for_unrepresentable(number: int, kind: str) -> str:
 
 
 def _approximate_bytes(value: Any) -> int:
-    return len(value) + 48 if isinstance(value, (str, bytes)) else len(str(value)) + 32
+    if isinstance(value, (str, bytes)):
+        return len(value) + 48
+    return len(str(value)) + 32
 
 
 def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:

@@ -268,7 +268,9 @@ def _describe_peek(title: str, peek: Peek) -> _Description:
 
 def _sample_note(examined: int, total: int) -> str:
     """Return a remark if only a sample of the rows or items was examined; empty otherwise."""
-    return f" (types and values from {examined:,} of them)" if examined < total else ""
+    if examined < total:
+        return f" (types and values from {examined:,} of them)"
+    return ""
 
 
 def _describe_sheet(

@@ -328,9 +328,10 @@ class Gmail(GoogleConnection):
         if call.action == "send_draft":
             return await self._draft_preview(str(arguments["draft"]))
         lines: list[str] = []
-        answered_message = (
-            arguments.get("message") if call.action == "reply" else arguments.get("reply_to")
-        )
+        if call.action == "reply":
+            answered_message = arguments.get("message")
+        else:
+            answered_message = arguments.get("reply_to")
         if answered_message is not None:
             lines += await self._reply_lines(
                 str(answered_message), everyone=bool(arguments.get("everyone"))
@@ -580,4 +581,6 @@ def _sizes_and_digest(
 
 
 def _as_list(given: str | list[str]) -> list[str]:
-    return ([given] if given else []) if isinstance(given, str) else list(dict.fromkeys(given))
+    if isinstance(given, str):
+        return [given] if given else []
+    return list(dict.fromkeys(given))

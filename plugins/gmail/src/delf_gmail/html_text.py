@@ -138,4 +138,6 @@ def _link_suffix(link: str, link_text: str) -> str:
 
 def _attribute(pattern: re.Pattern[str], piece: str) -> str:
     match = pattern.search(piece[:_MAX_TAG_LENGTH])
-    return html.unescape(next((group for group in match.groups() if group), "")) if match else ""
+    if match:
+        return html.unescape(next((group for group in match.groups() if group), ""))
+    return ""

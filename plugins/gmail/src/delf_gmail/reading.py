@@ -290,7 +290,9 @@ def body_text(payload: Resource, depth: int = 0) -> str:
     if charset is None and kind == "text/html":
         charset = charsets.label_in_page(data)
     text = _text(data, charset)
-    return text_of(text) if kind == "text/html" else text.replace("\r\n", "\n").strip()
+    if kind == "text/html":
+        return text_of(text)
+    return text.replace("\r\n", "\n").strip()
 
 
 def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:

@@ -226,7 +226,9 @@ def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]
 
 def skip_existing_clause(unique: str | None) -> str:
     """Return the end of an insert statement that skips rows with an existing unique value."""
-    return f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}" if unique else ""
+    if unique:
+        return f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}"
+    return ""
 
 
 @contextmanager

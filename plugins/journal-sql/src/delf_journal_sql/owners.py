@@ -97,7 +97,9 @@ class Owner:
     @property
     def heartbeat_seconds(self) -> float:
         """The time between two heartbeats in seconds."""
-        return HEARTBEAT_SECONDS if self.lease is None else min(HEARTBEAT_SECONDS, self.lease / 4)
+        if self.lease is None:
+            return HEARTBEAT_SECONDS
+        return min(HEARTBEAT_SECONDS, self.lease / 4)
 
     def register(self, connection: Connection, database: Database) -> None:
         """Store this process with a new heartbeat, within a transaction."""

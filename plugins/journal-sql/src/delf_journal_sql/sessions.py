@@ -52,9 +52,10 @@ def find(
         ended: Whether to include the records of ended sessions.
     """
     parameters = {f"id{n}": digest for n, digest in enumerate(digests or ())}
-    condition = (
-        "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in parameters)}) "
-    )
+    if digests is None:
+        condition = ""
+    else:
+        condition = f"AND digest IN ({', '.join(f':{n}' for n in parameters)}) "
     if digests is not None and not parameters:
         return []
     rows = connection.execute(

@@ -69,7 +69,9 @@ class SqliteConnection:
             rows = cursor.fetchall()
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
-        return name_columns((column[0] for column in cursor.description), rows) if rows else []
+        if rows:
+            return name_columns((column[0] for column in cursor.description), rows)
+        return []
 
     def copy_to(self, path: Path) -> None:
         """Copy the database into an empty file; no task of the copy has an owning process."""

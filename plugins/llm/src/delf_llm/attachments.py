@@ -125,7 +125,9 @@ def _part(name: str, data: bytes) -> Part:
         )
     if not data:
         raise ToolExecutionError(f"file_data: {name!r} is empty")
-    return ImagePart(data, media_type) if media_type in IMAGES else FilePart(name, data, media_type)
+    if media_type in IMAGES:
+        return ImagePart(data, media_type)
+    return FilePart(name, data, media_type)
 
 
 def _media_type(name: str, data: bytes) -> str | None:
@@ -143,7 +145,9 @@ def _media_type(name: str, data: bytes) -> str | None:
     guessed_type = mimetypes.guess_type(name)[0] or ""
     is_named_as_text = guessed_type.startswith("text/")
     if _is_text(data):
-        return guessed_type if is_named_as_text or guessed_type in _TEXTS else "text/plain"
+        if is_named_as_text or guessed_type in _TEXTS:
+            return guessed_type
+        return "text/plain"
     # The name must be wrong: these bytes are neither text nor an image.
     if is_named_as_text or guessed_type in IMAGES:
         return None

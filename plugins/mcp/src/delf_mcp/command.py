@@ -102,7 +102,9 @@ async def _claimed_effects(server: Any, *, accept: bool) -> tuple[dict[str, str]
 
 def toml_key(name: str) -> str:
     """Quote a name for use as a TOML key, if necessary."""
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    if _BARE_KEY.fullmatch(name):
+        return name
+    return json.dumps(name, ensure_ascii=False)
 
 
 @mcp.command()

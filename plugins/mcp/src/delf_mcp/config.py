@@ -136,7 +136,9 @@ def _command_and_args(expanded: Mapping[str, Any], where: str, source: Source) -
     elif not isinstance(args, list):
         return {}
     texts = [_as_text(arg, f"{where}: args", source) for arg in all_args]
-    return {"command": command, "args": texts} if command is not None else {"args": texts}
+    if command is not None:
+        return {"command": command, "args": texts}
+    return {"args": texts}
 
 
 def _as_text(value: Any, where: str, source: Source) -> Any:
@@ -147,7 +149,9 @@ def _as_text(value: Any, where: str, source: Source) -> Any:
     """
     if isinstance(value, (dict, list)) or value is None:
         raise ConnectionConfigurationError(f"{where} is not a text or a number")
-    return value if isinstance(value, str) else SourcedText(json.dumps(value), source)
+    if isinstance(value, str):
+        return value
+    return SourcedText(json.dumps(value), source)
 
 
 def _strip_comments(text: str) -> str:
@@ -233,7 +237,9 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
             if kind == "input:":
                 problem = f"the input {name!r} is needed, and {problem}"
             raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
-        return environ[defined_name] if defined_name is not None else default or ""
+        if defined_name is not None:
+            return environ[defined_name]
+        return default or ""
 
     if (unsupported := _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
         raise ConnectionConfigurationError(

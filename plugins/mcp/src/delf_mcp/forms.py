@@ -110,7 +110,9 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         for name, value in _editable_arguments(request).items()
         if name in content and content[name] != value
     }
-    return Edited(arguments={**request.arguments, **changed}) if changed else Approved()
+    if changed:
+        return Edited(arguments={**request.arguments, **changed})
+    return Approved()
 
 
 def _question_schema(question: Question) -> dict[str, Any]:

@@ -292,4 +292,6 @@ def first_of(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+    if text:
+        return f"{type(error).__name__}: {text}"[:300]
+    return type(error).__name__

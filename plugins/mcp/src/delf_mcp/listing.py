@@ -209,7 +209,9 @@ def claimed_effect_of(tool: types.Tool) -> Effect:
     hints = tool.annotations
     if hints is not None and hints.read_only_hint:
         return "read"
-    return "write" if hints is not None and hints.destructive_hint is False else "irreversible"
+    if hints is not None and hints.destructive_hint is False:
+        return "write"
+    return "irreversible"
 
 
 def displayable(name: object) -> str:

@@ -108,7 +108,9 @@ class TokenFile:
     def _read(self, name: str, model: Any) -> Any:
         content = self._content()
         try:
-            return model.model_validate(content[name]) if name in content else None
+            if name in content:
+                return model.model_validate(content[name])
+            return None
         except ValidationError:
             return None
 

@@ -71,7 +71,9 @@ def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
         meta: The metadata of the result.
         content: The structured data as the client library returns it.
     """
-    return content["value"] if (meta or {}).get(_WRAPPED_KEY) else content
+    if (meta or {}).get(_WRAPPED_KEY):
+        return content["value"]
+    return content
 
 
 def _wrap_data(message: dict[str, Any]) -> bool:

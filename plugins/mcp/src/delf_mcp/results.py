@@ -65,7 +65,9 @@ def _file_name(resource: Any) -> str:
     safe_stem = _NOT_IN_NAMES.sub("-", stem).strip("-")
     name = safe_stem[:_MAX_NAME_CHARACTERS] or "resource"
     extension = _NOT_IN_NAMES.sub("", written_extension)[:_MAX_EXTENSION_CHARACTERS]
-    return f"{name}.{extension}" if extension else f"{name}{_suffix_of_type(resource.mime_type)}"
+    if extension:
+        return f"{name}.{extension}"
+    return f"{name}{_suffix_of_type(resource.mime_type)}"
 
 
 def _suffix_of_type(media_type: str | None) -> str:
@@ -140,7 +142,9 @@ def _block(piece: Any) -> types.ContentBlock:
 
 
 def _contents(item: Any) -> Any:
-    return item.text if isinstance(item, types.TextResourceContents) else _bytes(item.blob)
+    if isinstance(item, types.TextResourceContents):
+        return item.text
+    return _bytes(item.blob)
 
 
 def _bytes(text: str) -> bytes:

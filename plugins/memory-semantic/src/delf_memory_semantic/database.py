@@ -426,7 +426,9 @@ def _database_name(engine: sa.Engine) -> str:
     """Return the path of a SQLite database, or the URL of a server without the password."""
     url = engine.url
     is_file = engine.dialect.name == "sqlite" and url.database
-    return str(url.database) if is_file else url.render_as_string(hide_password=True)
+    if is_file:
+        return str(url.database)
+    return url.render_as_string(hide_password=True)
 
 
 def _file_of(url: sa.URL) -> Path | None:

@@ -89,7 +89,9 @@ class SemanticStore:
     @property
     def loading(self) -> str | None:
         """The name of the embedding model while it is loading, else None."""
-        return self._model if self._load is not None and not self._load.done() else None
+        if self._load is not None and not self._load.done():
+            return self._model
+        return None
 
     async def warm_up(self) -> None:
         """Load the embedding model, and wait until it is loaded.

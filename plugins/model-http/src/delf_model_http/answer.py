@@ -191,7 +191,9 @@ class Answer:
             The deltas to emit.
         """
         thoughts = "".join(self._thoughts)
-        return self.add_text(thoughts) if self.has_no_text_or_call and _FENCE in thoughts else []
+        if self.has_no_text_or_call and _FENCE in thoughts:
+            return self.add_text(thoughts)
+        return []
 
     def index_of(self, number: int) -> int:
         """Return the index in this answer of the call that the provider numbers ``number``.
@@ -252,7 +254,9 @@ class Answer:
         if not 0 <= index < len(self._calls):
             return False
         known_call = self._calls[index]
-        return id_ != known_call.id if id_ else _is_json("".join(known_call.arguments))
+        if id_:
+            return id_ != known_call.id
+        return _is_json("".join(known_call.arguments))
 
     def emit_complete_calls(self, *, is_answer_over: bool = True) -> list[ModelDelta]:
         """Return deltas with the calls that became complete.
@@ -308,7 +312,9 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
         arguments: Any = json.loads(call.arguments)
     except ValueError:
         arguments = None
-    return dict(fields(arguments)) if isinstance(arguments, dict) else {"arguments": call.arguments}
+    if isinstance(arguments, dict):
+        return dict(fields(arguments))
+    return {"arguments": call.arguments}
 
 
 def integer_field(record: Any, name: str) -> int:

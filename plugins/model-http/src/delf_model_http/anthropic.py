@@ -139,11 +139,9 @@ class Messages:
 
     def max_tokens(self, facts: Facts) -> int | None:
         """Return the maximum of output tokens, which every request of this API must state."""
-        return (
-            min(_DEFAULT_MAX_TOKENS, facts.max_output_tokens)
-            if facts.max_output_tokens
-            else _UNKNOWN_MODEL_MAX_TOKENS
-        )
+        if facts.max_output_tokens:
+            return min(_DEFAULT_MAX_TOKENS, facts.max_output_tokens)
+        return _UNKNOWN_MODEL_MAX_TOKENS
 
     def parse(self, data: Any) -> Answer:
         """Parse a complete answer that was not streamed."""
@@ -196,7 +194,9 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
     effort = parts.settings.get("reasoning_effort")
     if thinking is not None:
         chosen = {"thinking": dict(thinking)}
-        return {} if _has_budget(chosen) and not may_think(parts.request) else chosen
+        if _has_budget(chosen) and not may_think(parts.request):
+            return {}
+        return chosen
     if effort is None or effort == "none":
         return {}
     # Models that refuse sampling settings are new, and new models take an effort, not a budget.

@@ -79,7 +79,9 @@ class HttpEmbedder:
     def model(self) -> str:
         """The model's name, followed by the number of dimensions if it is configured."""
         name = self._endpoint.name
-        return name if self._requested_dimension is None else f"{name}:{self._requested_dimension}"
+        if self._requested_dimension is None:
+            return name
+        return f"{name}:{self._requested_dimension}"
 
     @property
     def dimension(self) -> int | None:
@@ -171,4 +173,6 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 
 def _unit_vector(row: list[float]) -> list[float]:
     length = math.sqrt(sum(value * value for value in row))
-    return row if length == 0 else [value / length for value in row]
+    if length == 0:
+        return row
+    return [value / length for value in row]

@@ -104,7 +104,9 @@ class HttpModel(EndpointModel):
 
     def _dialect_of(self, request: ModelRequest | None) -> Dialect:
         """Return the dialect of a request; some models need another dialect for tools."""
-        return self._tools_dialect if request is not None and request.tools else self._dialect
+        if request is not None and request.tools:
+            return self._tools_dialect
+        return self._dialect
 
     @property
     def _session_model(self) -> str | None:
@@ -233,7 +235,9 @@ class HttpModel(EndpointModel):
         return answer
 
     def _stream_once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        return self._pieces_in_session(request) if self._needs_session else self._streamed(request)
+        if self._needs_session:
+            return self._pieces_in_session(request)
+        return self._streamed(request)
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Request a streamed answer; yield its pieces, then the complete reply."""

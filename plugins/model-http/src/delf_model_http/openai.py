@@ -186,11 +186,9 @@ def _fields_to_send_back(call: Any) -> dict[str, Any]:
 def _arguments(function: Any) -> Any:
     """Return the arguments of a call as text; some servers send an object instead."""
     arguments = fields(function).get("arguments")
-    return (
-        json.dumps(arguments, ensure_ascii=False)
-        if isinstance(arguments, dict)
-        else arguments or ""
-    )
+    if isinstance(arguments, dict):
+        return json.dumps(arguments, ensure_ascii=False)
+    return arguments or ""
 
 
 def _check(reply: Any) -> None:
@@ -213,7 +211,9 @@ def _error_without_wrapper(reply: Mapping[str, Any]) -> Mapping[str, Any] | None
     if "choices" in reply or not message:
         return None
     has_error_type = "error" in (reply.get("object"), reply.get("type"))
-    return reply if has_error_type or isinstance(message, (str, list)) else None
+    if has_error_type or isinstance(message, (str, list)):
+        return reply
+    return None
 
 
 def _check_choice(choice: Any) -> None:

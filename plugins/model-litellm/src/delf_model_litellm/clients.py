@@ -93,9 +93,10 @@ class Clients:
             hooks = {"request": [_prepare_request], "response": [response_body.check_response]}
             httpx: Any = importlib.import_module("httpx")
             has_proxy = bool(Proxies())
-            proxy_transport = (
-                async_transport(httpx, verify=default_context()) if has_proxy else None
-            )
+            if has_proxy:
+                proxy_transport = async_transport(httpx, verify=default_context())
+            else:
+                proxy_transport = None
             pool = handler.AsyncHTTPHandler(
                 follow_redirects=False, event_hooks=hooks, transport=proxy_transport
             )

@@ -295,18 +295,24 @@ def _is_json(text: str) -> bool:
 def _litellm_provider(endpoint: Endpoint) -> str | None:
     """Return litellm's name of the API's protocol; None to let litellm decide."""
     prefixes = {"google": "gemini", RESPONSES: "openai"}
-    return None if endpoint.dialect is None else prefixes.get(endpoint.dialect, endpoint.dialect)
+    if endpoint.dialect is None:
+        return None
+    return prefixes.get(endpoint.dialect, endpoint.dialect)
 
 
 def _price_provider(endpoint: Endpoint) -> str | None:
     """Return litellm's name of the provider whose prices apply; None to let litellm decide."""
     is_compatible_server = endpoint.dialect is not None and endpoint.dialect != endpoint.provider
-    return endpoint.provider if is_compatible_server else _litellm_provider(endpoint)
+    if is_compatible_server:
+        return endpoint.provider
+    return _litellm_provider(endpoint)
 
 
 def _litellm_name(endpoint: Endpoint) -> str:
     """Return the model's name, prefixed with ``responses/`` for OpenAI's Responses API."""
-    return f"responses/{endpoint.name}" if endpoint.dialect == RESPONSES else endpoint.name
+    if endpoint.dialect == RESPONSES:
+        return f"responses/{endpoint.name}"
+    return endpoint.name
 
 
 def _can_search(litellm: Any, endpoint: Endpoint) -> bool:

@@ -125,9 +125,10 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     if not declarations:
         return None
     media = min(declarations, key=_rank_of)
-    spec = (
-        document.resolve_reference(declarations[media]) if declarations[media] is not None else {}
-    )
+    if declarations[media] is not None:
+        spec = document.resolve_reference(declarations[media])
+    else:
+        spec = {}
     schema: Any = spec.get("schema")
     required = body.get("required") is True
     kind = kind_of(media)

@@ -134,11 +134,10 @@ def _convert_to_2020(
         copy["pattern"] = pattern
     if isinstance(copy.get("required"), list):
         properties_or_none: Any = original.get("properties")
-        properties = (
-            cast("dict[str, Any]", properties_or_none)
-            if isinstance(properties_or_none, dict)
-            else {}
-        )
+        if isinstance(properties_or_none, dict):
+            properties = cast("dict[str, Any]", properties_or_none)
+        else:
+            properties = {}
         needed = [n for n in copy["required"] if isinstance(n, str)]
         copy["required"] = [n for n in needed if not document.is_read_only(properties.get(n))]
     if original.get("nullable") is not True:

@@ -246,7 +246,9 @@ class Call:
             for a in self._accepted_arguments
         ]
         text = f"{self._caller.name}.{self.entry.endpoint.name}({', '.join(parts)})"
-        return text if len(text) <= _SIGNATURE_CHARS else f"{text[:_SIGNATURE_CHARS]}…"
+        if len(text) <= _SIGNATURE_CHARS:
+            return text
+        return f"{text[:_SIGNATURE_CHARS]}…"
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments and convert them to the values to be sent.

@@ -178,9 +178,10 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
             entry.summary = entry.summary.removesuffix(GUESSED)
         else:
             is_unchanged = entry.declared_type in ("Any", sample_type)
-            entry.returns = (
-                entry.declared_type if is_unchanged else f"{entry.declared_type} | {sample_type}"
-            )
+            if is_unchanged:
+                entry.returns = entry.declared_type
+            else:
+                entry.returns = f"{entry.declared_type} | {sample_type}"
 
 
 def compile_operation(

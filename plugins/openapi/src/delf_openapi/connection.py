@@ -324,11 +324,10 @@ class APITool(Connection[OpenAPISettings]):
             full_entry = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full_entry.arguments if a.arg in names]
             samples = self._caller.samples
-            observed = (
-                frozenset[Found]()
-                if samples is None
-                else samples.undeclared_types(entry.endpoint.name)
-            )
+            if samples is None:
+                observed = frozenset[Found]()
+            else:
+                observed = samples.undeclared_types(entry.endpoint.name)
             returns = with_types(full_entry.returns, observed)
             return FullTypes(
                 parameters=tuple(arguments), returns=returns, notes=full_entry.result_notes
@@ -405,7 +404,9 @@ def _parameter(argument: Argument) -> Parameter:
 
 
 def _secret(value: Any) -> Any:
-    return value if isinstance(value, (str, SecretStr)) or value is None else str(value)
+    if isinstance(value, (str, SecretStr)) or value is None:
+        return value
+    return str(value)
 
 
 def _name_from(spec: Any) -> str | None:

@@ -121,7 +121,9 @@ def _source(settings: OpenAPISettings, tree: Mapping[str, Any] | None) -> tuple[
     cache = Cache(settings.cache_dir) if settings.cache else None
 
     def read_document(uri: str) -> Source:
-        return read(uri, limit) if cache is None else cache.document(uri, limit)
+        if cache is None:
+            return read(uri, limit)
+        return cache.document(uri, limit)
 
     if tree is not None:
         return of_mapping(tree), read_document

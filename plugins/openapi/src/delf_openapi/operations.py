@@ -160,7 +160,9 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
 
 def _operation_id(operation: Mapping[str, Any]) -> str | None:
     declared = operation.get("operationId")
-    return declared if isinstance(declared, str) and declared else None
+    if isinstance(declared, str) and declared:
+        return declared
+    return None
 
 
 def _without_path(operation_id: str | None, method: str, path: str) -> str | None:
@@ -169,7 +171,9 @@ def _without_path(operation_id: str | None, method: str, path: str) -> str | Non
         return None
     suffix = f"{_NON_WORD.sub('_', path)}_{method}"
     plain = operation_id.removesuffix(suffix)
-    return plain if plain != operation_id and any(c.isalpha() for c in plain) else operation_id
+    if plain != operation_id and any(c.isalpha() for c in plain):
+        return plain
+    return operation_id
 
 
 def _declared_operations(

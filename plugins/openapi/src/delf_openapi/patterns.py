@@ -30,12 +30,16 @@ def usable_pattern(pattern: object) -> str | None:
     None if the value is no regular expression that delf can match in linear time.
     """
     is_valid = isinstance(pattern, str) and _validator(pattern) is not None
-    return _without_delimiters(pattern) if is_valid and isinstance(pattern, str) else None
+    if is_valid and isinstance(pattern, str):
+        return _without_delimiters(pattern)
+    return None
 
 
 def _without_delimiters(pattern: str) -> str:
     """Return the pattern itself for a literal of JavaScript, such as ``/^a+$/``."""
-    return pattern[1:-1] if pattern[:1] == "/" and pattern[-1:] == "/" else pattern
+    if pattern[:1] == "/" and pattern[-1:] == "/":
+        return pattern[1:-1]
+    return pattern
 
 
 @lru_cache(512)

@@ -81,7 +81,9 @@ def _concrete_media_type(media: str) -> str:
     """Replace a media type range, such as ``text/*``, by a concrete media type."""
     if "*" not in media:
         return media
-    return "text/plain" if media.startswith("text/") else "application/octet-stream"
+    if media.startswith("text/"):
+        return "text/plain"
+    return "application/octet-stream"
 
 
 def _boundary() -> str:
@@ -98,7 +100,9 @@ def _properties(document: Document, body: Body) -> dict[str, Any]:
 
 def _encoding(body: Body, name: str) -> Mapping[str, Any]:
     encoding = body.encoding.get(name)
-    return cast("dict[str, Any]", encoding) if isinstance(encoding, dict) else {}
+    if isinstance(encoding, dict):
+        return cast("dict[str, Any]", encoding)
+    return {}
 
 
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:

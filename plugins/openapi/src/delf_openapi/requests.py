@@ -231,7 +231,9 @@ class RequestBuilder:
         """Return the keyword arguments that the body requires if a call has these arguments."""
         if body.fields is None:  # one keyword argument takes the whole body
             whole_argument = body.whole_argument
-            return [whole_argument] if body.required and whole_argument is not None else []
+            if body.required and whole_argument is not None:
+                return [whole_argument]
+            return []
         has_fields = any(
             arguments.get(arg) is not None for arg in (*self._fields, body.extra_argument or "")
         )
@@ -419,11 +421,9 @@ class RequestBuilder:
     def _body_value(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
         value = {f.name: arguments[arg] for arg, f in self._fields.items() if arg in arguments}
         additional: Any = arguments.get(body.extra_argument) if body.extra_argument else None
-        return (
-            {**cast("dict[str, Any]", additional), **value}
-            if isinstance(additional, dict)
-            else value
-        )
+        if isinstance(additional, dict):
+            return {**cast("dict[str, Any]", additional), **value}
+        return value
 
 
 def _fault_text(fault: Fault, arg: str | int) -> str:
@@ -455,7 +455,9 @@ def _content_of_file(value: Any) -> Any:
         return [_content_of_file(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         file = cast("dict[str, Any]", value)
-        return file["content"] if isinstance(file.get("content"), (bytes, str)) else file
+        if isinstance(file.get("content"), (bytes, str)):
+            return file["content"]
+        return file
     return value
 
 

@@ -214,4 +214,6 @@ def _token_url(document: Document, scheme: Mapping[str, Any]) -> str | None:
     listed = cast("dict[str, Any]", flows) if isinstance(flows, dict) else {}
     flow = listed.get("clientCredentials")
     url: Any = cast("dict[str, Any]", flow).get("tokenUrl") if isinstance(flow, dict) else None
-    return urljoin(document.trees.uri, url) if isinstance(url, str) and url else None
+    if isinstance(url, str) and url:
+        return urljoin(document.trees.uri, url)
+    return None

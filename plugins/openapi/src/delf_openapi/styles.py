@@ -142,7 +142,9 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str)
         items = [(_quoted(k), _quoted(v, safe)) for k, v in mapping.items()]
         if explode and style == "form":
             return items
-        return [(name, delimiter.join(part for item in items for part in item))] if items else []
+        if items:
+            return [(name, delimiter.join(part for item in items for part in item))]
+        return []
     return [(name, _quoted(value, safe))]
 
 

@@ -225,7 +225,9 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
 
 
 def _description(item: dict[str, Any]) -> dict[str, Any]:
-    return {"description": item["description"]} if item.get("description") else {}
+    if item.get("description"):
+        return {"description": item["description"]}
+    return {}
 
 
 def _response(document: Document, raw: Any, produces: list[str]) -> Any:

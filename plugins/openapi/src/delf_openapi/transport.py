@@ -129,7 +129,9 @@ class Transport:
         seconds = retry_after(answer.headers)
         if seconds is None:
             return Retry(seconds=pause(progress.attempts))
-        return Retry(seconds=seconds) if seconds <= self._settings.max_wait else None
+        if seconds <= self._settings.max_wait:
+            return Retry(seconds=seconds)
+        return None
 
     def _no_answer_error(
         self, request: Request, error: NoAnswerError

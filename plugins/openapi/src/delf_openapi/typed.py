@@ -138,7 +138,9 @@ class Responses:
                 schema = _schema_for_media(content, answer.media, self._document)
             except (SpecError, AttributeError, TypeError):
                 return None
-            return None if schema in (None, {}, {"type": "object"}) else (status, schema)
+            if schema in (None, {}, {"type": "object"}):
+                return None
+            return (status, schema)
         return None
 
     def _make_unmarshaller(self, schema: Any) -> SchemaUnmarshaller | str:
@@ -201,7 +203,9 @@ def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
 
     class Items(ArrayUnmarshaller):
         def __call__(self, value: Any) -> Any:
-            return super().__call__(value) if isinstance(value, list) else value
+            if isinstance(value, list):
+                return super().__call__(value)
+            return value
 
     class Properties(ObjectUnmarshaller):
         """Converts the properties that an object has; adds no defaults, generates no classes."""
@@ -285,11 +289,10 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
             continue
         reported.add((place, kind))
         path = ".".join(clean(str(part), 60) for part in error.absolute_path) or "the body"
-        message = (
-            "None, where the schema has no null"
-            if is_null
-            else clean(error.message, _MAX_FAULT_CHARS)
-        )
+        if is_null:
+            message = "None, where the schema has no null"
+        else:
+            message = clean(error.message, _MAX_FAULT_CHARS)
         yield Fault(f"{path}: {message}", place, kind, kind_of_value(error.instance))
         if len(reported) >= _MAX_FAULTS:
             return

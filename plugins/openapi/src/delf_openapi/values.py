@@ -82,11 +82,9 @@ class Checker:
         if type_names == {"array"}:
             return [self.coerced(resolved.get("items", {}), value, depth + 1)]
         if isinstance(value, bool):
-            return (
-                value
-                if "boolean" in type_names or "string" not in type_names
-                else str(value).lower()
-            )
+            if "boolean" in type_names or "string" not in type_names:
+                return value
+            return str(value).lower()
         if isinstance(value, (int, float)) and type_names == {"string"}:
             return str(value)
         if isinstance(value, str) and "string" not in type_names:

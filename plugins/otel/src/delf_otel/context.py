@@ -36,7 +36,9 @@ def current() -> dict[str, str]:
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
     traceparent = carrier.get(TRACEPARENT) or os.environ.get(TRACEPARENT.upper(), "")
-    return {TRACEPARENT: traceparent} if _TRACEPARENT_FORMAT.fullmatch(traceparent) else {}
+    if _TRACEPARENT_FORMAT.fullmatch(traceparent):
+        return {TRACEPARENT: traceparent}
+    return {}
 
 
 def parent_in(setup: Mapping[str, Any]) -> Parent | None:

@@ -69,7 +69,9 @@ def _read_cached(path: Path, rows: int) -> Any:
         matrix = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return matrix if matrix.ndim == 2 and len(matrix) == rows else None
+    if matrix.ndim == 2 and len(matrix) == rows:
+        return matrix
+    return None
 
 
 def _write_cached(path: Path, matrix: Any) -> None:

@@ -103,7 +103,9 @@ def answer_of(events: Iterable[Event]) -> str:
 def answer_text(printed: str, value: object) -> str:
     """Return the answer of a script: its printed text or, if there is none, its last value."""
     text = printed.strip("\n")
-    return text if text.strip() or value is None else str(value)
+    if text.strip() or value is None:
+        return text
+    return str(value)
 
 
 @dataclass

@@ -356,7 +356,9 @@ def _changes(actions: Mapping[str, UsedAction], name: str) -> bool:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST_RESULT else f"{text[: _LONGEST_RESULT - 1]}…"
+    if len(text) <= _LONGEST_RESULT:
+        return text
+    return f"{text[: _LONGEST_RESULT - 1]}…"
 
 
 def maker_of_similar_agents(agent: Agent[Any]) -> MakeSimilarAgent:

@@ -92,7 +92,9 @@ def _unquoted_pattern(default: str) -> str:
         return _NUMBER
     further_words = len(default.split()) - 1
     pattern = f"{_SAFE_PREFIX}{_WORD}"
-    return f"{pattern}(?: {_WORD}){{0,{further_words}}}" if further_words > 0 else pattern
+    if further_words > 0:
+        return f"{pattern}(?: {_WORD}){{0,{further_words}}}"
+    return pattern
 
 
 def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:

@@ -112,7 +112,9 @@ class RoutineGuard:
             return _ALLOWED
         name = self._routine.name
         if (reason := self._header_violation(call)) is not None:
-            return NeedsApproval(reason=reason) if self._is_repair else Refused(message=reason)
+            if self._is_repair:
+                return NeedsApproval(reason=reason)
+            return Refused(message=reason)
         limits = self._routine.limits
         if limits.calls is not None and self._call_count > limits.calls:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
@@ -131,7 +133,9 @@ class RoutineGuard:
     def _approval_verdict(self, call: ScriptCall, reasons: list[str]) -> Verdict:
         if call.name in self._routine.confirm:
             reasons = [*reasons, f"the routine {self._routine.name} asks before it"]
-        return NeedsApproval(reason="; ".join(reasons)) if reasons else _ALLOWED
+        if reasons:
+            return NeedsApproval(reason="; ".join(reasons))
+        return _ALLOWED
 
     def _header_violation(self, call: ScriptCall) -> str | None:
         """Return why the routine's header does not allow a call; None if it does."""

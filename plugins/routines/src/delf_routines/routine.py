@@ -88,7 +88,9 @@ class Parameter:
             raise self._value_error(given, f"it takes {_type_description(self.type)}")
         try:
             if self.type == "integer":
-                return int(given) if isinstance(given, str) else self._to_integer(given)
+                if isinstance(given, str):
+                    return int(given)
+                return self._to_integer(given)
             if self.type == "number":
                 return float(given)
         except ValueError:

@@ -561,4 +561,6 @@ def _apply_replacements(script: str, places: Iterable[_Replacement]) -> str:
 
 def _title(task: str) -> str:
     line = " ".join(task.split())
-    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
+    if len(line) <= _LONGEST_TITLE:
+        return line
+    return f"{line[: _LONGEST_TITLE - 1]}…"

@@ -152,7 +152,9 @@ def truncate_item(item: Any) -> Any:
     if len(repr(item)) <= _MAX_ITEM_CHARACTERS:
         return item
     cut = _with_short_texts(item)
-    return cut if len(repr(cut)) <= _MAX_ITEM_CHARACTERS else repr(cut)[:_MAX_ITEM_CHARACTERS]
+    if len(repr(cut)) <= _MAX_ITEM_CHARACTERS:
+        return cut
+    return repr(cut)[:_MAX_ITEM_CHARACTERS]
 
 
 def _with_short_texts(value: Any) -> Any:

@@ -84,7 +84,9 @@ class _ProcessorTime:
         processor time.
         """
         used = _used_cpu_seconds()
-        return None if used is None else 1000 * (self._limit_seconds - used) / self._processors
+        if used is None:
+            return None
+        return 1000 * (self._limit_seconds - used) / self._processors
 
     def used(self) -> float:
         """Return the processor seconds that the container has used so far."""

@@ -242,7 +242,9 @@ class ContainerProcess:
             report: Any = json.loads(lines[-1]) if lines else {}
         except ValueError:
             return {}
-        return cast("dict[str, Any]", report) if isinstance(report, dict) else {}
+        if isinstance(report, dict):
+            return cast("dict[str, Any]", report)
+        return {}
 
     async def aclose(self) -> None:
         """Kill the container, wait for its removal, and remove its folder."""

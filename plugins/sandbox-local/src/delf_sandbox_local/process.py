@@ -117,11 +117,10 @@ class LocalProcess:
         ):
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
-            reason = (
-                "it was stopped"
-                if self._is_kill_requested
-                else "killed by the system, out of memory?"
-            )
+            if self._is_kill_requested:
+                reason = "it was stopped"
+            else:
+                reason = "killed by the system, out of memory?"
             return Crashed(message=f"the sandbox is gone: {reason}")
         if status < 0:
             name = signal.Signals(-status).name

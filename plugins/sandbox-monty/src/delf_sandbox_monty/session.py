@@ -473,9 +473,10 @@ class MontySession:
 
     def _add_file(self, name: Any, content: Any = NOT_GIVEN) -> None:
         """Implement ``add_to_output_files``. Monty calls this in one of its threads."""
-        content_argument = (
-            () if content is NOT_GIVEN else (plain(_to_pathlib(content), self._max_copied_bytes),)
-        )
+        if content is NOT_GIVEN:
+            content_argument = ()
+        else:
+            content_argument = (plain(_to_pathlib(content), self._max_copied_bytes),)
         try:
             self._files(_to_pathlib(name), *content_argument)
         except LimitReachedError as error:

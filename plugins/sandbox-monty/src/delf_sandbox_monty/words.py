@@ -101,7 +101,9 @@ class Source:
 
     def original_line_number(self, number: int) -> int:
         """Return the number of the line in the model's text for a line that Monty ran."""
-        return self.lines[number - 1] if 0 < number <= len(self.lines) else number
+        if 0 < number <= len(self.lines):
+            return self.lines[number - 1]
+        return number
 
 
 def ended_itself(error: Any) -> bool:

@@ -606,11 +606,10 @@ def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     message["Subject"] = notice.subject
     message.set_content(notice.text.encode("utf-8", "replace").decode())  # no lone surrogates
     context = ssl.create_default_context()
-    connection = (
-        smtplib.SMTP_SSL(host, url.port or 465, timeout=_SECONDS, context=context)
-        if tls
-        else smtplib.SMTP(host, url.port or 25, timeout=_SECONDS)
-    )
+    if tls:
+        connection = smtplib.SMTP_SSL(host, url.port or 465, timeout=_SECONDS, context=context)
+    else:
+        connection = smtplib.SMTP(host, url.port or 25, timeout=_SECONDS)
     with connection as server:
         if not tls:
             server.ehlo()

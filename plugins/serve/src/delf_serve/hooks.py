@@ -109,7 +109,9 @@ class Hooks:
         if not hook.person:
             # Without keys, everybody may use the server. With keys, nobody owns the hook's tasks: a
             # caller without a digest has no owner name.
-            return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"") if self._keys else ANYBODY
+            if self._keys:
+                return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"")
+            return ANYBODY
         owner = self._keys.find_person(hook.person, by_mail=True)
         if owner is None or not owner.rights >= _RIGHTS:
             raise ProblemError(409, "the person of this hook may not run tasks here")

@@ -201,7 +201,9 @@ class Keys:
                 p for p in active if searched in (_lower_ascii(p.mail), _lower_ascii(p.name))
             )
             person = next(matching, None)
-        return None if person is None else self._callers_by_holder[person.holder]
+        if person is None:
+            return None
+        return self._callers_by_holder[person.holder]
 
     def everybody(self) -> Iterator[Caller]:
         """Yield each person with all rights, then the callers with a key of the settings."""

@@ -602,9 +602,10 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     name = _own_person(call).name
     chosen_notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     # None keeps the channels.
-    chosen_ways = (
-        None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
-    )
+    if body.ways is None:
+        chosen_ways = None
+    else:
+        chosen_ways = tuple(way for way in NOTICE_WAYS if way in body.ways)
     # None keeps the webhook; an empty address removes the webhook.
     address = None if body.webhook is None else body.webhook.strip()
     if address:
@@ -612,9 +613,10 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
             check_webhook(call.service.settings, address)
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
-    generated_secret = (
-        f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" if address else ""
-    )
+    if address:
+        generated_secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    else:
+        generated_secret = ""
     shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:

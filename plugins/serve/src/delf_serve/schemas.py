@@ -846,7 +846,9 @@ class DecisionRequest(RootModel[_Decision]):
 
 def _to_integer(value: object) -> object:
     """Convert 3.0 to 3, because JSON Schema counts 3.0 as an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 class ResumeRequest(Given):

@@ -74,7 +74,9 @@ def address_of(listener: socket.socket) -> str:
     """Return the URL of a listening socket."""
     name, port = listener.getsockname()[:2]
     host = "localhost" if name in ("0.0.0.0", "::") else str(name)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if ":" in host:
+        return f"http://[{host}]:{port}"
+    return f"http://{host}:{port}"
 
 
 class ConnectionLimit:

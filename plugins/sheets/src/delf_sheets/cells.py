@@ -66,8 +66,12 @@ def _number_or_date(number: float, format_type: str | None) -> Any:
         if format_type == "DATE_TIME":
             return moment
         is_time_of_day = 0 <= number < 1  # otherwise the cell has a duration
-        return moment.time() if is_time_of_day else dt.timedelta(seconds=round(number * _DAY, 3))
-    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+        if is_time_of_day:
+            return moment.time()
+        return dt.timedelta(seconds=round(number * _DAY, 3))
+    if number.is_integer() and abs(number) < 2**53:
+        return int(number)
+    return number
 
 
 def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str, Any], str | None]:
@@ -94,9 +98,10 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
             raise ToolRefusedError(
                 f"{where}: the text has {len(value):,} characters, over {_LONGEST:,}"
             )
-        key = (
-            "formulaValue" if formulas and value.startswith("=") and value != "=" else "stringValue"
-        )
+        if formulas and value.startswith("=") and value != "=":
+            key = "formulaValue"
+        else:
+            key = "stringValue"
         return {key: value}, None
     day_count, date_format = _day_count_and_format(value)
     if date_format is None:

@@ -267,7 +267,11 @@ def _number_format_type(pattern: str) -> str:
     is_time = bool(set(bare) & set("hs") or _ELAPSED.search(section))
     is_date = bool(set(bare) & set("yd")) or ("m" in bare and not is_time)
     if (is_time or is_date) and not set(_PARTS_OF_SECONDS.sub("", bare)) & set("0#?"):
-        return "DATE_TIME" if is_time and is_date else "DATE" if is_date else "TIME"
+        if is_time and is_date:
+            return "DATE_TIME"
+        if is_date:
+            return "DATE"
+        return "TIME"
     if bare.strip() == "@":
         return "TEXT"
     if "%" in bare:

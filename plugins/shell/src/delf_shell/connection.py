@@ -72,11 +72,10 @@ class Shell(Connection[ShellSettings]):
             rule = next((rule for rule in self._rules if rule.matches(words)), None)
             if rule is None and self.settings.default is None:
                 return Refused(message=self._blocked_message(words))
-            requires_approval = (
-                rule.requires_approval(words)
-                if rule is not None
-                else self._default_requires_approval
-            )
+            if rule is not None:
+                requires_approval = rule.requires_approval(words)
+            else:
+                requires_approval = self._default_requires_approval
             if requires_approval:
                 reasons.append(words[0])
         if not reasons:

@@ -85,7 +85,9 @@ class OwnTables:
 
         The comment stays if the configuration says that only the user writes the table's columns.
         """
-        return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
+        if self.has_table(relation.full_name):
+            return relation
+        return replace(relation, comment=None)
 
     def with_trusted_comments(self, table: Table) -> Table:
         """Return a table with only the comments that the setting ``trust`` declares as ``own``."""
@@ -141,7 +143,9 @@ class OwnTables:
         if all(self.has_table(table) for table in tables):
             return "own"
         is_one_table = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
-        return self._trust_by_column(tree, tables[0]) if is_one_table else _OUTSIDE
+        if is_one_table:
+            return self._trust_by_column(tree, tables[0])
+        return _OUTSIDE
 
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
         """Return the names of the tables that a query reads.
@@ -223,9 +227,9 @@ class OwnTables:
         own_names = [name for name, level in result_columns.items() if level == "own"]
         # Databases differ in the letter case of the names that they return.
         spellings = {form for name in own_names for form in (name, name.lower(), name.upper())}
-        return (
-            {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"} if spellings else _OUTSIDE
-        )
+        if spellings:
+            return {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"}
+        return _OUTSIDE
 
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
         """Return the trust of each column in the select list, by the column's name in the result.

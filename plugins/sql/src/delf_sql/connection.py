@@ -228,7 +228,9 @@ class SQL(Connection[SQLSettings]):
         """Return a note about the row limit of queries, unless the limit is the default."""
         most = self.settings.max_rows
         usual = SQLSettings.model_fields["max_rows"].default
-        return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
+        if most == usual:
+            return ""
+        return f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _with_samples(self, tables: Sequence[Table]) -> list[Table]:
         """Return the first tables with descriptions of the values in their columns.
@@ -482,7 +484,9 @@ class SQL(Connection[SQLSettings]):
         return [self._own_tables.with_trusted_comments(table) for table in tables]
 
     def _without_untrusted_comment(self, relation: Relation) -> Relation:
-        return relation if self._own_tables is None else self._own_tables.without_comment(relation)
+        if self._own_tables is None:
+            return relation
+        return self._own_tables.without_comment(relation)
 
     def _describe(
         self, backend: Backend, session: Any, task: str
@@ -552,7 +556,9 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
         return [params]
     has_positional = bool(find_placeholders(text, tokens, named=False))
     if not params:  # an empty list means no set, except for a statement without placeholders
-        return [] if has_positional or find_placeholders(text, tokens, named=True) else [None]
+        if has_positional or find_placeholders(text, tokens, named=True):
+            return []
+        return [None]
     # With positional placeholders, a dict is itself a value, as JSON.
     if all(isinstance(item, Mapping) for item in params) and not has_positional:
         return cast("Sequence[Params]", params)

@@ -46,7 +46,9 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
     """
     if isinstance(error, FailedAt):
         cause_problem = None if error.__cause__ is None else problem_of(error.__cause__, backend)
-        return None if cause_problem is None else replace(cause_problem, number=error.number)
+        if cause_problem is None:
+            return None
+        return replace(cause_problem, number=error.number)
     problem = backend.explain(error)
     if problem is not None:
         return problem
@@ -100,11 +102,8 @@ def failed_statement_error(
     has_several_statements = len(statements) > 1
     if has_several_statements and problem.number is not None and problem.number <= len(statements):
         statement_text = " ".join(statements[problem.number - 1].text.split())
-        statement_text = (
-            statement_text
-            if len(statement_text) <= _MAX_STATEMENT_CHARS
-            else f"{statement_text[:_MAX_STATEMENT_CHARS]}…"
-        )
+        if len(statement_text) > _MAX_STATEMENT_CHARS:
+            statement_text = f"{statement_text[:_MAX_STATEMENT_CHARS]}…"
         position = f"statement {problem.number} of {len(statements)}"
         prefix = f"{position}, {statement_text}, failed and none is done: "
     if problem.cause == "unavailable":

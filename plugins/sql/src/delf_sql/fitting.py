@@ -157,7 +157,9 @@ def _convert(value: Any, family: Family, dimensions: int, *, is_write: bool) -> 
         items = cast("list[Any]", value)
         return [_convert(item, family, dimensions - 1, is_write=is_write) for item in items]
     if family == "json":
-        return value if value is None or isinstance(value, str) else as_json(value)
+        if value is None or isinstance(value, str):
+            return value
+        return as_json(value)
     if family == "map" and isinstance(value, str):
         return _as_duckdb_map(value)
     if family == "text" and is_write and isinstance(value, (list, dict)):
@@ -183,7 +185,9 @@ def _as_duckdb_map(text: str) -> Any:
 def _fits(value: Any, family: Family) -> bool:
     """Return True if a column of a type family can store a value without changing it."""
     if family == "integer":
-        return _has_no_fraction(value) if isinstance(value, (str, float, decimal.Decimal)) else True
+        if isinstance(value, (str, float, decimal.Decimal)):
+            return _has_no_fraction(value)
+        return True
     if family == "float":
         return not isinstance(value, int) or not loses_digits_as_float(value)
     if family == "year":

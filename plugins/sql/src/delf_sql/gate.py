@@ -348,8 +348,6 @@ def _reason(error: Exception) -> str:
     problem = problems[0] if problems else {}
     description = str(problem.get("description") or error).split("\n", 1)[0].rstrip(". ")
     near = str(problem.get("highlight") or "").strip()
-    return (
-        f"syntax not known near {near!r} ({description})"
-        if near
-        else f"syntax not known ({description})"
-    )
+    if near:
+        return f"syntax not known near {near!r} ({description})"
+    return f"syntax not known ({description})"

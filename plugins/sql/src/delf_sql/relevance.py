@@ -89,7 +89,9 @@ class ColumnNeed:
         common_words = len(self._wanted.intersection(map(stem, words)))
         if common_words:
             return -common_words
-        return 0 if column.primary_key or column.references is not None else 1
+        if column.primary_key or column.references is not None:
+            return 0
+        return 1
 
 
 def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:

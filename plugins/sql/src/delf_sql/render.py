@@ -82,7 +82,9 @@ def _reserved_words(dialect: Dialect) -> frozenset[str]:
 def relation_name(relation: Relation, dialect: Dialect) -> str:
     """Format a table's name for a statement, with its schema if necessary."""
     name = quoted(relation.name, dialect)
-    return f"{quoted(relation.schema, dialect)}.{name}" if relation.schema else name
+    if relation.schema:
+        return f"{quoted(relation.schema, dialect)}.{name}"
+    return name
 
 
 def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:

@@ -213,7 +213,9 @@ def _shared_values(name: str, values: Sequence[str]) -> str:
     counts = Counter(values)
     is_shared = len(values) >= _MIN_ROWS_PER_VALUE * len(counts) and len(counts) <= _MAX_VALUES
     is_shown = is_shared and not _is_personal(name) and all(map(_is_plain, counts))
-    return " | ".join(repr(value) for value in sorted(counts)) if is_shown else ""
+    if is_shown:
+        return " | ".join(repr(value) for value in sorted(counts))
+    return ""
 
 
 def _nested_types(name: str, values: Sequence[Any], depth: int = 0) -> str:
@@ -238,7 +240,9 @@ def _nested_types(name: str, values: Sequence[Any], depth: int = 0) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_DESCRIPTION_CHARS else f"{text[: _MAX_DESCRIPTION_CHARS - 1]}…"
+    if len(text) <= _MAX_DESCRIPTION_CHARS:
+        return text
+    return f"{text[: _MAX_DESCRIPTION_CHARS - 1]}…"
 
 
 def _is_personal(name: str) -> bool:
@@ -266,7 +270,9 @@ def _date_format(values: Sequence[str]) -> str:
     # Without a day above 12, the order of day and month is ambiguous.
     month_first = [form for form in fitting if form.startswith("%m/%d")]
     is_ambiguous = bool(month_first) and fitting[0].startswith("%d/%m")
-    return f"{fitting[0]} or {month_first[0]}" if is_ambiguous else "".join(fitting[:1])
+    if is_ambiguous:
+        return f"{fitting[0]} or {month_first[0]}"
+    return "".join(fitting[:1])
 
 
 def _fits(value: str, form: str) -> bool:

@@ -203,7 +203,9 @@ class _Session:
         # an SQL function runs. The alarm then ends the process.
         signal.setitimer(signal.ITIMER_REAL, self._open_options.timeout + _GRACE_SECONDS)
         try:
-            return self._read(work) if self._open_options.read_only else self._write(work)
+            if self._open_options.read_only:
+                return self._read(work)
+            return self._write(work)
         finally:
             self._deadline = float("inf")
             signal.setitimer(signal.ITIMER_REAL, 0)

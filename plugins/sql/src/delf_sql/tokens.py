@@ -241,7 +241,9 @@ def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
 
 def _inner(piece: str) -> str:
     quote = piece[-1]
-    return piece[1:-1] if quote == "]" else piece[1:-1].replace(quote * 2, quote)
+    if quote == "]":
+        return piece[1:-1]
+    return piece[1:-1].replace(quote * 2, quote)
 
 
 def _join(text: str, tokens: Sequence[Token]) -> tuple[str, list[Token]]:

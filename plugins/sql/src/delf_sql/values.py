@@ -103,10 +103,14 @@ def _in_json(value: Any) -> Any:
         is_exact = value.is_finite() and decimal.Decimal(repr(float(value))) == value
         if not is_exact:
             return str(value)
-        return int(value) if value == value.to_integral_value() else float(value)
+        if value == value.to_integral_value():
+            return int(value)
+        return float(value)
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
-    return value.isoformat() if isinstance(value, (dt.date, dt.time)) else str(value)
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    return str(value)
 
 
 def for_any(value: Any) -> Any:

@@ -195,11 +195,9 @@ def _closing_fence(line: str, opened: _Open) -> re.Match[str] | None:
 def _fence_after_text(line: str) -> re.Match[str] | None:
     """Match an opening fence of Python or JSON at the end of a line of prose."""
     match = _FENCE_AFTER_TEXT.fullmatch(line) if "```" in line[-_MAX_INFO_CHARS:] else None
-    return (
-        match
-        if match is not None and _language(match["info"]) in _PYTHON_LABELS | JSON_LABELS
-        else None
-    )
+    if match is not None and _language(match["info"]) in _PYTHON_LABELS | JSON_LABELS:
+        return match
+    return None
 
 
 def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:

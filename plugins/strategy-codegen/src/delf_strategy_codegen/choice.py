@@ -155,7 +155,9 @@ def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
     tree = parse_script(longest.code)
     has_syntax_error = tree is None
     is_python = tree is not None and bool(tree.body) and longest.is_python
-    return Reading(longest.code) if has_syntax_error or is_python else Reading()
+    if has_syntax_error or is_python:
+        return Reading(longest.code)
+    return Reading()
 
 
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:

@@ -52,7 +52,9 @@ def read_reply(reply: ModelReply) -> Reading:
     codes = [reading.code for reading in readings if reading.code is not None]
     unreadable = next((reading for reading in readings if reading.why), None)
     if codes:
-        return Reading("\n\n".join(codes)) if unreadable is None else unreadable
+        if unreadable is None:
+            return Reading("\n\n".join(codes))
+        return unreadable
     from_text = find_script(reply.text)
     if from_text.code is None and unreadable is not None:
         return unreadable
@@ -200,5 +202,7 @@ def _script_in_prose(text: str) -> Reading:
                 break
             rest = [*lines[:start], *lines[end:]]
             is_rest_prose = not any(map(_LOOKS_LIKE_CODE.match, rest))
-            return Reading(code.rstrip()) if is_rest_prose else Reading(None, AMBIGUOUS)
+            if is_rest_prose:
+                return Reading(code.rstrip())
+            return Reading(None, AMBIGUOUS)
     return Reading()

@@ -246,4 +246,6 @@ def _fence_code(code: str) -> str:
 
 def _cap(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= _MAX_PRINTED else f"{text[:_MAX_PRINTED]}… (cut)"
+    if len(text) <= _MAX_PRINTED:
+        return text
+    return f"{text[:_MAX_PRINTED]}… (cut)"

@@ -157,7 +157,9 @@ def _without_run_call(code: str) -> str:
     scripts = [_script_in_run_call(part) for part in parts]
     run_scripts = [script for script in scripts if script is not None]
     has_other_parts = len(run_scripts) < len(scripts)
-    return code if has_other_parts or not run_scripts else "\n\n".join(run_scripts)
+    if has_other_parts or not run_scripts:
+        return code
+    return "\n\n".join(run_scripts)
 
 
 def _script_in_run_call(node: ast.AST | None) -> str | None:
@@ -173,7 +175,9 @@ def _script_in_run_call(node: ast.AST | None) -> str | None:
     if node.func.id not in _RUN_TOOL_NAMES or len(arguments) != 1:
         return None
     only = arguments[0]
-    return only.value if isinstance(only, ast.Constant) and isinstance(only.value, str) else None
+    if isinstance(only, ast.Constant) and isinstance(only.value, str):
+        return only.value
+    return None
 
 
 # -- what a piece needs and makes ------------------------------------------------------------

@@ -138,7 +138,9 @@ class CodegenStrategy:
                     if problem is None:
                         return text
                     if retries >= host.retry_count:
-                        return _last_answer(result) if problem == SILENT else text
+                        if problem == SILENT:
+                            return _last_answer(result)
+                        return text
                     retries += 1
                     await host.retrying(problem)
                     feedback = refused_answer_messages(code, text, problem)
@@ -339,11 +341,10 @@ class _RerunCounter:
         else:
             used = self._reruns_before_change
             # A limit of 0 forbids reruns that only read, too.
-            limit = (
-                max(_MAX_RERUNS_BEFORE_CHANGE, self._max_reruns_after_change)
-                if self._max_reruns_after_change
-                else 0
-            )
+            if self._max_reruns_after_change:
+                limit = max(_MAX_RERUNS_BEFORE_CHANGE, self._max_reruns_after_change)
+            else:
+                limit = 0
             self._reruns_before_change += 1
         if used >= limit:
             raise SandboxExecutionError(

@@ -85,11 +85,10 @@ def problems_text(turn: Turn) -> str:
     """Describe to the model its mistakes in a turn, and the turn's notices; empty without any."""
     lines: list[str] = []
     for problem in turn.problems:
-        quoted = (
-            problem.text
-            if len(problem.text) <= _MAX_QUOTED_CHARS
-            else f"{problem.text[:_MAX_QUOTED_CHARS]}…"
-        )
+        if len(problem.text) <= _MAX_QUOTED_CHARS:
+            quoted = problem.text
+        else:
+            quoted = f"{problem.text[:_MAX_QUOTED_CHARS]}…"
         if isinstance(problem, InventedResults):
             lines.append(
                 "What you wrote after your calls was cut off and counts for nothing: results come "
@@ -148,7 +147,9 @@ def _length(message: Message) -> int:
 
 def _shorten_result(result: Result) -> Result:
     text = json.dumps(result.value, ensure_ascii=False)
-    return result if len(text) <= _MAX_SHORT_CHARS else replace(result, value=_shorten_value(text))
+    if len(text) <= _MAX_SHORT_CHARS:
+        return result
+    return replace(result, value=_shorten_value(text))
 
 
 def _shorten_call(call: ToolCall) -> ToolCall:

@@ -142,9 +142,10 @@ class Parser:
             thought, self._unparsed = self._unparsed[: end.start()], self._unparsed[end.end() :]
             self._state = self._reasoning_or_text
         else:
-            tag_length = (
-                0 if opening is None else _partial_tag_length(self._unparsed, opening.closing_mark)
-            )
+            if opening is None:
+                tag_length = 0
+            else:
+                tag_length = _partial_tag_length(self._unparsed, opening.closing_mark)
             position = len(self._unparsed) - tag_length
             thought, self._unparsed = self._unparsed[:position], self._unparsed[position:]
         if thought:

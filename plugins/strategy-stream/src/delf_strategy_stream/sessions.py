@@ -119,7 +119,9 @@ class SessionTurns:
                 session = await self._host.connect(needed=self._requires_session)
         except TimeoutError:
             raise _silence_error(self._answer_piece_timeout) from None
-        return None if session is None else _SessionWithTimeout(session, self._answer_piece_timeout)
+        if session is None:
+            return None
+        return _SessionWithTimeout(session, self._answer_piece_timeout)
 
     async def _close_broken(self, why: str) -> None:
         """Close a broken session, and warn about the session and what happens next.
@@ -129,9 +131,10 @@ class SessionTurns:
         """
         problem = "could not be opened" if self._session is None else "ended"
         await self.aclose()
-        fallback = (
-            "the task fails" if self._requires_session else "single requests are sent instead"
-        )
+        if self._requires_session:
+            fallback = "the task fails"
+        else:
+            fallback = "single requests are sent instead"
         retry = "is opened again" if problem == "ended" else "it is tried once more"
         next_step = retry if self._remaining_sessions else fallback
         await self._host.warn(f"the model's session {problem}, and {next_step}: {why}")

@@ -121,11 +121,10 @@ class TurnRunner:
         """Start the calls in a piece of an answer; return the pieces for the task's live output."""
         pieces: list[ModelDelta] = []
         for parsed_event in self._reader.feed(delta):
-            event = (
-                self._resolve_name(parsed_event)
-                if isinstance(parsed_event, Called)
-                else parsed_event
-            )
+            if isinstance(parsed_event, Called):
+                event = self._resolve_name(parsed_event)
+            else:
+                event = parsed_event
             if isinstance(event, Called):
                 # After a call that has to wait, all later calls wait, too, because they may depend
                 # on that call.

@@ -68,7 +68,9 @@ def stated_date(tree: Any, url: str) -> str | None:
             return dates.pop()
     url_match = _DATE_IN_URL.search(urlsplit(url).path)
     try:
-        return dt.date(*map(int, url_match.groups())).isoformat() if url_match else None
+        if url_match:
+            return dt.date(*map(int, url_match.groups())).isoformat()
+        return None
     except ValueError:
         return None
 

@@ -294,4 +294,6 @@ def _append_cells_of_earlier_rows(
 
 def _span_of(cell: Any, name: str) -> int:
     value = str(cell.get(name, "1")).strip()
-    return max(1, min(int(value), _MAX_SPAN)) if value.isascii() and value.isdigit() else 1
+    if value.isascii() and value.isdigit():
+        return max(1, min(int(value), _MAX_SPAN))
+    return 1

@@ -72,7 +72,9 @@ class WorkerStrategy:
             hint = getattr(answer.cause, "hint", None)
             raise ToolExecutionError(answer.message, hint=hint) from answer.cause
         value: Any = answer.value if isinstance(answer, Returned) else answer.message
-        return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _split_inputs(task: str) -> tuple[str, dict[str, Any]]:

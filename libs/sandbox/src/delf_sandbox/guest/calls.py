@@ -158,7 +158,9 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
     def __repr__(self) -> str:
         label = _label(self._connection, self._method)
-        return repr(self._result[0]) if self._result else f"<{label}, not awaited>"
+        if self._result:
+            return repr(self._result[0])
+        return f"<{label}, not awaited>"
 
     __hash__ = object.__hash__
 
@@ -463,7 +465,9 @@ class Caller:
 
 def _iterators_to_lists(value: Any) -> Any:
     """Return an iterator's items as a list; return any other argument unchanged."""
-    return list(cast("Iterable[Any]", value)) if isinstance(value, _ITERATORS) else value
+    if isinstance(value, _ITERATORS):
+        return list(cast("Iterable[Any]", value))
+    return value
 
 
 def _running_script_line(depth: int) -> int:

@@ -185,7 +185,9 @@ def _default_suffix(content: Any, table: Table | None) -> str:
     """Return the suffix for a file name without a suffix; empty for text and bytes."""
     if table is not None:
         return ".csv"
-    return "" if isinstance(content, str) or _is_bytes(content) else ".json"
+    if isinstance(content, str) or _is_bytes(content):
+        return ""
+    return ".json"
 
 
 def _is_bytes(value: Any) -> TypeGuard[bytes | bytearray]:
@@ -331,7 +333,9 @@ def _record(row: Any) -> Mapping[Any, Any] | None:
     if isinstance(row, Mapping):
         return cast("Mapping[Any, Any]", row)
     as_dict = getattr(row, "_asdict", None)
-    return cast("Mapping[Any, Any]", as_dict()) if callable(as_dict) else fields_of(row)
+    if callable(as_dict):
+        return cast("Mapping[Any, Any]", as_dict())
+    return fields_of(row)
 
 
 def _cells(row: Any) -> list[Any]:
@@ -385,7 +389,9 @@ def _format_cell(cell: Any) -> Any:
         return None
     if isinstance(cell, float):
         return float(cell)  # the text of a numpy float names its type
-    return _compact_json(cell) if isinstance(cell, (Mapping, list, tuple, set, frozenset)) else cell
+    if isinstance(cell, (Mapping, list, tuple, set, frozenset)):
+        return _compact_json(cell)
+    return cell
 
 
 _MISSING = frozenset({"NAType", "NaTType"})
@@ -413,17 +419,15 @@ def _workbook_content(
         max_bytes: As in :func:`make_content`.
     """
     if suffix not in host_written_suffixes:
-        advice = (
-            "needs a library beside delf (delf plugins install 'files[excel]')"
-            if suffix in (".xlsx", ".xlsm")
-            else "is not possible"
-        )
+        if suffix in (".xlsx", ".xlsm"):
+            advice = "needs a library beside delf (delf plugins install 'files[excel]')"
+        else:
+            advice = "is not possible"
         raise RuntimeError(f"{name!r}: making {suffix} files {advice}; write a .csv file instead")
-    sheets = (
-        [("Sheet1", _rows_with_header(table))]
-        if table is not None
-        else _titled_sheets(content, max_bytes)
-    )
+    if table is not None:
+        sheets = [("Sheet1", _rows_with_header(table))]
+    else:
+        sheets = _titled_sheets(content, max_bytes)
     if sheets is None:
         raise TypeError(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
@@ -458,7 +462,9 @@ def _rows_of_sheet(rows: Any, max_bytes: int) -> Grid | None:
             return _rows_with_header(table)
         rows = plain_or_as_is(rows)  # an object of another library may convert to a list
     # In the JSON for the host, each cell takes at least two bytes: a character and a comma.
-    return list(_rows_of_cells(rows, max_bytes // 2)) if _is_list(rows) else None
+    if _is_list(rows):
+        return list(_rows_of_cells(rows, max_bytes // 2))
+    return None
 
 
 def _rows_with_header(table: Table) -> Grid:

@@ -152,7 +152,9 @@ def message_of(error: BaseException) -> str:
     note_texts = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
     parts = [error, *note_texts] if notes is not None else [error]
     text = "\n".join(map(_text_of, parts))
-    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
+    if len(text) <= _MAX_MESSAGE:
+        return text
+    return f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
 
 
 def _text_of(thing: object) -> str:
@@ -222,7 +224,9 @@ def _describe(value: Any, kind: str) -> str:
         return f"{kind} of {len(value)} {' | '.join([*names[:_MAX_KINDS], *rest_note])}".rstrip()
     if _is_dict(value):
         keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
-        return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
+        if value:
+            return f"dict with {len(value)} keys: {keys}"
+        return "empty dict"
     if issubclass(type(value), (str, bytes)):
         return f"{kind} of length {len(value)}"
     if is_a(value, type):

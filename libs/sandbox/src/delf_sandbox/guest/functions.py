@@ -85,9 +85,9 @@ class Functions:
         match place.node.func:
             case ast.Name(id=word):
                 owner = place.scope.find(word)
-                return (
-                    self.by_scope_and_name.get((id(owner), word), ()) if owner is not None else ()
-                )
+                if owner is not None:
+                    return self.by_scope_and_name.get((id(owner), word), ())
+                return ()
             case ast.Attribute(attr=method):
                 return self._methods_by_name.get(method, ())
             case _:
@@ -160,7 +160,9 @@ class Functions:
             these) or ``unknown``.
         """
         if id(place.node) in self._tool_names.calls:
-            return "maybe_awaitable" if id(place.node) in self._tool_names.uncertain else "tool"
+            if id(place.node) in self._tool_names.uncertain:
+                return "maybe_awaitable"
+            return "tool"
         function = place.node.func
         scope = place.scope
         asyncio_name = self.syntax.asyncio_function(function, scope)
@@ -172,7 +174,9 @@ class Functions:
             case ast.Attribute(value=ast.Name(id=word), attr=method):
                 owner = scope.find(word)
                 is_module = owner is not None and owner.binding_kinds[word] == {"import"}
-                return "plain" if is_module else self._result_kind_of_method(method)
+                if is_module:
+                    return "plain"
+                return self._result_kind_of_method(method)
             case ast.Attribute(value=ast.Constant()):  # such as ``", ".join(…)``
                 return "plain"
             case ast.Attribute(attr=method):
@@ -186,9 +190,9 @@ class Functions:
         if owner is None:
             if self.initial_names.is_async(word):
                 return "async"
-            return (
-                "plain" if word in BUILTINS and not self.initial_names.is_bound(word) else "unknown"
-            )
+            if word in BUILTINS and not self.initial_names.is_bound(word):
+                return "plain"
+            return "unknown"
         definitions = self.by_scope_and_name.get((id(owner), word), ())
         is_rebound = owner.binding_kinds[word] != {"function"} or word in owner.assigned_values
         if is_rebound:  # only the running script shows which binding is called
@@ -209,7 +213,9 @@ class Functions:
         if normalized_name(method) in self._normalized_action_names:
             return "maybe_awaitable"
         script_methods = self._methods_by_name.get(method, ())
-        return "maybe_awaitable" if any(map(self.is_async, script_methods)) else "unknown"
+        if any(map(self.is_async, script_methods)):
+            return "maybe_awaitable"
+        return "unknown"
 
     def _result_kind_of_function(self, function: Scope) -> str:
         """Return the kind of result of calling a function of the script.
@@ -223,7 +229,9 @@ class Functions:
             return "maybe_awaitable" if self.is_async(function) else "unknown"
         if self.is_async(function):
             return "stream" if function.is_generator else "async"
-        return "unknown" if id(function) in self.may_return_awaitable else "plain"
+        if id(function) in self.may_return_awaitable:
+            return "unknown"
+        return "plain"
 
     def raise_if_any_or_all_may_skip_write_action(self) -> None:
         """Raise if ``any`` or ``all`` goes through calls of write actions.

@@ -307,7 +307,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         Unlike asyncio's method, this one also works while the loop is running.
         """
-        return self.block(future) if self.is_running() else super().run_until_complete(future)
+        if self.is_running():
+            return self.block(future)
+        return super().run_until_complete(future)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
         """Call a function immediately, because the guest has no threads."""

@@ -169,9 +169,9 @@ class _Uses:
                 case ast.Call() if (
                     node in parent.args and self._original_name_of(parent) in _LAZY_FUNCTIONS
                 ):
-                    return (
-                        self._record_misuse(use, node) if self._is_unused(parent, use.scope) else []
-                    )
+                    if self._is_unused(parent, use.scope):
+                        return self._record_misuse(use, node)
+                    return []
                 # Calling an action or plain tool is the right use. A connection may only be called
                 # without arguments, as in ``mail().send(…)``.
                 case ast.Call() if parent.func is node:
@@ -211,7 +211,9 @@ class _Uses:
                 ) if parent.value is node:
                     return self._uses_of_alias(use, node, name)
                 case _:
-                    return self._record_misuse(use, node) if self._needs_value(parent, node) else []
+                    if self._needs_value(parent, node):
+                        return self._record_misuse(use, node)
+                    return []
 
     def _uses_of_attribute(
         self, use: _Use, *, attribute_node: Any, attribute_name: str
@@ -270,11 +272,10 @@ class _Uses:
         Without an iteration, none of these calls would be made.
         """
         function = node.args[0]
-        inner = (
-            self._functions_of_script.get(function.id)
-            if isinstance(function, ast.Name)
-            else function
-        )
+        if isinstance(function, ast.Name):
+            inner = self._functions_of_script.get(function.id)
+        else:
+            inner = function
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
         label = next(self._tools_in(inner), None)

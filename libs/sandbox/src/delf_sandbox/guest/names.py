@@ -300,7 +300,9 @@ class ToolNames:
 
     def _tool_node(self, node: Any, intended_tool: _ToolName) -> ast.expr:
         connection = tool(node, intended_tool.connection)
-        return attribute(connection, intended_tool.method) if intended_tool.method else connection
+        if intended_tool.method:
+            return attribute(connection, intended_tool.method)
+        return connection
 
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
@@ -388,9 +390,10 @@ class ToolNames:
                     assignment = ast.Assign(targets=[target], value=value, **position_of(node))
                     replacement.append(assignment)
                 continue
-            is_used = (
-                self._reads_undefined_names() if item.name == "*" else self._is_read(bound_name)
-            )
+            if item.name == "*":
+                is_used = self._reads_undefined_names()
+            else:
+                is_used = self._is_read(bound_name)
             # An unused import that would fail is left out, so that the script can run.
             if is_in_try or is_used:
                 kept_aliases.append(item)

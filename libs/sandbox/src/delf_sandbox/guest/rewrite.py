@@ -187,7 +187,9 @@ class Rewriting:
 
         At a place where ``await`` is not allowed, the expression blocks until the value is there.
         """
-        return await_node(value) if self._functions.can_await(place.scope) else call(WAIT, value)
+        if self._functions.can_await(place.scope):
+            return await_node(value)
+        return call(WAIT, value)
 
     def _rewrite_call(
         self, place: CallPlace, await_place: Place | None, may_return_awaitable: bool

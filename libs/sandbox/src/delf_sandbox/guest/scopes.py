@@ -168,7 +168,9 @@ class Scope:
                 # The name is declared ``global`` or ``nonlocal``, so an outer scope binds the name.
                 # For ``nonlocal``, this may be a scope further out than the owner.
                 owner = scope.owner(name)
-                return owner if name in owner.binding_kinds else owner.find(name)
+                if name in owner.binding_kinds:
+                    return owner
+                return owner.find(name)
             if name in scope.binding_kinds:
                 return scope
         return None
@@ -196,7 +198,9 @@ class Place:
     @property
     def current(self) -> Any:
         """The node that is now at this position; an edit may have replaced ``node``."""
-        return self.container[self.key] if self._is_listed else getattr(self.container, self.key)
+        if self._is_listed:
+            return self.container[self.key]
+        return getattr(self.container, self.key)
 
     def put(self, new: ast.AST) -> None:
         """Replace the node in the syntax tree."""

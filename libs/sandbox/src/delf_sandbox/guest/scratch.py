@@ -103,4 +103,6 @@ def _file_version(path: str) -> _FileVersion | None:
         status = os.lstat(path)
     except OSError:
         return None
-    return (status.st_mtime_ns, status.st_size) if stat.S_ISREG(status.st_mode) else None
+    if stat.S_ISREG(status.st_mode):
+        return (status.st_mtime_ns, status.st_size)
+    return None

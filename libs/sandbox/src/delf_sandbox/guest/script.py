@@ -138,11 +138,9 @@ def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDe
     unused_functions = {node.name: node for node in functions if node.name not in used_names}
     if "main" in unused_functions:
         return unused_functions["main"]
-    return (
-        next(iter(unused_functions.values()))
-        if len(unused_functions) == 1 and _only_defines(tree)
-        else None
-    )
+    if len(unused_functions) == 1 and _only_defines(tree):
+        return next(iter(unused_functions.values()))
+    return None
 
 
 def _only_defines(tree: ast.Module) -> bool:

@@ -112,7 +112,9 @@ class ScriptHelpers:
 
     def wait(self, value: Any) -> Any:
         """Block until an awaitable is done, running other tasks meanwhile."""
-        return self._loop.block(as_coroutine(value)) if inspect.isawaitable(value) else value
+        if inspect.isawaitable(value):
+            return self._loop.block(as_coroutine(value))
+        return value
 
     def await_if_coroutine(self, value: Any) -> Any:
         """Return the result of a coroutine or tool call; return any other value unchanged.
@@ -176,7 +178,9 @@ class ScriptHelpers:
     def _context(self, value: Any) -> Any:
         # Look up the attribute on the type, as ``with`` does; the instance's attributes do not
         # count.
-        return _SyncContext(value, self.wait) if hasattr(_type_of(value), "__aenter__") else value
+        if hasattr(_type_of(value), "__aenter__"):
+            return _SyncContext(value, self.wait)
+        return value
 
 
 def _is_new(generator: Generator[Any, Any, Any]) -> bool:

@@ -204,7 +204,9 @@ def _with_default_time(real: Callable[..., Any], now: Callable[[], float]) -> Ca
 
 def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..., str]:
     def function_of_date(*args: Any) -> str:
-        return real(*args) if len(args) > date_index else real(*args, time.localtime())
+        if len(args) > date_index:
+            return real(*args)
+        return real(*args, time.localtime())
 
     return function_of_date
 
@@ -383,4 +385,6 @@ _UTC = dt.UTC
 
 
 def _qualify_name(text: str, is_of_module: bool) -> str:
-    return f"datetime.{text.removeprefix('datetime.')}" if is_of_module else text
+    if is_of_module:
+        return f"datetime.{text.removeprefix('datetime.')}"
+    return text

@@ -90,9 +90,9 @@ class ScriptedApprovals:
     async def answer(self, request: ApprovalRequest) -> Decision | None:
         """Return the next queued decision about a question."""
         decision = await self._next(request)
-        return (
-            Answered(decision) if isinstance(decision, (str, bool)) else _parsed_decision(decision)
-        )
+        if isinstance(decision, (str, bool)):
+            return Answered(decision)
+        return _parsed_decision(decision)
 
     async def _next(self, request: ApprovalRequest) -> Any:
         """Record a request, and return what the test has queued for it."""

@@ -51,7 +51,9 @@ class TestHost(PluginHost):
 
     def resolve(self, spec: Spec) -> Any:
         """Return the object behind a spec's factory."""
-        return self._provided[spec] if spec in self._provided else super().resolve(spec)
+        if spec in self._provided:
+            return self._provided[spec]
+        return super().resolve(spec)
 
 
 def _plugin(spec: Spec) -> object:

@@ -76,7 +76,9 @@ class RecordingScriptHost(ScriptHost):
             self.cancelled.append(name)
             self.abandoned.set()
             raise
-        return result if isinstance(result, (Returned, Raised, ToolMessage)) else Returned(result)
+        if isinstance(result, (Returned, Raised, ToolMessage)):
+            return result
+        return Returned(result)
 
     def printed(self, text: str) -> None:
         """Record printed text."""

@@ -58,7 +58,9 @@ class NamedChannel:
     @property
     def can_ask(self) -> bool:
         """False if the channel reports that nobody can answer now; otherwise True."""
-        return self.channel.can_ask() if isinstance(self.channel, SupportsPresence) else True
+        if isinstance(self.channel, SupportsPresence):
+            return self.channel.can_ask()
+        return True
 
     async def ask(self, request: ApprovalRequest) -> Answer | None:
         """Ask the channel; None leaves the request to the next channel.

@@ -203,7 +203,9 @@ def why_not(decision: Decision) -> str:
         return f"nobody answered within {decision.after_seconds:g} s"
     if isinstance(decision, ChangesRequested):
         return f"changes were requested: {decision.reason}"
-    return decision.reason if isinstance(decision, Rejected) else "it was not approved"
+    if isinstance(decision, Rejected):
+        return decision.reason
+    return "it was not approved"
 
 
 def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -206,7 +206,9 @@ class _Suspect:
         # first parameter with a value that needs review.
         differing = min(differences, key=len, default=[parameter_of(paths_to_review[0])])
         equals_planned_call = not differing
-        return None if equals_planned_call else self._reason_of(differing, paths_to_review)
+        if equals_planned_call:
+            return None
+        return self._reason_of(differing, paths_to_review)
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -360,4 +362,6 @@ class _Suspect:
         is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )
-        return None if is_admitted else "the task does not ask to do this once more"
+        if is_admitted:
+            return None
+        return "the task does not ask to do this once more"

@@ -282,7 +282,9 @@ class FlowsJudge:
         if not self._may_block:
             # A person sees the flow in the request for an answer, or else in the journal.
             is_seen_by_people = ruling.answer is None or ruling.needs_journal
-            return replace(ruling, flow=self._flows.reason(call)) if is_seen_by_people else ruling
+            if is_seen_by_people:
+                return replace(ruling, flow=self._flows.reason(call))
+            return ruling
         bound_action = call.bound
         flow = await self._flows.reason_to_review(
             call,

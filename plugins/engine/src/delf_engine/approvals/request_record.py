@@ -115,4 +115,6 @@ class RequestRecord:
         # A person without a key uses this machine, and so is allowed what the owner is allowed.
         is_by_owner = answer.who.key is None or answer.who.key == key_of_task_owner
         may_outlive_task = is_by_owner and self._decisions.can_outlive_task
-        return decision if may_outlive_task else replace(decision, remember="task")
+        if may_outlive_task:
+            return decision
+        return replace(decision, remember="task")

@@ -99,7 +99,9 @@ class Approvals:
         approval_rules = {
             key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)
         }
-        return approval_rules[max(approval_rules, key=len)] if approval_rules else None
+        if approval_rules:
+            return approval_rules[max(approval_rules, key=len)]
+        return None
 
     def is_approved(self, action: str) -> bool:
         """Return whether a rule of the settings approves an action beforehand."""

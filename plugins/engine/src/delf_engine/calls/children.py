@@ -77,7 +77,9 @@ class ChildTasks:
     @property
     def depth(self) -> int:
         """The number of ancestors of the parent task."""
-        return 0 if self._run.request.child is None else self._run.request.child.depth
+        if self._run.request.child is None:
+            return 0
+        return self._run.request.child.depth
 
     @property
     def remaining(self) -> int:

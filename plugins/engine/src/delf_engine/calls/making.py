@@ -225,7 +225,9 @@ def describe_failure(error: BaseException) -> str:
     if isinstance(error, DelfError):
         text = error.for_model()
         return f"{text} ({error.hint})" if error.hint else text
-    return str(error) if isinstance(error, UnsupportedValueError) else describe_exception(error)
+    if isinstance(error, UnsupportedValueError):
+        return str(error)
+    return describe_exception(error)
 
 
 def _http_status(error: BaseException | None) -> int | None:

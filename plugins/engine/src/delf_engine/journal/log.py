@@ -137,11 +137,10 @@ class TaskLog:
         has_large_value = any(
             type(value) not in PLAIN and is_large(value) for value in fields.values()
         )
-        fields = (
-            await run_in_thread(frozen_fields, kind, fields)
-            if has_large_value
-            else frozen_fields(kind, fields)
-        )
+        if has_large_value:
+            fields = await run_in_thread(frozen_fields, kind, fields)
+        else:
+            fields = frozen_fields(kind, fields)
         if self._deadline is None:
             await self._record(kind, fields)
             return

@@ -69,7 +69,9 @@ class RecordedCall:
     def edited_arguments(self) -> Mapping[str, Any] | None:
         """The arguments of the started call if a person had edited them, else None."""
         started = self.started
-        return None if started is None or started.digest == self.digest else started.arguments
+        if started is None or started.digest == self.digest:
+            return None
+        return started.arguments
 
     @property
     def lost_arguments(self) -> bool:
@@ -116,7 +118,9 @@ class RecordedCall:
                 can_retry=end.can_retry,
                 http_status=end.http_status,
             )
-        return Returned(end.result) if end.status == "ok" else ToolMessage(str(end.result))
+        if end.status == "ok":
+            return Returned(end.result)
+        return ToolMessage(str(end.result))
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,9 +168,10 @@ class _CallOrder:
         next_calls = ", ".join(_named(call) for call in self.unrepeated_calls[:3])
         # If all recorded calls were made again, only the answer to one of them can be next.
         expected = next_calls or "an earlier answer"
-        description = (
-            "a call that is not recorded" if recorded_call is None else _named(recorded_call)
-        )
+        if recorded_call is None:
+            description = "a call that is not recorded"
+        else:
+            description = _named(recorded_call)
         return _mismatch(f"the script makes {description} where the journal has {expected}")
 
 
@@ -284,7 +285,9 @@ class Replay:
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
         """Return the recorded request for approval of a script as a whole, and its decision."""
         script = self._recording.scripts.get(attempt)
-        return (None, None) if script is None else (script.request, script.decision)
+        if script is None:
+            return (None, None)
+        return (script.request, script.decision)
 
     # -- calls ----------------------------------------------------------------------------
 

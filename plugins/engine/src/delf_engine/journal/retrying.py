@@ -115,5 +115,7 @@ def _failed_read(events: Sequence[ev.Event]) -> int | None:
         if isinstance(event, ev.CallFinished) and event.raised is not None:
             number = event.call_id
             started = (e for e in events if isinstance(e, ev.CallStarted) and e.call_id == number)
-            return index if any(e.effect == "read" for e in started) else None
+            if any(e.effect == "read" for e in started):
+                return index
+            return None
     return None

@@ -455,7 +455,9 @@ class TaskPipeline:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:

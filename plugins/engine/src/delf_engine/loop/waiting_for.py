@@ -48,7 +48,9 @@ def waiting_for(events: Sequence[Event]) -> str | None:
                 pass
     if questions:
         actions = [*filter(None, questions.values())]
-        return f"a decision about {_some(actions)}" if actions else "an answer to a question"
+        if actions:
+            return f"a decision about {_some(actions)}"
+        return "an answer to a question"
     if calls:
         return f"an answer of {_some(calls.values())}"
     return None if model is None else f"an answer of the model {model}"

@@ -126,9 +126,10 @@ class ModelClient:
             DelfError: If the call failed after retries.
         """
         # A session has its history at one model, so a fallback could not continue the session.
-        models = (
-            [self.pool.resolve_provider(config)] if session is not None else self._available(config)
-        )
+        if session is not None:
+            models = [self.pool.resolve_provider(config)]
+        else:
+            models = self._available(config)
         reply, _ = await self._ask_in_order(
             models,
             request,
@@ -253,7 +254,9 @@ class ModelClient:
             joined_text = join_continuation(received_text, reply.text)
             if reply.broken_by is None and (reply.calls or joined_text is not None):
                 is_continued = bool(received_text) and joined_text is not None
-                return replace(reply, text=joined_text) if is_continued else reply
+                if is_continued:
+                    return replace(reply, text=joined_text)
+                return reply
             if reply.broken_by == "length" and is_limited:
                 return reply
             is_connection_broken = reply.broken_by == "break"
@@ -317,7 +320,9 @@ class ModelClient:
             price = None if source is None else await source.price()
         if price is None:
             return reply.cost_usd
-        return None if reply.fees_usd is None else price.cost(counted_usage) + reply.fees_usd
+        if reply.fees_usd is None:
+            return None
+        return price.cost(counted_usage) + reply.fees_usd
 
     async def _published_price(self, source: SupportsPrice, config: LLMConfig) -> Price | None:
         """Return the provider's price for a model; None if unknown and no budget forbids the call.

@@ -66,4 +66,6 @@ def input_tokens(request: ModelRequest) -> int:
 def output_limit(settings: Mapping[str, Any]) -> int | None:
     """Return the maximum number of output tokens in model settings, if any."""
     value = settings.get("max_tokens")
-    return int(value) if isinstance(value, (int, float)) and value > 0 else None
+    if isinstance(value, (int, float)) and value > 0:
+        return int(value)
+    return None

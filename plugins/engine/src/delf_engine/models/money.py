@@ -75,7 +75,9 @@ class Ledger:
     @property
     def remaining_usd(self) -> float | None:
         """The remaining budget in USD; None without a budget."""
-        return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
+        if self.budget_usd is None:
+            return None
+        return max(0.0, self.budget_usd - self.cost_usd)
 
     @property
     def is_exhausted(self) -> bool:
@@ -259,7 +261,9 @@ class Ledger:
 
     @property
     def _free(self) -> float:
-        return math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
+        if self.budget_usd is None:
+            return math.inf
+        return self.budget_usd - self.cost_usd
 
     def _amount(self, estimate: Estimate) -> float:
         """Return the amount to reserve for a call: its maximum cost, or all that remains if less.

@@ -148,7 +148,9 @@ class ModelPool:
     async def connect(self, config: LLMConfig) -> ModelSession | None:
         """Open a session of a model; None if the model does not support sessions."""
         model = self.get(config)
-        return await model.connect() if isinstance(model, SupportsSessions) else None
+        if isinstance(model, SupportsSessions):
+            return await model.connect()
+        return None
 
     async def aclose(self) -> None:
         """Close every model."""
@@ -181,4 +183,6 @@ def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) ->
         ConfigurationError: If the file is invalid; the message names the file and the entry.
     """
     path = next((path for path in paths if path.is_file()), None)
-    return (lambda _: None) if path is None else Prices.read(path, providers).find
+    if path is None:
+        return lambda _: None
+    return Prices.read(path, providers).find

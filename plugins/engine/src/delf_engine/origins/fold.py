@@ -367,7 +367,9 @@ class Origins:
 
     def _parameters_of(self, action: str) -> Sequence[str] | None:
         tool = self._tool_of(action)
-        return None if tool is None else [each.name for each in tool.action.parameters]
+        if tool is None:
+            return None
+        return [each.name for each in tool.action.parameters]
 
     def _returned_only_user_data(self, action: str) -> bool:
         """Return whether the user wrote all data that an action has returned so far."""

@@ -200,7 +200,9 @@ class Scripts:
             for sources_by_parameter in sources_by_parameter_of_calls
         ]
         known = [sources for sources in found if sources is not None]
-        return frozenset[str]().union(*known) if known else frozenset({UNKNOWN})
+        if known:
+            return frozenset[str]().union(*known)
+        return frozenset({UNKNOWN})
 
     def _declare(self, tree: ast.Module) -> None:
         """Record the names that a script binds.
@@ -359,7 +361,9 @@ class Scripts:
             sources = self._variable_sources.get(name, set())
             # The variable's object may also have been changed through another variable.
             is_changeable = name not in self._immutable_variables
-            return sources | self._alias_change_sources if is_changeable else {*sources}
+            if is_changeable:
+                return sources | self._alias_change_sources
+            return {*sources}
         if name in _HARMLESS_BUILTINS.split():
             return set()
         self._unbound_reads.add(name)
@@ -368,7 +372,9 @@ class Scripts:
     def _action_parameters(self, call: ast.Call) -> Sequence[str] | None:
         """Return the parameters of the action that a call calls; None if it calls no action."""
         name = dotted(call.func)
-        return None if self._is_variable_or_function(name) else self._parameters_of(name)
+        if self._is_variable_or_function(name):
+            return None
+        return self._parameters_of(name)
 
     def _read_action_call(self, call: ast.Call, parameters: Sequence[str]) -> _Sources:
         """Record the sources of an action call's arguments; return the sources of its result."""

@@ -111,7 +111,9 @@ def _to_json_types(value: Any) -> Any:
 def _parse_json(value: Any) -> Any:
     """Parse a text that is a JSON object or array; return any other value unchanged."""
     try:
-        return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
+        if isinstance(value, str) and value[:1] in ("{", "["):
+            return json.loads(value)
+        return value
     except (ValueError, RecursionError):
         return value
 

@@ -141,9 +141,10 @@ def entries_of(
     file_entries: Collection[str] = document.get("connections", {})
     entries: dict[str, ConnectionEntry] = {}
     for name, values in connections.items():
-        location = (
-            f"{path} [connections.{name}]" if name in file_entries else f"--set connections.{name}"
-        )
+        if name in file_entries:
+            location = f"{path} [connections.{name}]"
+        else:
+            location = f"--set connections.{name}"
         common_values = {key: _pop_value(values, key, location) for key in _COMMON_KEYS}
         suggestion = did_you_mean(name, file_entries)
         if name not in file_entries and suggestion and common_values["type"] is None:

@@ -211,7 +211,9 @@ def _in_folder(root: Path, name: str) -> Path | None:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
     is_inside = path.is_relative_to(root) and is_file(path)
-    return path if is_inside and path.resolve().is_relative_to(root.resolve()) else None
+    if is_inside and path.resolve().is_relative_to(root.resolve()):
+        return path
+    return None
 
 
 def _digest_and_size(path: Path, root: Path, remaining_bytes: int) -> tuple[str, int]:

@@ -54,7 +54,9 @@ class Prices:
             for pattern in self._prices
             if any(fnmatch.fnmatchcase(name, pattern) for name in names)
         ]
-        return self._prices[max(matching, key=_specificity)] if matching else None
+        if matching:
+            return self._prices[max(matching, key=_specificity)]
+        return None
 
 
 def _specificity(pattern: str) -> tuple[int, str]:

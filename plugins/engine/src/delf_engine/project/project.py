@@ -102,11 +102,9 @@ class Project:
             EnvironmentKeyError: If a referenced variable is not set.
         """
         observer_names = self._unvalidated_setting("observers") or ()
-        return (
-            (observer_names,)
-            if isinstance(observer_names, str)
-            else tuple(map(str, observer_names))
-        )
+        if isinstance(observer_names, str):
+            return (observer_names,)
+        return tuple(map(str, observer_names))
 
     def _unvalidated_setting(self, name: str) -> Any:
         """Return one setting of the agent without validation; None if it is not configured."""
@@ -340,7 +338,9 @@ def _model_name(path: tuple[str, ...], value: object) -> object:
     if path[1:] == ("model",):
         return value
     is_table = len(path) == 1 and isinstance(value, Mapping)
-    return cast("Mapping[str, object]", value).get("model") if is_table else None
+    if is_table:
+        return cast("Mapping[str, object]", value).get("model")
+    return None
 
 
 def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:

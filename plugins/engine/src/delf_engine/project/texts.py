@@ -144,7 +144,9 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     # The user chooses the keys of ``sandbox_config``, and of ``settings`` of a model.
     is_in_sandbox_config = field == "sandbox_config" and len(path) > 1
     is_in_model_settings = field in LLM_FIELDS and path[1:2] == ("settings",)
-    return scalar(text) if is_in_sandbox_config or is_in_model_settings else text
+    if is_in_sandbox_config or is_in_model_settings:
+        return scalar(text)
+    return text
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:
@@ -152,7 +154,9 @@ def _path_of(variable: str) -> tuple[str, ...] | None:
     if not variable.startswith(PREFIX):
         return None
     path = tuple(variable.removeprefix(PREFIX).lower().split(NESTED))
-    return path if path[0] in AgentConfig.model_fields and all(path) else None
+    if path[0] in AgentConfig.model_fields and all(path):
+        return path
+    return None
 
 
 def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
@@ -172,7 +176,9 @@ def _parse_connection_option(key: str, text: str) -> Any:
         truth_value = {"true": True, "false": False}.get(text.strip().lower())
         if truth_value is not None:
             return truth_value
-        return _parse_list(text) if "," in text or text.startswith("[") else text
+        if "," in text or text.startswith("["):
+            return _parse_list(text)
+        return text
     # Only JSON is parsed: the connection converts other text, and a password of digits stays text.
     return _parse_json(text) if text[:1] in ("[", "{", '"') else text
 

@@ -66,9 +66,10 @@ class Probed:
 
     def __init__(self, spec: SandboxSpec, backend: SandboxBackend) -> None:
         declared_isolation: Any = getattr(backend, "isolation", spec.isolation)
-        claimed_isolation = (
-            declared_isolation if declared_isolation in ISOLATION_ORDER else "process"
-        )
+        if declared_isolation in ISOLATION_ORDER:
+            claimed_isolation = declared_isolation
+        else:
+            claimed_isolation = "process"
         self.claimed: Isolation = min(spec.isolation, claimed_isolation, key=isolation_rank)
         """The isolation that spec and backend declare, the weaker of both."""
         self._name = spec.name
@@ -87,7 +88,9 @@ class Probed:
 
     def trusted_isolation(self, measurement: Measured | None) -> Isolation:
         """Return the isolation to rely on; without a measurement, the weakest one, ``process``."""
-        return "process" if measurement is None else measurement.trusted_isolation(self.claimed)
+        if measurement is None:
+            return "process"
+        return measurement.trusted_isolation(self.claimed)
 
     def explain(self, measurement: Measured | None) -> str:
         """Explain the isolation, and why it is not stronger."""

@@ -88,7 +88,9 @@ class Measured:
             # The protection is measured by system calls. As no test script could make any, the
             # protection from a script that can make system calls is unknown.
             return "interpreter"
-        return "container" if claimed == "vm" and not self.has_own_kernel else claimed
+        if claimed == "vm" and not self.has_own_kernel:
+            return "container"
+        return claimed
 
 
 class _Host(ScriptHost):
@@ -251,7 +253,9 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             has_own_kernel=_is_other_kernel(kernel_text),
             reached=tuple(dict.fromkeys(reached)),
         )
-    return await _with_limits(backend, measurement) if thorough else measurement
+    if thorough:
+        return await _with_limits(backend, measurement)
+    return measurement
 
 
 async def _with_limits(backend: SandboxBackend, measurement: Measured) -> Measured:

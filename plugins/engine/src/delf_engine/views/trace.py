@@ -397,7 +397,9 @@ class Trace:
 
 
 def _sum(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first + second
+    if first is None or second is None:
+        return None
+    return first + second
 
 
 def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:

@@ -124,4 +124,6 @@ def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
 
 def _name(part: Mapping[str, Any]) -> str | None:
     name = part.get("filename")
-    return name if isinstance(name, str) and name else None
+    if isinstance(name, str) and name:
+        return name
+    return None

@@ -102,9 +102,10 @@ async def cancel_response(call: Call) -> Response:
 
 async def _task(call: Call, body: ResponseBody) -> str:
     """Decide an approval request, continue a task, or start a new task; return the task's id."""
-    items = (
-        body.input if isinstance(body.input, list) else [{"role": "user", "content": body.input}]
-    )
+    if isinstance(body.input, list):
+        items = body.input
+    else:
+        items = [{"role": "user", "content": body.input}]
     last = items[-1]
     if last.get("type") == "mcp_approval_response":
         decision = build_decision({"approve": last.get("approve"), "reason": last.get("reason")})

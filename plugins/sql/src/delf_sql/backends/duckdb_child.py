@@ -197,7 +197,9 @@ class DuckdbEngine(EngineBackend):
         """Return the problem behind an error of DuckDB; None for any other error."""
         if isinstance(error, FailedAt):
             problem = None if error.__cause__ is None else self.explain(error.__cause__)
-            return None if problem is None else replace(problem, number=error.number)
+            if problem is None:
+                return None
+            return replace(problem, number=error.number)
         cause = origin(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)
@@ -314,7 +316,9 @@ def _text_item(name: str, kind: str) -> str:
     For any other value the expression gives NULL.
     """
     condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
-    return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"
+    if condition:
+        return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END"
+    return "NULL"
 
 
 def _unrepresentable_inside(kind: str) -> str | None:
@@ -324,7 +328,9 @@ def _unrepresentable_inside(kind: str) -> str | None:
     no such values.
     """
     patterns = [pattern for word, pattern in _UNREPRESENTABLE_TEXTS.items() if word in kind]
-    return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')" if patterns else None
+    if patterns:
+        return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(patterns)}')"
+    return None
 
 
 def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:

@@ -449,4 +449,6 @@ def _type(kind: Any, session: sa.Connection) -> str:
 def origin(error: BaseException) -> BaseException:
     """Return the driver's exception behind a SQLAlchemy exception."""
     cause = getattr(error, "orig", None)
-    return cause if isinstance(error, DBAPIError) and cause is not None else error
+    if isinstance(error, DBAPIError) and cause is not None:
+        return cause
+    return error

@@ -448,9 +448,10 @@ class SqliteBackend:
             column = tables[int(number)].column(own_column)
             if column is not None:
                 referenced_table = f"{schema}.{other}" if schema else other
-                column.references = (
-                    f"{referenced_table}.{other_column}" if other_column else referenced_table
-                )
+                if other_column:
+                    column.references = f"{referenced_table}.{other_column}"
+                else:
+                    column.references = referenced_table
         for table in tables:
             if not table.columns:
                 table.broken = INVALID_DEFINITION
@@ -458,11 +459,10 @@ class SqliteBackend:
 
     def version(self, session: _Child) -> str:
         """Return SQLite's version, with a note if SQLite cannot parse a definition in the file."""
-        note = (
-            f"; passed over: {first_line(session.unparsable_definition)}"
-            if session.unparsable_definition
-            else ""
-        )
+        if session.unparsable_definition:
+            note = f"; passed over: {first_line(session.unparsable_definition)}"
+        else:
+            note = ""
         return f"SQLite {sqlite3.sqlite_version}{note}"
 
     def stop(self, session: _Child) -> None:

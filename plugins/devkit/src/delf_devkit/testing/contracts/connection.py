@@ -579,7 +579,9 @@ class ConnectionContract(Contract):
         return call.make(connection, ScriptedTask(answer=self.answer))
 
     def _reply(self, request: ModelRequest) -> str:
-        return self.answer if request.purpose == "call" else script(f"print({self.answer!r})")
+        if request.purpose == "call":
+            return self.answer
+        return script(f"print({self.answer!r})")
 
     def _calls(self) -> Sequence[Call]:
         return self.calls or fail_without(self, "`calls`, at least one Call that succeeds")

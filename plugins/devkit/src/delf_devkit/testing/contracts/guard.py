@@ -124,7 +124,9 @@ def function_name_of(work: object) -> str:
     name = getattr(awaitable, "__qualname__", None)
     if name is None:
         kind = type(awaitable).__name__
-        return "the next item of an async iterator" if kind.startswith("async_generator") else kind
+        if kind.startswith("async_generator"):
+            return "the next item of an async iterator"
+        return kind
     return str(name).replace(".<locals>", "")
 
 
@@ -451,4 +453,6 @@ def _place_in(frame: FrameType | None) -> str:
             if not is_installed:  # the plugin's own code
                 break
         frame = frame.f_back
-    return "" if described is None else _line(described.f_code, described.f_lineno)
+    if described is None:
+        return ""
+    return _line(described.f_code, described.f_lineno)

@@ -59,7 +59,9 @@ class PrefilterContract(Contract):
         Args:
             question: The text of the request, which contains the task.
         """
-        return self.other_wanted if self.other_task in question else self.wanted
+        if self.other_task in question:
+            return self.other_wanted
+        return self.wanted
 
     async def test_prefilter_keeps_the_actions_a_task_needs(self, prefilter: Any) -> None:
         tasks = {self.task: self.wanted, self.other_task: self.other_wanted}

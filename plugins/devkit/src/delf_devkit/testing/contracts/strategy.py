@@ -120,7 +120,9 @@ class _SimulatedTools:
         """Declare an interrupted call as done if the call took effect; approve all other calls."""
         name = request.arguments["name"]
         has_happened = request.outcome_unknown and name in self.changes
-        return AlreadyDone(result=f"kept {name}") if has_happened else Approved()
+        if has_happened:
+            return AlreadyDone(result=f"kept {name}")
+        return Approved()
 
 
 class StrategyContract(Contract):
