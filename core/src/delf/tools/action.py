@@ -66,14 +66,10 @@ class Action:
             change an action without a new name or description; a new version then makes
             :attr:`digest` change.
         trust: The trust in the result, as in :func:`action`.
-        sinks: The names of the parameters that choose the target or the effect of a call, such as a
-            recipient or a path; None if the action declares no sinks.
-        contents: The names of the parameters that are only text for people to read; None if the
-            action declares no contents.
-        egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
-        author: The name of the field or parameter that holds the author of the content: a field if
-            the result is a record or a list of records, otherwise a parameter of the action. Only
-            for a service that guarantees that the author is genuine; else None.
+        sinks: The parameters that choose the target or the effect, as in :func:`action`.
+        contents: The parameters that are only text, as in :func:`action`.
+        egress: Whether a call that reads sends its arguments out, as in :func:`action`.
+        author: The field or parameter with the content's author, as in :func:`action`.
         full_types: Makes the parameters and the result with complete types, if ``parameters`` and
             ``returns`` are shortened. The function is called if a prompt has space for complete
             types, or a script asks for them.
@@ -221,9 +217,9 @@ def action(
             ``["to"]``. All other parameters are contents. An empty list makes all parameters
             contents.
         contents: The names of the parameters that are only text for people to read, such as
-            ``["body"]``. All other parameters are sinks. If neither ``sinks`` nor ``contents`` is
-            given, parameters with usual names of contents, such as ``text`` and ``title``, are
-            contents.
+            ``["body"]``; not together with ``sinks``. All other parameters are sinks. If neither
+            ``sinks`` nor ``contents`` is given, parameters with usual names of contents, such as
+            ``text`` and ``title``, are contents.
         egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
             such as a web search.
         author: The name of the field or parameter that holds the author of the content, such as
@@ -377,14 +373,11 @@ def check_flow(
 
     Args:
         place: The name in error messages.
-        trust: The trust in the action's result; see :func:`action`.
-        sinks: The names of the parameters that decide what a call does.
-        contents: The names of the parameters that are only text for people to read; not together
-            with ``sinks``.
-        egress: Whether a call sends its arguments to somebody else although the effect is ``read``.
-        author: The name of the field or parameter that holds the author of the content: a field if
-            the result is a record or a list of records, otherwise a parameter of the action. Only
-            for a service that guarantees that the author is genuine.
+        trust: As in :func:`action`.
+        sinks: As in :func:`action`.
+        contents: As in :func:`action`.
+        egress: As in :func:`action`.
+        author: As in :func:`action`.
 
     Raises:
         ToolDefinitionError: For an unknown trust, for a string instead of a list of names, and if

@@ -113,21 +113,16 @@ def tool(
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`, which also decides whether an interrupted call
             may be made again when its task is resumed.
-        trust: ``own`` if the result contains only data of the user and of the user's own services,
-            ``outside`` if it may contain untrusted data. For a mixed result, a mapping from field
-            name to trust, where ``*`` stands for all other fields: ``{"id": "own", "*":
-            "outside"}``.
-        sinks: The names of the parameters that decide what a call does, such as ``["to"]``. All
-            other parameters are contents. An empty list makes all parameters contents.
-        contents: The names of the parameters that are only text for people to read, such as
-            ``["body"]``. All other parameters are sinks. If neither ``sinks`` nor ``contents`` is
-            given, parameters with usual names of contents, such as ``text`` and ``title``, are
-            contents.
-        egress: Whether a call sends its arguments to somebody else although the effect is ``read``,
-            such as a web search.
-        author: The name of the result's field, or of the parameter, that holds the content's
-            author, such as ``sender``, if the service guarantees that the author is genuine. A task
-            may tell delf to follow instructions of this author.
+        trust: The trust in the result: ``own``, ``outside``, or by field, as in
+            :func:`delf.tools.action.action`.
+        sinks: The names of the parameters that choose the target or the effect of a call, as in
+            :func:`delf.tools.action.action`.
+        contents: The names of the parameters that are only text, as in
+            :func:`delf.tools.action.action`.
+        egress: Whether a call that reads sends its arguments out, as in
+            :func:`delf.tools.action.action`.
+        author: The field or parameter with the content's author, as in
+            :func:`delf.tools.action.action`.
 
     Raises:
         ToolDefinitionError: If the function cannot be called from a script.
