@@ -14,13 +14,16 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from delf.errors import ConnectionUnavailableError
 from delf.protocols.approval import AlreadyDone, Approved, Decider
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf_engine.approvals.inbox import ANSWER_KIND, answer_data
 from delf_journal_sql import SqlJournal
+from delf_runner_dbos.queue import DbosQueue
 from support.openai_server import OpenAIServer, Reply
 from support.program import DELF, start
+from support.until import until
 
 OVER = frozenset({"done", "failed", "stopped"})
 SCRIPT = """```python
@@ -214,6 +217,25 @@ class Fleet:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(runner.pid, signal.SIGKILL)
             runner.wait()
+
+
+async def triggered(queue: DbosQueue) -> Any:
+    """Let the only schedule fire as soon as a runner is ready; return DBOS's handle."""
+    found: list[Any] = []
+
+    def trigger(client: Any) -> Any:
+        (row,) = client.list_schedules()
+        return client.trigger_schedule(row["schedule_name"])
+
+    async def fires() -> bool:
+        try:
+            found.append(await queue.call(trigger))
+        except ConnectionUnavailableError:
+            return False
+        return True
+
+    await until(fires, 60)
+    return found[0]
 
 
 @contextlib.asynccontextmanager

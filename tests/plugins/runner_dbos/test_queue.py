@@ -153,6 +153,37 @@ async def test_schedules_of_other_programs_are_left_out(queue: DbosQueue, tmp_pa
     assert await delete_idle_firings(queue) == set()
 
 
+async def test_projects_sharing_a_database_have_their_own_schedules(
+    queue: DbosQueue, tmp_path: Path
+) -> None:
+    shop, bank = (DbosSchedules(queue, tmp_path / name) for name in ("shop", "bank"))
+    for project, task in ((shop, "Count the orders."), (bank, "Count the money.")):
+        await project.add(Schedule(name="morning", cron="0 8 * * *", task=task, queue="q"))
+        with pytest.raises(ConfigurationError, match="there is a schedule 'morning' already"):
+            await project.add(Schedule(name="morning", cron="0 9 * * *", task="Do it."))
+    await shop.pause("morning", paused=True)
+    await shop.test("morning")
+    assert [(s.task, s.paused) for s in await shop.all()] == [("Count the orders.", True)]
+    assert [(s.task, s.paused) for s in await bank.all()] == [("Count the money.", False)]
+    assert [len(await project.history("morning")) for project in (shop, bank)] == [1, 0]
+    await shop.remove("morning")
+    assert await shop.all() == []
+    assert (await bank.find("morning")).task == "Count the money."
+
+
+async def test_moved_project_keeps_the_schedules_of_its_former_folder(
+    queue: DbosQueue, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    await DbosSchedules(queue, old).add(Schedule(name="daily", cron="0 8 * * *", task="Do it."))
+    schedules = DbosSchedules(queue, new, [str(old)])
+    assert [schedule.name for schedule in await schedules.all()] == ["daily"]
+    with pytest.raises(ConfigurationError, match="there is a schedule 'daily' already"):
+        await schedules.add(Schedule(name="daily", cron="0 9 * * *", task="Do it."))
+    await schedules.remove("daily")
+    assert await DbosSchedules(queue, old).all() == []
+
+
 async def test_excluded_workflows_hide_no_finished_workflow(
     queue: DbosQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError
 from delf_runner_dbos.queue import DbosQueue
 from support.program import delf
 from support.until import until
 
-from .fleet import Fleet, fleet
+from .fleet import Fleet, fleet, triggered
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.chaos]
 
@@ -51,17 +50,10 @@ async def begun(one: Fleet, count: int = 1) -> None:
     await until(lambda: one.marks().total() >= count, 60)
 
 
-async def fire(one: Fleet, schedule: str) -> None:
-    """Let a schedule fire as soon as a runner is ready."""
+async def fire(one: Fleet) -> None:
+    """Let the schedule fire as soon as a runner is ready."""
     queue = DbosQueue(one.database)
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await queue.call(lambda client: client.trigger_schedule(schedule))
-            except ConnectionUnavailableError:
-                await asyncio.sleep(0.05)
-            else:
-                break
+    await triggered(queue)
     await queue.aclose()
 
 
@@ -84,7 +76,7 @@ async def test_scheduled_routine_runs_once_despite_a_killed_runner(tmp_path: Pat
         assert added.returncode == 0, added.stderr
         for _ in range(2):
             one.start()
-        await fire(one, "yearly")
+        await fire(one)
         await begun(one)
         await killed(one)
         await one.all_over(90)

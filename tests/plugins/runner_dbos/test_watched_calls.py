@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError
 from delf_cli.schedules import Firing
 from delf_runner_dbos.queue import DbosQueue
 from delf_runner_dbos.schedules import DbosSchedules
@@ -19,7 +18,7 @@ from support.openai_server import Reply
 from support.program import delf
 from support.until import until
 
-from .fleet import Fleet, fleet
+from .fleet import Fleet, fleet, triggered
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.chaos]
 
@@ -50,21 +49,6 @@ async def ran(one: Fleet, *words: str, status: int = 0) -> Any:
     done = await asyncio.to_thread(delf, "schedule", *words, "--json", cwd=one.folder)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
-
-
-async def triggered(queue: DbosQueue) -> Any:
-    """Let the schedule fire as soon as the first runner is ready."""
-    found: list[Any] = []
-
-    async def fires() -> bool:
-        try:
-            found.append(await queue.call(lambda client: client.trigger_schedule("jobs")))
-        except ConnectionUnavailableError:
-            return False
-        return True
-
-    await until(fires, 60)
-    return found[0]
 
 
 async def look(schedules: DbosSchedules, queue: DbosQueue) -> Firing:

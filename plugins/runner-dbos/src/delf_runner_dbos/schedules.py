@@ -17,7 +17,7 @@ from delf.types import TaskState
 from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import parse_call
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue
-from delf_runner_dbos.settings import PLUGIN, RunnerSettings
+from delf_runner_dbos.settings import PLUGIN, RunnerSettings, project_id
 from delf_runner_dbos.times import check_times
 
 if TYPE_CHECKING:
@@ -45,20 +45,28 @@ _STATES: Final[Mapping[str, TaskState]] = {
 
 
 class DbosSchedules:
-    """The schedules in DBOS's database. Implements :class:`delf_cli.schedules.Schedules`.
+    """A project's schedules in DBOS's database. Implements :class:`delf_cli.schedules.Schedules`.
+
+    Several projects may share the database. DBOS's name of a schedule therefore begins with the id
+    of the project.
 
     Args:
         queue: The DBOS queue.
         folder: The project's folder.
+        former_folders: Earlier folders of the project, whose schedules belong to it, too.
     """
 
-    def __init__(self, queue: DbosQueue, folder: Path) -> None:
+    def __init__(
+        self, queue: DbosQueue, folder: Path, former_folders: Collection[str] = ()
+    ) -> None:
         self._queue = queue
         self._folder = folder
+        # The present folder comes first: new schedules get its prefix.
+        self._prefixes = [f"{project_id(path)}:" for path in (folder, *former_folders)]
 
     async def all(self) -> Sequence[Schedule]:
-        """Return all schedules, by name."""
-        rows = await self._queue.call(_schedules)
+        """Return the project's schedules, by name."""
+        rows = await self._queue.call(lambda client: _schedules(client, self._prefixes))
         return sorted((_schedule(row) for row in rows), key=lambda schedule: schedule.name)
 
     async def find(self, name: str) -> Schedule:
@@ -67,11 +75,22 @@ class DbosSchedules:
         Raises:
             ConfigurationError: If no schedule has that name.
         """
-        row = await self._queue.call(lambda client: client.get_schedule(name))
-        is_of_another_program = row is not None and row["workflow_name"] != SCHEDULED
-        if row is None or is_of_another_program:
+        return _schedule(await self._row(name))
+
+    async def _row(self, name: str) -> WorkflowSchedule:
+        """Return DBOS's row of a schedule.
+
+        Raises:
+            ConfigurationError: If the project has no schedule with that name.
+        """
+        row = await self._queue.call(lambda client: self._find_row(client, name))
+        if row is None:
             raise ConfigurationError(f"there is no schedule {name!r}", hint="delf schedule list")
-        return _schedule(row)
+        return row
+
+    def _find_row(self, client: DBOSClient, name: str) -> WorkflowSchedule | None:
+        rows = (client.get_schedule(prefix + name) for prefix in self._prefixes)
+        return next((row for row in rows if row is not None), None)
 
     async def add(self, schedule: Schedule) -> None:
         """Store a new schedule.
@@ -88,19 +107,20 @@ class DbosSchedules:
             raise ConfigurationError(f"{schedule.queue!r} cannot be the name of a queue")
         if schedule.each is not None:
             parse_call(schedule.each)  # raises if the text is no call
+        stored_name = self._prefixes[0] + name
 
         def create(client: DBOSClient) -> None:
             from dbos import error as dbos_error
 
-            if client.get_schedule(name) is not None:
+            if self._find_row(client, name) is not None:
                 raise ConfigurationError(
                     f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
                 )
             # A random text tells the schedule from a removed schedule of the same name.
-            context = {**self._context(schedule), "made": secrets.token_hex(8)}
+            context = {**self._context(schedule, stored_name), "made": secrets.token_hex(8)}
             try:
                 client.create_schedule(
-                    schedule_name=name,
+                    schedule_name=stored_name,
                     workflow_name=SCHEDULED,
                     schedule=schedule.cron,
                     context=context,
@@ -115,19 +135,19 @@ class DbosSchedules:
             try:
                 check_times(schedule.cron, schedule.zone)  # DBOS accepts times that never come
             except ConfigurationError:
-                client.delete_schedule(name)
+                client.delete_schedule(stored_name)
                 raise
 
         await self._queue.call(create)
 
     async def remove(self, name: str) -> None:
         """Remove a schedule and its history, but not the tasks that the schedule started."""
-        await self.find(name)  # raises if the schedule is unknown
+        stored_name = await self._stored_name(name)
 
         def delete(client: DBOSClient) -> None:
-            client.delete_schedule(name)
+            client.delete_schedule(stored_name)
             # Each firing has a workflow, which only submits tasks: the tasks have their own.
-            firings = _workflows(client, schedule_name=name)
+            firings = _workflows(client, schedule_name=stored_name)
             client.delete_workflows([firing.workflow_id for firing in firings])
 
         await self._queue.call(delete)
@@ -138,9 +158,9 @@ class DbosSchedules:
         If the schedule looks for new items, such as mails, the first firing after a pause finds all
         items that arrived since the last firing before the pause.
         """
-        await self.find(name)  # raises if the schedule is unknown
+        stored_name = await self._stored_name(name)
         await self._queue.call(
-            lambda c: c.pause_schedule(name) if paused else c.resume_schedule(name)
+            lambda c: c.pause_schedule(stored_name) if paused else c.resume_schedule(stored_name)
         )
 
     async def test(self, name: str) -> str:
@@ -148,14 +168,15 @@ class DbosSchedules:
 
         Calls that would change something are denied, and the schedule stays as it is.
         """
-        schedule = await self.find(name)
-        test_id = f"{_test_prefix(name)}{secrets.token_hex(8)}"
+        row = await self._row(name)
+        schedule, stored_name = _schedule(row), row["schedule_name"]
+        test_id = f"{_test_prefix(stored_name)}{secrets.token_hex(8)}"
         options: EnqueueOptions = {
             "workflow_name": SCHEDULED,
             "workflow_id": test_id,
             "queue_name": schedule.queue,
         }
-        context = {**self._context(schedule), "test": True}
+        context = {**self._context(schedule, stored_name), "test": True}
 
         def enqueue(client: DBOSClient) -> None:
             client.enqueue(options, datetime.now(UTC).isoformat(), context)
@@ -182,11 +203,11 @@ class DbosSchedules:
 
         Firings by which people tested the schedule are included.
         """
-        await self.find(name)  # raises if the schedule is unknown
+        stored_name = await self._stored_name(name)
 
         def newest_firings(client: DBOSClient) -> list[WorkflowStatus]:
-            scheduled_firings = _workflows(client, limit, schedule_name=name)
-            test_firings = _workflows(client, limit, workflow_id_prefix=_test_prefix(name))
+            scheduled_firings = _workflows(client, limit, schedule_name=stored_name)
+            test_firings = _workflows(client, limit, workflow_id_prefix=_test_prefix(stored_name))
             return [*scheduled_firings, *test_firings]
 
         firings = [_firing(row) for row in await self._queue.call(newest_firings)]
@@ -196,9 +217,17 @@ class DbosSchedules:
         """Disconnect from the database. Idempotent."""
         await self._queue.aclose()
 
-    def _context(self, schedule: Schedule) -> dict[str, Any]:
+    async def _stored_name(self, name: str) -> str:
+        """Return DBOS's name of a schedule.
+
+        Raises:
+            ConfigurationError: If the project has no schedule with that name.
+        """
+        return (await self._row(name))["schedule_name"]
+
+    def _context(self, schedule: Schedule, stored_name: str) -> dict[str, Any]:
         context = {name: getattr(schedule, name) for name in _CONTEXT_FIELDS}
-        context |= {"cron": schedule.cron, "zone": schedule.zone}
+        context |= {"cron": schedule.cron, "zone": schedule.zone, "stored_name": stored_name}
         context["setup"] = {**_NO_OPTIONS, "folder": str(self._folder), **schedule.setup}
         return context
 
@@ -233,7 +262,7 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
     """
 
     def newest_firing(client: DBOSClient) -> Sequence[WorkflowStatus]:
-        return _workflows(client, 1, schedule_name=context["name"], status="SUCCESS")
+        return _workflows(client, 1, schedule_name=context["stored_name"], status="SUCCESS")
 
     for row in await queue.call(newest_firing):
         output = _output(row)
@@ -249,8 +278,9 @@ def open_schedules(project: AnyProject) -> DbosSchedules:
     Raises:
         ConfigurationError: If DBOS's database cannot be written.
     """
-    queue = DbosQueue(database_url(project, settings_of(project)))
-    return DbosSchedules(queue, project.root)
+    settings = settings_of(project)
+    queue = DbosQueue(database_url(project, settings))
+    return DbosSchedules(queue, project.root, settings.former_folders)
 
 
 def settings_of(project: AnyProject) -> RunnerSettings:
@@ -279,9 +309,14 @@ def _workflows(
     )
 
 
-def _schedules(client: DBOSClient) -> Sequence[WorkflowSchedule]:
-    """Return delf's schedules, without those of other programs in DBOS's database."""
-    return client.list_schedules(workflow_name=SCHEDULED)
+def _schedules(client: DBOSClient, prefixes: list[str] | None = None) -> Sequence[WorkflowSchedule]:
+    """Return delf's schedules, without those of other programs in DBOS's database.
+
+    Args:
+        client: DBOS's client.
+        prefixes: The prefixes of the projects' names in DBOS; None for all projects.
+    """
+    return client.list_schedules(workflow_name=SCHEDULED, schedule_name_prefix=prefixes)
 
 
 def _output(row: WorkflowStatus) -> Mapping[str, Any]:
@@ -313,8 +348,8 @@ def _firing(row: WorkflowStatus) -> Firing:
     )
 
 
-def _test_prefix(name: str) -> str:
-    return f"test-{hashlib.sha256(name.encode()).hexdigest()[:12]}-"
+def _test_prefix(stored_name: str) -> str:
+    return f"test-{hashlib.sha256(stored_name.encode()).hexdigest()[:12]}-"
 
 
 def _unix(at: str | None) -> float | None:

@@ -17,6 +17,12 @@ from delf.settings import PluginSettings, SecretStr, SentTo
 PLUGIN: Final = "runner-dbos"
 
 
+def project_id(folder: str | Path) -> str:
+    """Return the id of a project in names of files and schedules, derived from its folder."""
+    path = str(Path(folder).resolve())
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
 class QueueSettings(BaseModel, extra="forbid"):
     """The limits of a queue."""
 
@@ -93,8 +99,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         Args:
             data_dir: The user's data folder, created if missing.
             folder: The project's folder. Without a configured database, each project has its own
-                SQLite
-                file.
+                SQLite file.
 
         Raises:
             ConfigurationError: If the data folder cannot be written.
@@ -111,7 +116,6 @@ class RunnerSettings(PluginSettings, QueueSettings):
                 hint="set XDG_DATA_HOME to a folder that can be written, or "
                 f'database = "postgresql://…" under [plugins.{PLUGIN}]',
             ) from error
-        digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
-        file = data_dir / f"dbos-{digest.hexdigest()[:12]}.sqlite"
+        file = data_dir / f"dbos-{project_id(folder)}.sqlite"
         make_private_file(file)  # DBOS would use the umask's mode
         return f"sqlite:///{file}"
