@@ -3,13 +3,14 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from delf.errors import EnvironmentKeyError, LLMExecutionError
+from delf.errors import EnvironmentKeyError, LLMExecutionError, ModelConfigurationError
 from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.specs import Provider
@@ -159,6 +160,30 @@ async def test_embedder_asks_the_installed_provider_of_its_model(
         path, headers, body = server.requests[-1]
         assert (path, headers["Authorization"]) == ("/v1/embeddings", f"Bearer {KEY}")
         assert body["model"] == "acme-embed"
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        ("acme:acme-embed", "write 'acme/acme-embed' in embedder or embedding_model"),
+        ("google:text-embedding-004", "write 'google/text-embedding-004'"),
+        ("anthropic/embed", "set embedding_base_url"),
+    ],
+)
+async def test_embedder_refuses_a_model_of_another_provider(
+    model: str, advice: str, server: Server, tmp_path: Path
+) -> None:
+    acme = Provider(name="acme", keys=("ACME_KEY",), dialect="openai", url=f"{server.url}/v1")
+    keys = {"OPENAI_API_KEY": KEY, "ACME_KEY": KEY}
+    installed = Providers([acme])
+    context = PluginContext(data_dir=tmp_path, environ=keys, installed_providers=installed)
+    with pytest.raises(ModelConfigurationError, match="the texts would go to openai") as error:
+        HttpEmbedder(context, model)
+    assert advice in (error.value.hint or "")
+    own = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": KEY}
+    embedder = HttpEmbedder(replace(context, environ=own), model, retry=QUICK)
+    assert len(await embedder.embed(["tea"])) == 1
+    await embedder.aclose()
 
 
 async def test_transient_failure_is_retried(server: Server, context: PluginContext) -> None:

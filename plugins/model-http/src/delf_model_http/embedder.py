@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import EmbeddingKind, Vectors
+from delf.providers import Providers
 from delf.settings import SecretStr
+from delf_model_http.providers import SUPPORTED_PROVIDERS
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import UnreadableError
 from delf_model_providers.http import explain, parsed, read
@@ -20,6 +24,8 @@ from delf_model_providers.retry import Attempts, RetryPolicy
 
 _DEFAULT_MODEL: Final = "text-embedding-3-small"
 _GOOGLE: Final = "https://generativelanguage.googleapis.com/v1beta"
+# The providers whose protocols for embeddings are implemented here.
+_DIALECTS: Final = ("openai", "google")
 _TASKS: Final = {"query": "RETRIEVAL_QUERY", "passage": "RETRIEVAL_DOCUMENT"}
 # The maximum number of texts in a request: Gemini's limit; OpenAI's limit is 2,048.
 _BATCH_SIZE: Final = 100
@@ -40,6 +46,9 @@ class HttpEmbedder:
         embedding_dimensions: The length of vectors, for models with a choice; None for the
             model's default.
         retry: The retry policy.
+
+    Raises:
+        ModelConfigurationError: If the model's name names a provider that would not get the texts.
     """
 
     def __init__(
@@ -65,6 +74,7 @@ class HttpEmbedder:
             provider=_provider_name(model, embedding_base_url, context),
         )
         self._endpoint: Endpoint = resolve(config, context)
+        _check_named_provider(model, self._endpoint, context)
         self._is_google = self._endpoint.dialect == "google"
         self._requested_dimension = embedding_dimensions
         self._received_dimension: int | None = None  # None before the first reply
@@ -165,10 +175,34 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
     This is OpenAI, Google, or an installed provider that uses the protocol of one of these.
     """
     provider = None if base_url else context.installed_providers.for_model(model)
-    if provider is not None and provider.dialect in ("openai", "google"):
+    if provider is not None and provider.dialect in _DIALECTS:
         return provider.name
     is_google = "gemini" in model or model.startswith("google/")
     return "google" if is_google else "openai"
+
+
+def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext) -> None:
+    """Check that no other provider gets the texts than the one that the model's name names.
+
+    At an address of the user's own, every name is right, because only the server knows its models.
+
+    Raises:
+        ModelConfigurationError: If another provider would get the texts.
+    """
+    word, separator, rest = re.sub("[:/]", "/", model, count=1).partition("/")
+    providers = Providers((*SUPPORTED_PROVIDERS.all, *context.installed_providers.all))
+    named = providers.by_name(word) if separator else None
+    if endpoint.custom or named is None or named.name == endpoint.provider:
+        return
+    speaks_with_named = (named.dialect or named.name) in _DIALECTS
+    raise ModelConfigurationError(
+        f"the embedding model {model!r} is of {named.name}, but the texts would go to "
+        f"{endpoint.provider}",
+        hint=f"write {f'{named.name}/{rest}'!r} in embedder or embedding_model"
+        if speaks_with_named
+        else "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
+        "server that has this model",
+    )
 
 
 def _unit_vector(row: list[float]) -> list[float]:
