@@ -126,7 +126,7 @@ HOSTILE = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("case", HOSTILE)
-def test_slow_document_is_refused(case):
+def test_toml_document_that_parses_slowly_is_refused(case):
     failed: list[Exception] = []
 
     def parse() -> None:

@@ -334,7 +334,7 @@ def test_address_variable_from_the_project_counts_as_the_project():
         assert endpoint(model, own).api_key == "s3cret"
 
 
-def test_keys_of_other_libraries_are_not_sent_to_a_file_address():
+def test_cloud_login_is_not_sent_to_an_address_from_a_project_file():
     """Without a key, litellm signs with the login of AWS or Google, whatever the address."""
     address = SourcedText(HOST, "project")
     for model in ("bedrock/x", "vertex_ai/x", "groq/x"):

@@ -211,7 +211,7 @@ async def test_late_answer_of_a_previous_script_is_dropped(guest: Any) -> None:
 # -- many -------------------------------------------------------------------------------------
 
 
-async def test_open_calls_are_served_in_order_within_a_limit(
+async def test_pending_tool_calls_start_in_order_within_a_limit(
     few: Any, guest: Any, waiting: Any
 ) -> None:
     running = await guest.start()

@@ -147,7 +147,7 @@ async def test_keys_beside_a_path_reference_are_applied(version: str) -> None:
         ("#/nowhere", "leads nowhere"),
     ],
 )
-async def test_unresolvable_path_is_omitted(ref: str, reason: str) -> None:
+async def test_path_with_an_unresolvable_reference_is_omitted(ref: str, reason: str) -> None:
     document = spec({"/bad": {"$ref": ref}, "/fine": GET}) | {"x-list": [GET]}
     actions, warnings = await loaded(document)
     assert list(actions) == ["fine"]
@@ -177,7 +177,7 @@ async def test_broken_swagger_2_operation_is_omitted(broken: Any) -> None:
     assert "GET /bad is left out: " in warnings[0]
 
 
-async def test_invalid_paths_are_reported() -> None:
+async def test_invalid_paths_of_a_document_cause_warnings() -> None:
     document = spec({"pets": GET, "x-note": {}, "/fine": GET, "/line\nbreak": 5})
     actions, warnings = await loaded(document)
     assert list(actions) == ["fine"]

@@ -311,7 +311,7 @@ print({span.context.trace_id for span in spans} == {order.get_span_context().tra
         ("AC/large", "acme"),
     ],
 )
-def test_provider_names_follow_the_conventions(model: str, provider: str) -> None:
+def test_provider_names_follow_the_opentelemetry_conventions(model: str, provider: str) -> None:
     acme = Provider(name="acme", aliases=("ac",), models=("acme-*",))
     assert provider_of(model, Providers((*PROVIDERS, acme))) == provider
 

@@ -144,7 +144,7 @@ def test_approval_shows_each_part_quoted(folder: Path) -> None:
     assert asked.preview == "in a\n   git commit -m 'x; rm -rf /'\n&& ls 'a b'\n | ls"
 
 
-def test_default_applies_without_a_rule(folder: Path) -> None:
+def test_command_without_a_rule_gets_the_default_approval(folder: Path) -> None:
     rules = [{"pattern": "git push", "approval_required": True}]
     assert isinstance(verdict(Shell(rules=rules, folder=folder), "ls"), Refused)
     assert isinstance(

@@ -150,7 +150,7 @@ def test_call_written_after_reading_requires_approval(run):
     assert asked[0].flow == "iban: written by the model after it read what others wrote"
 
 
-def test_approved_payment_requires_approval_if_it_forwards_read_text(run):
+def test_payment_stated_in_the_task_requires_approval_if_the_call_forwards_read_text(run):
     code = f"print(pay('{OWN}', 250, text=m[0]['body']))"
     _, asked = run(READ, code, task=f"Pay to {OWN}")
     assert asked[0].flow == "amount: written by the model after it read what others wrote"

@@ -484,7 +484,7 @@ def test_field_paths_are_normalised(text):
 @pytest.mark.parametrize(
     "text", ["join(find('Ada'), find('Bob'))", "'to ' + find('Ada').sender", "..."]
 )
-def test_composed_value_does_not_match_a_field(text):
+def test_value_composed_of_several_fields_matches_no_outline_field(text):
     assert field_of(ast.parse(text, mode="eval").body) is None
 
 

@@ -240,7 +240,9 @@ async def test_plan_is_asked_once_after_an_approved_script(bench: Callable[..., 
     assert b.shop.made == [("close", 5), ("close", 6)]
 
 
-async def test_plan_is_asked_once_again_in_a_new_sandbox(bench: Callable[..., Bench]) -> None:
+async def test_plan_approval_is_requested_again_in_a_new_sandbox(
+    bench: Callable[..., Bench],
+) -> None:
     b = bench(retry_count=1)
     b.person.says(True)
     await b.run("x = 'a'\nwhile True:\n    x += x", "print(await shop.close(1))")

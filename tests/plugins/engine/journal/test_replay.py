@@ -86,7 +86,7 @@ async def test_new_calls_wait_while_the_first_recorded_call_is_missing():
     assert await new is None
 
 
-async def test_call_abandoned_while_waiting_wakes_no_other():
+async def test_abandoned_replayed_call_does_not_block_other_calls():
     replay = replay_of("ab", [2, 1])
     waiting = asyncio.ensure_future(replay.call("a"))
     await asyncio.sleep(0)

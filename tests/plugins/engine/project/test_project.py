@@ -72,7 +72,7 @@ def test_another_model_drops_the_endpoint_of_the_file(project, given):
     assert project(ELSEWHERE, llm="of-the-file").agent.main_llm.base_url == "http://file/v1"
 
 
-def test_another_model_of_the_same_endpoint_keeps_it(project):
+def test_model_given_without_an_endpoint_keeps_the_configured_endpoint(project):
     found = project(env={"DELF_LLM": "a", "DELF_LLM__BASE_URL": "http://gateway/v1"}, llm="b")
     assert found.agent.main_llm == LLMConfig("b", base_url="http://gateway/v1")
 
