@@ -185,7 +185,10 @@ def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable
     inner = tool
     while (source_tool := getattr(inner, "source_tool", None)) is not None:
         inner = source_tool
-    if getattr(getattr(getattr(inner, "call_func", None), "__self__", None), "takes_ctx", False):
+    # ``call_func`` is a method of the tool's function schema, which knows the parameters.
+    method = getattr(inner, "call_func", None)
+    function_schema = getattr(method, "__self__", None)
+    if getattr(function_schema, "takes_ctx", False):
         raise _takes_context_error(name)
 
     async def call(**arguments: Any) -> Any:
