@@ -148,8 +148,8 @@ def _styled_text(content: str, style: Node) -> str:
 def _table(table: Node, lists: Node) -> str:
     rows: list[list[str]] = []
     for row in table.get("tableRows") or ():
-        cells = [_cell(cell.get("content") or (), lists) for cell in row.get("tableCells") or ()]
-        rows.append(cells)
+        cells: Sequence[Node] = row.get("tableCells") or ()
+        rows.append([_cell(cell.get("content") or (), lists) for cell in cells])
     if not rows:
         return ""
     # Markdown shows the cells of the first row in bold anyway: remove their marks ``**``.

@@ -13,6 +13,7 @@ from delf_docs.blocks import Block, List, Mark, Paragraph, Table, utf16_length
 
 _CODE: Final = {"weightedFontFamily": {"fontFamily": "Courier New"}}
 _FIELDS: Final = {"code": "weightedFontFamily", "link": "link"}
+_LINK_PREFIXES: Final = ("http://", "https://", "mailto:")
 _QUOTE: Final = {"magnitude": 36, "unit": "PT"}
 
 Request = dict[str, Any]
@@ -116,17 +117,17 @@ def _table(table: Table, index: int) -> list[Request]:
 
 
 def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
-    return [
-        {
-            "updateTextStyle": {
-                "range": _range(offset + mark.start, offset + mark.end),
-                "textStyle": text_style(mark.style, mark.value),
-                "fields": _FIELDS.get(mark.style, mark.style),
-            }
+    requests: list[Request] = []
+    for mark in marks:
+        if mark.style == "link" and not str(mark.value).startswith(_LINK_PREFIXES):
+            continue
+        update = {
+            "range": _range(offset + mark.start, offset + mark.end),
+            "textStyle": text_style(mark.style, mark.value),
+            "fields": _FIELDS.get(mark.style, mark.style),
         }
-        for mark in marks
-        if mark.style != "link" or str(mark.value).startswith(("http://", "https://", "mailto:"))
-    ]
+        requests.append({"updateTextStyle": update})
+    return requests
 
 
 def text_style(style: str, value: Any) -> dict[str, Any]:

@@ -75,13 +75,15 @@ class PathResolver:
         Google requires the key for some files. A single header of each request has the keys of all
         these files, as pairs of file id and resource key.
         """
-        if not resource_key or not _ID.fullmatch(file_id) or not _ID.fullmatch(resource_key):
+        if not resource_key:
             return
-        pairs = self._transport.headers.get(_RESOURCE_KEYS_HEADER, "").split(",")
-        other_pairs = [pair for pair in pairs if pair and not pair.startswith(f"{file_id}/")]
-        self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(
-            [*other_pairs, f"{file_id}/{resource_key}"][-_MAX_KEYS:]
-        )
+        if not (_ID.fullmatch(file_id) and _ID.fullmatch(resource_key)):
+            return
+        header = self._transport.headers.get(_RESOURCE_KEYS_HEADER, "")
+        pairs = [pair for pair in header.split(",") if pair]
+        pairs = [pair for pair in pairs if not pair.startswith(f"{file_id}/")]
+        pairs.append(f"{file_id}/{resource_key}")
+        self._transport.headers[_RESOURCE_KEYS_HEADER] = ",".join(pairs[-_MAX_KEYS:])
 
     async def _find(self, reference: str) -> dict[str, Any]:
         text = reference.strip()

@@ -24,6 +24,7 @@ _MEDIA_TYPES: Final = {
     "csv": "text/csv",
     "zip": "application/zip",
 }
+_NAMES_BY_MEDIA_TYPE: Final = {media_type: name for name, media_type in _MEDIA_TYPES.items()}
 
 
 class FileInfo(TypedDict):
@@ -70,18 +71,16 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
     """Convert a file of the Drive API to metadata for scripts."""
     file_media_type = str(resource["mimeType"])
     owners: list[Mapping[str, Any]] = resource.get("owners") or []
+    parents: list[str] = resource.get("parents") or []
     modified_time = resource.get("modifiedTime")
     return FileInfo(
         id=str(resource["id"]),
         name=str(resource["name"]),
-        kind=next(
-            (name for name, media_type in _MEDIA_TYPES.items() if media_type == file_media_type),
-            "file",
-        ),
+        kind=_NAMES_BY_MEDIA_TYPE.get(file_media_type, "file"),
         type=file_media_type,
         size=int(resource["size"]) if "size" in resource else None,
         modified=dt.datetime.fromisoformat(str(modified_time)) if modified_time else None,
-        folder=(resource.get("parents") or [None])[0],
+        folder=parents[0] if parents else None,
         owner=owners[0].get("emailAddress") if owners else None,
         link=resource.get("webViewLink"),
         trashed=bool(resource.get("trashed")),

@@ -74,14 +74,15 @@ def _fields(kind: type[ev.Event]) -> dict[str, Any]:
     """
     samples = {**_VALUES_BY_FIELD, **_VALUES_BY_EVENT.get(kind, {})}
     hints = get_type_hints(kind)
-    own_fields = [
-        item for item in dataclasses.fields(kind) if item.name not in ("task_id", "seq", "at")
-    ]
-    return {
-        item.name: samples[item.name] if item.name in samples else sample_of(hints[item.name])
-        for item in own_fields
-        if item.name in samples or _is_required(item)
-    }
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name in ("task_id", "seq", "at"):
+            continue
+        if field.name in samples:
+            values[field.name] = samples[field.name]
+        elif _is_required(field):
+            values[field.name] = sample_of(hints[field.name])
+    return values
 
 
 def _is_required(item: dataclasses.Field[Any]) -> bool:

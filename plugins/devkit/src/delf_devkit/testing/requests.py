@@ -122,31 +122,24 @@ def sample_requests() -> dict[str, ApprovalRequest]:
     }
     samples = {kind.value: replace(request, **fields) for kind, fields in found.items()}
     many = {f"parameter_{n:02}": f"value-{n * 7919}-end" for n in range(30)}
+    very_many = {f"parameter_{n:03}": f"value-{n * 7919}-end" for n in range(400)}
+    long_code = "\n".join(f"{word} = 1" for word in _LONG_TEXT.split())
+    nested = {"to": [{"name": f"n{n}x"} for n in range(90)]}
     odd = {"text": "Grüße\x1b[2J\x00\n\u202eevil", "html": "<b>&amp;*_`", "\u200bname": "zero"}
+    everything: dict[str, Any] = {}
+    for kind, fields in found.items():
+        if kind not in (FactKind.CODE, FactKind.ACTION):
+            everything |= fields
     return samples | {
         "a plain request": request,
         "thirty arguments": replace(request, arguments=many),
-        "four hundred arguments": replace(
-            request, arguments={f"parameter_{n:03}": f"value-{n * 7919}-end" for n in range(400)}
-        ),
+        "four hundred arguments": replace(request, arguments=very_many),
         "a long argument": replace(request, arguments={"body": _LONG_TEXT, "to": "ann"}),
         "a long preview": replace(request, preview=_LONG_TEXT.replace(" ", "\n")),
-        "a long script": replace(
-            request, **_script("\n".join(f"{w} = 1" for w in _LONG_TEXT.split()))
-        ),
+        "a long script": replace(request, **_script(long_code)),
         "escapes": replace(request, arguments=odd, preview="one\x1b[2J\u2028two"),
-        "nested values": replace(
-            request, arguments={"to": [{"name": f"n{n}x"} for n in range(90)]}
-        ),
-        "everything": replace(
-            request,
-            **{
-                name: value
-                for kind, fields in found.items()
-                if kind not in (FactKind.CODE, FactKind.ACTION)
-                for name, value in fields.items()
-            },
-        ),
+        "nested values": replace(request, arguments=nested),
+        "everything": replace(request, **everything),
     }
 
 
@@ -182,12 +175,13 @@ def unseen_facts(
         discussion: Events with votes, comments and assignments that the channel must show, too.
     """
     shown_characters = _letters_and_digits(text)
-    return [
-        fact
-        for fact in facts(request, discussion)
-        if _letters_and_digits(fact.text) not in shown_characters
-        or _letters_and_digits(fact.label) not in shown_characters
-    ]
+    unseen: list[Fact] = []
+    for fact in facts(request, discussion):
+        is_text_shown = _letters_and_digits(fact.text) in shown_characters
+        is_label_shown = _letters_and_digits(fact.label) in shown_characters
+        if not (is_text_shown and is_label_shown):
+            unseen.append(fact)
+    return unseen
 
 
 def _letters_and_digits(text: str) -> str:

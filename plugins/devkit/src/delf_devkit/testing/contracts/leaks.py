@@ -72,9 +72,12 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
     """
     names: list[str] = []
     for name, kind in types.items():
+        if not is_secret_name(name):
+            continue
         text = kind.__name__ if isinstance(kind, type) else str(kind)
         is_path = "_local_path" in text or "LocalPath" in text  # the path of a file with the secret
-        if is_secret_name(name) and _TEXT.search(text) and "Secret" not in text and not is_path:
+        is_secret_type = "Secret" in text
+        if _TEXT.search(text) and not (is_path or is_secret_type):
             names.append(name)
     return names
 

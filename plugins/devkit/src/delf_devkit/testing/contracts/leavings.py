@@ -166,14 +166,14 @@ def _running(
     threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
 ) -> list[str]:
     """Return the names of running tasks and threads that are not among the given ones."""
-    new = [task for task in asyncio.all_tasks() - tasks if not task.done()]
-    names = [f"the task {getattr(t.get_coro(), '__qualname__', '?')}" for t in new]
-    return names + [
-        f"the thread {thread.name!r}"
-        for thread in {*threading.enumerate()} - threads
-        if not thread.name.startswith(_LOOP_THREADS)
-        and "process_request" not in thread.name  # a thread of a test server
-    ]
+    new_tasks = [task for task in asyncio.all_tasks() - tasks if not task.done()]
+    names = [f"the task {getattr(task.get_coro(), '__qualname__', '?')}" for task in new_tasks]
+    for thread in {*threading.enumerate()} - threads:
+        is_of_test_server = "process_request" in thread.name
+        is_of_loop = thread.name.startswith(_LOOP_THREADS)
+        if not is_of_test_server and not is_of_loop:
+            names.append(f"the thread {thread.name!r}")
+    return names
 
 
 def _exit_handler_count() -> int:
@@ -333,11 +333,13 @@ class _SharedState:
         A variable that has not changed since the start of the suite is left out.
         """
         before = _STATE_BEFORE_FIRST_TEST.get(self._kind, {})
-        return {
-            name
-            for name, text in _class_and_module_state(self._kind).items()
-            if text != before.get(name) and any(word in text for word in self._forbidden_texts)
-        }
+        names: set[str] = set()
+        for name, text in _class_and_module_state(self._kind).items():
+            if text == before.get(name):
+                continue
+            if any(forbidden in text for forbidden in self._forbidden_texts):
+                names.add(name)
+        return names
 
 
 # Each tested class with the state of its package before the suite's first test.
@@ -434,15 +436,15 @@ def _attributes_of(value: object, package: str) -> object:
 
 def _attributes_of_function(function: FunctionType) -> object:
     """Return a function's attributes, mutable defaults and closure values; None without any."""
-    defaults: list[Any] = [
-        *(function.__defaults__ or ()),
-        *(function.__kwdefaults__ or {}).values(),
-    ]
+    values: list[Any] = list(function.__defaults__ or ())
+    values += (function.__kwdefaults__ or {}).values()
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
-            defaults.append(cell.cell_contents)
-    mutable: list[Any] = [value for value in defaults if type(value) in _MUTABLE]
-    return [*([function.__dict__] if function.__dict__ else []), *mutable] or None
+            values.append(cell.cell_contents)
+    state: list[Any] = [value for value in values if type(value) in _MUTABLE]
+    if function.__dict__:
+        state.insert(0, function.__dict__)
+    return state or None
 
 
 def _class_state(kind: type) -> Iterator[tuple[str, object]]:

@@ -186,11 +186,14 @@ class ModelContract(Contract):
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
+
+        def marks_in(text: str) -> list[str]:
+            return [mark for mark in marks if mark in text]
+
         await asyncio.gather(*(model.complete(_about(mark)) for mark in marks))
         streams = (_collect(model.stream(_about(mark))) for mark in marks)
         await asyncio.gather(*streams)
-        marks_of_requests = [[mark for mark in marks if mark in text] for text in sent()]
-        assert sorted(marks_of_requests) == sorted([mark] for mark in marks * 2), (
+        assert sorted(map(marks_in, sent())) == sorted([mark] for mark in marks * 2), (
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
         )
 

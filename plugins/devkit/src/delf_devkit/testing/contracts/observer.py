@@ -92,13 +92,14 @@ class ObserverContract(Contract):
         self, observer: Any, reported: Callable[[], Sequence[str]]
     ) -> None:
         pairs = list(zip(every_event("t1"), every_event("t2"), strict=True))
-        for event in (event for pair in pairs for event in pair):
-            await observer.observe(event)
+        for event_of_t1, event_of_t2 in pairs:
+            await observer.observe(event_of_t1)
+            await observer.observe(event_of_t2)
         await observer.aclose()
         texts = [str(text) for text in reported()]
-        ones = [text.replace("t1", "t*") for text in texts if "t1" in text]
-        others = [text.replace("t2", "t*") for text in texts if "t2" in text]
-        assert sorted(ones) == sorted(others), (
+        texts_of_t1 = [text.replace("t1", "t*") for text in texts if "t1" in text]
+        texts_of_t2 = [text.replace("t2", "t*") for text in texts if "t2" in text]
+        assert sorted(texts_of_t1) == sorted(texts_of_t2), (
             "two equal tasks at one time are reported differently: keep what belongs to a task by "
             "its id, not in `self`"
         )

@@ -93,15 +93,16 @@ class PluginContract(Contract):
             )
 
     def test_plugin_declares_its_core_version(self) -> None:
-        lines = [Requirement(line) for line in self._dist.requires or ()]
-        core = [line for line in lines if normalise(line.name) == DISTRIBUTION and not line.extras]
-        core = [line for line in core if line.marker is None]
-        assert len(core) == 1, "it does not require delf-core, or twice"
-        operators = {part.operator for part in core[0].specifier}
+        requirements = [Requirement(line) for line in self._dist.requires or ()]
+        on_core = [each for each in requirements if normalise(each.name) == DISTRIBUTION]
+        unconditional = [each for each in on_core if not each.extras and each.marker is None]
+        assert len(unconditional) == 1, "it does not require delf-core, or twice"
+        versions = unconditional[0].specifier
+        operators = {part.operator for part in versions}
         assert operators & {">=", ">", "~=", "=="}, "its requirement has no lower bound"
         assert operators & {"<", "<=", "~=", "=="}, "its requirement has no upper bound"
         core_version = metadata.version(DISTRIBUTION)
-        assert core[0].specifier.contains(core_version, prereleases=True), (
+        assert versions.contains(core_version, prereleases=True), (
             f"it is not for delf {core_version}"
         )
         package = self._dist.metadata

@@ -108,13 +108,12 @@ class _SimulatedTools:
             were_calls_made: Whether calls without a recorded end had made their changes.
         """
         ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
-        self.changes = [
-            event.arguments["name"]
-            for event in events
-            if isinstance(event, CallStarted)
-            and event.effect == "write"
-            and (were_calls_made or event.call_id in ended_calls)
-        ]
+        self.changes = []
+        for event in events:
+            if not isinstance(event, CallStarted) or event.effect != "write":
+                continue
+            if were_calls_made or event.call_id in ended_calls:
+                self.changes.append(event.arguments["name"])
 
     def decide(self, request: Any) -> Any:
         """Declare an interrupted call as done if the call took effect; approve all other calls."""
@@ -245,10 +244,8 @@ class StrategyContract(Contract):
         simulated = _SimulatedTools()
         model = ScriptedModel()
         journal = _journal()
-        simulated.slow_name, simulated.long_filler = (
-            "Ann",
-            ". Nothing else happened" * _REPEATED,
-        )
+        simulated.slow_name = "Ann"
+        simulated.long_filler = ". Nothing else happened" * _REPEATED
         async with self._agent(
             strategy, self.replies_that_write, simulated, journal, model
         ) as agent:
@@ -257,12 +254,7 @@ class StrategyContract(Contract):
         if await _runs_scripts(journal, response) or len(model.requests) < 2:
             return  # scripts get results without the model
         last = model.requests[-1]
-        calls = {
-            part.id: part.arguments
-            for message in last.messages
-            for part in message.parts
-            if isinstance(part, ToolCall)
-        }
+        calls = {call.id: call.arguments for call in _calls_of(last)}
         for name in ("Ann", "Bob"):
             text = _texts_of(last)
             assert f"kept {name}" in text, (
@@ -290,7 +282,8 @@ class StrategyContract(Contract):
                 "with its call, whichever call ends first"
             )
         # A strategy without native tool calls sends the results as texts of the user.
-        user_text = "".join(m.text for m in last.messages if m.role == "user")
+        user_messages = [message for message in last.messages if message.role == "user"]
+        user_text = "".join(message.text for message in user_messages)
         position_of_ann, position_of_bob = (
             user_text.find(f"kept {name}") for name in ("Ann", "Bob")
         )
@@ -598,6 +591,11 @@ def _with_finish_reason(answer: Answer, reason: str) -> Answer:
 async def _runs_scripts(journal: Any, response: Response) -> bool:
     events = await journal.read(response.trace.task_id)
     return any(isinstance(event, ScriptGenerated) for event in events)
+
+
+def _calls_of(request: ModelRequest) -> list[ToolCall]:
+    parts = [part for message in request.messages for part in message.parts]
+    return [part for part in parts if isinstance(part, ToolCall)]
 
 
 def _results_of(request: ModelRequest) -> list[ToolResult]:
