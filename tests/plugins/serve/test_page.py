@@ -270,7 +270,7 @@ async def test_remembered_approvals_are_listed_and_revoked(shop, open_page):
     assert shop.box.sent == [("bob", 1), ("eve", 1), ("eve", 1)]
 
 
-async def test_arguments_are_edited_and_checked(shop, open_page):
+async def test_page_checks_edited_arguments_of_a_request(shop, open_page):
     task = await shop.run("print(await send('bob', copies=2))")
     await shop.until(task["task_id"], "waiting")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")

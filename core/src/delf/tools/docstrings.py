@@ -161,7 +161,7 @@ def _items(lines: list[str]) -> dict[str, str]:
 
 
 def _returns_text(lines: list[str]) -> str:
-    """Return the text of a section about the result, without the type before it."""
+    """Return the text of a docstring's section ``Returns``, without the type before the text."""
     if lines and _margin(lines) == 0:  # NumPy's: the type, then its description
         body = [line.strip() for line in lines if line.startswith((" ", "\t"))]
         return " ".join(" ".join(body or lines).split())

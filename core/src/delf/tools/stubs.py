@@ -278,13 +278,13 @@ def render_stubs(
     limits: StubLimits = WHOLE,
     is_mentioned: NameTest | None = None,
 ) -> str:
-    """Return the stubs of some actions, grouped by connection in the order given.
+    """Return the stubs of actions, grouped by connection in the order given.
 
     Args:
-        tools: The tools to show.
+        tools: The actions.
         limits: The limits on the length of each stub.
-        is_mentioned: Returns True for a key or value that the task or the search words mention.
-            These keys and values are never left out.
+        is_mentioned: Returns True for a key of an argument, or one of its values, that the task or
+            the search words mention. These keys and values are never left out.
     """
     return "\n".join(_lines(list(tools), limits, is_mentioned or _is_never_mentioned))
 

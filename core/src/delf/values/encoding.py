@@ -366,14 +366,14 @@ def _encode_key(value: Any) -> Any:
 def _stays_hashable(encoded: Any) -> bool:
     """Return True if the decoded form of an encoded value is hashable.
 
-    A named tuple is hashable, but may be encoded as a dict, which is not.
+    Lists, dicts and sets are not, nor tuples that contain such a value.
     """
     if isinstance(encoded, list):
         return False
     if not isinstance(encoded, dict):
         return True
     record = cast("dict[str, Any]", encoded)
-    tag = record.get(TAG)
+    tag = record.get(TAG)  # None for a dict whose keys are all texts
     if tag == "tuple":
         return all(_stays_hashable(item) for item in record["v"])
     return tag not in (None, "set", "dict")
@@ -449,7 +449,7 @@ def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
 
 
 def _encode_set(tag: str, items: Any) -> Any:
-    """Encode a set. The result is a list if an item is encoded as a dict, which is not hashable.
+    """Encode a set; as a list if the decoded form of an item would not be hashable.
 
     The items are sorted so that the encoding is the same in every process: a set's own order
     depends on its history and on the process's hash seed.

@@ -75,10 +75,10 @@ class Entry:
         )
 
     def model_reply(self, model: str) -> ModelReply:
-        """Return the reply.
+        """Return the recorded reply.
 
         Args:
-            model: The model's name, for an entry that does not name its model.
+            model: The name of the model for a recorded reply that does not name its model.
         """
         usage: dict[str, int] = self.reply.get("usage") or {}
         return ModelReply(

@@ -187,12 +187,12 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
 def compile_operation(
     document: Document, operation: Operation, shapes: Shapes, limits: TextLimits = SHORT_LIMITS
 ) -> Entry:
-    """Compile one operation into an entry.
+    """Compile an operation of a specification into an entry of the list of actions.
 
     Args:
         document: The specification.
         operation: The operation.
-        shapes: Formats types.
+        shapes: Converts JSON schemas to the types that stubs show.
         limits: The limits on the entry's texts.
     """
     endpoint = operation.endpoint

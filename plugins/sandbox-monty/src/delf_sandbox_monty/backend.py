@@ -152,7 +152,10 @@ async def _enter(manager: Any) -> Any:
 
 
 def _monty_zone(zone: Zone) -> Any:
-    """Convert a time zone for Monty. A zone without a name gets its present offset."""
+    """Convert a time zone for Monty.
+
+    A zone without a name is the machine's own; Monty gets the offset that the zone has now.
+    """
     if zone.name:
         return zone.name
     now = time.localtime()

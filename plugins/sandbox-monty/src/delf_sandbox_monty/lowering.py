@@ -146,7 +146,8 @@ class MontyRewriting(Rewriting):
     def replace_passed_function(self, place: Place) -> None:
         """Wrap a tool that is passed to a function, so that calls of the tool return awaitables.
 
-        The name ``f`` becomes ``LATER(text, f)``; error messages contain the text.
+        The name ``f`` of the tool becomes a call of ``LATER`` with ``f`` and a description of this
+        place for error messages.
         """
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")

@@ -47,7 +47,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
 
     Raises:
         ProblemError: If the journal has no search.
-        UnknownTaskError: If the task ``before`` is unknown.
+        UnknownTaskError: If the query continues after an unknown task.
     """
     await _journal_with_updated_index(tasks)
     before = None if query.before is None else (await tasks.record(query.before, caller)).task_id

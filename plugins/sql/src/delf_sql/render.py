@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import takewhile
 from typing import Any, Final
 
 from delf_sql.catalog import Column, Relation, Table
@@ -194,12 +193,12 @@ class PartialSchema:
         # Some characters are reserved for the names of the tables that get no line.
         names_budget = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - names_budget)
+        names_without_line = names[len(lines) :]
         remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
-        remaining_names = names[len(lines) :]  # each line shows one of the first tables
-        listed_names = list(takewhile(_fits_into(remaining_chars), remaining_names))
+        listed_names = _first_fitting(names_without_line, remaining_chars)
         if listed_names:
             lines.append(f"{'other ' if lines else ''}tables: {', '.join(listed_names)}")
-        hidden_count = len(remaining_names) - len(listed_names)
+        hidden_count = len(names_without_line) - len(listed_names)
         note = f"and {hidden_count} more tables; " if hidden_count else ""
         schema_calls = f"{self._name}.schema('table'), or {self._name}.schema(search='words')"
         lines.append(f"({note}all columns: {schema_calls})")
@@ -249,12 +248,10 @@ class PartialSchema:
         return table_line(replace(table, columns=columns), self._dialect, omitted_count)
 
 
-def _fits_into(remaining_chars: int) -> Callable[[str], bool]:
-    """Return a predicate that accepts names until a number of characters is used up."""
-
-    def fits(name: str) -> bool:
-        nonlocal remaining_chars
-        remaining_chars -= len(name) + 2
-        return remaining_chars >= 0
-
-    return fits
+def _first_fitting(names: Sequence[str], max_chars: int) -> Sequence[str]:
+    """Return as many of the first names as fit into a number of characters, with separators."""
+    for count, name in enumerate(names):
+        max_chars -= len(name) + 2
+        if max_chars < 0:
+            return names[:count]
+    return names

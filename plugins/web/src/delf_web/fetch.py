@@ -55,9 +55,8 @@ class Fetcher:
 
         Args:
             url: The URL.
-            named_by: The page in which this URL was found; None if a script gave the URL. If hosts
-                that are not in the settings need an approval, a URL that was found in a page must
-                be on the page's host or on a host in the settings.
+            named_by: The URL of the page that contains this URL; None if a script gave the URL. A
+                URL from a page must be on the page's host, unless its own host needs no approval.
 
         Raises:
             ToolRefusedError: If the address is not allowed.
@@ -65,7 +64,8 @@ class Fetcher:
         """
         requested_url = checked_url(url, self._settings).copy_with(fragment=None)
         if named_by is not None:
-            self._require_approved_host(requested_url, f"{named_by} names", httpx.URL(named_by))
+            page_url = httpx.URL(named_by)
+            self._require_approved_host(requested_url, page_url, source=f"{named_by} names")
         return await self._follow(requested_url)
 
     async def aclose(self) -> None:
@@ -106,16 +106,18 @@ class Fetcher:
             raise ToolExecutionError(f"{url} redirects to no valid address") from None
         # A stranger chose the target of the redirect, so it is checked like the requested URL.
         checked_target = checked_url(str(target), self._settings)
-        self._require_approved_host(checked_target, f"{url} redirects to", approved_url)
+        self._require_approved_host(checked_target, approved_url, source=f"{url} redirects to")
         return checked_target
 
-    def _require_approved_host(self, url: httpx.URL, source: str, approved_url: httpx.URL) -> None:
+    def _require_approved_host(
+        self, url: httpx.URL, approved_url: httpx.URL, *, source: str
+    ) -> None:
         """Raise ToolRefusedError if a URL's host needs an approval and is not the approved host.
 
         Args:
             url: The requested URL.
-            source: The origin of the URL for the error message, such as ``PAGE redirects to``.
             approved_url: The URL that was approved.
+            source: The origin of the URL for the error message, such as ``PAGE redirects to``.
         """
         settings = self._settings
         if (

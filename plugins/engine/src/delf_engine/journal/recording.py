@@ -374,7 +374,7 @@ class Recording:
         recorded_call.script_stopped_waiting = True
 
     def _add_end(self, event: ev.CallFinished, script: RecordedScript) -> None:
-        """Add the end of a call, unless the call may have continued after that event."""
+        """Add the last event of a call: the end of the call, or the death of its sandbox."""
         self.highest_call_id = max(self.highest_call_id, event.call_id)
         recorded_call = self._calls.get(event.call_id)
         if recorded_call is None and event.digest is not None:
@@ -383,21 +383,19 @@ class Recording:
             # Only a call that was refused as invalid ends without a digest and without any earlier
             # event.
             self.unmatched[_refusal_key(event.action, event.error)] += 1
-            return
-        # The call may have continued after its sandbox died, so this event is not its end: a resume
-        # asks a person whether to repeat the call.
-        if event.cancellation == "cut_off":
+        elif event.cancellation == "cut_off":
+            # The sandbox died during the call, and the call may have continued. A resume asks a
+            # person whether to repeat the call.
             recorded_call.was_interrupted = True
-            return
-        # The sandbox died after the decision about the call and before its start. The decision
-        # stays valid, and a resume starts the call.
-        if event.cancellation == "not_started":
+        elif event.cancellation == "not_started":
+            # The sandbox died after the decision about the call and before its start. The decision
+            # stays valid, and a resume starts the call.
+            recorded_call.was_interrupted = True
             recorded_call.started = None
-            recorded_call.was_interrupted = True
-            return
-        recorded_call.finished = event
-        script_of_call = self._script_by_call_id[event.call_id]
-        script_of_call.steps.append(RecordedStep(event.call_id, is_answer=True))
+        else:
+            recorded_call.finished = event
+            script_of_call = self._script_by_call_id[event.call_id]
+            script_of_call.steps.append(RecordedStep(event.call_id, is_answer=True))
 
 
 def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalDecided) -> bool:

@@ -76,7 +76,7 @@ class Probed:
         self._backend = backend
 
     async def measure(self, *, thorough: bool = False) -> Measured:
-        """Measure the backend's isolation.
+        """Measure how well the backend isolates scripts from the machine.
 
         Args:
             thorough: Whether to test the limits, too.
