@@ -176,23 +176,22 @@ def _compile_init(cls: type) -> Callable[..., None]:
     keyword_only: list[str] = []
     body: list[str] = []
     for field in dataclasses.fields(cls):
-        name = value = field.name
-        default = f"_default_{name}"
+        name, default, make = field.name, f"_default_{field.name}", f"_make_{field.name}"
         has_factory = field.default_factory is not dataclasses.MISSING
         has_default = has_factory or field.default is not dataclasses.MISSING
-        if not field.init and not has_default:
-            continue  # the field stays unset
         if has_factory:
-            scope[f"_make_{name}"] = field.default_factory
+            scope[make] = field.default_factory
             scope[default] = _ABSENT
-            value = f"_make_{name}() if {name} is _absent else {name}"
         elif has_default:
             scope[default] = field.default
         if field.init:
             parameter = f"{name}={default}" if has_default else name
             (keyword_only if field.kw_only else positional).append(parameter)
-        else:  # a field with init=False always gets its default
-            value = f"_make_{name}()" if has_factory else default
+            value = f"{make}() if {name} is _absent else {name}" if has_factory else name
+        elif has_default:  # a field with init=False always gets its default
+            value = f"{make}()" if has_factory else default
+        else:
+            continue  # the field stays unset
         body.append(f"_set(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")

@@ -53,6 +53,7 @@ def test_proxy_is_chosen_by_scheme_and_skips_loopback(environ, url, variable):
         ("10.0.0.0/8", "https://example.com", False),
         ("10.3.2.1", "https://10.3.2.1:8000", True),
         ("10.3.2.1:8000", "https://10.3.2.1", False),
+        ("example.com:²", "https://example.com", False),
         ("fd00::/8", "https://[fd00::5]/", True),
         ("[fd00::5]", "https://[fd00::5]/", True),
         ("[fd00::5]:8000", "https://[fd00::5]:8000/", True),

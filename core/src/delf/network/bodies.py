@@ -121,11 +121,12 @@ class Inflater:
                 piece = self._decompressor.decompress(data, _PIECE)
             except zlib.error:
                 raise BodyEncodingError("its compression is broken") from None
-            data = self._decompressor.unconsumed_tail
             if piece:
                 yield piece
-            is_output_pending = len(piece) == _PIECE
-            if not data and not is_output_pending:
+            data = self._decompressor.unconsumed_tail
+            # A full piece means that the decompressor may hold more output, even without new data.
+            may_have_more_output = len(piece) == _PIECE
+            if not data and not may_have_more_output:
                 return
 
     def _window_bits(self, first_byte: int) -> int:

@@ -58,14 +58,10 @@ class Proxy:
             OptionalDependencyError: If a SOCKS proxy needs a package that is not installed.
         """
         url = self.url if "://" in self.url else f"http://{self.url}"
-        try:
-            parts = urlsplit(url)
-            is_address = bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            is_address, parts = False, urlsplit("")
-        if not is_address or parts.scheme not in _SCHEMES:
+        scheme = _scheme_of_proxy(url)
+        if scheme is None:
             raise ConfigurationError(f"{self} is not a proxy's address", hint=_EXAMPLE)
-        if not parts.scheme.startswith("socks"):
+        if not scheme.startswith("socks"):
             return url
         if socks_module is None:
             raise ConfigurationError(
@@ -146,6 +142,16 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return address.ipv4_mapped or address
 
 
+def _scheme_of_proxy(url: str) -> str | None:
+    """Return the scheme of a proxy's URL; None if no proxy can have this URL."""
+    try:
+        parts = urlsplit(url)
+        has_host_and_port = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts.scheme if has_host_and_port and parts.scheme in _SCHEMES else None
+
+
 def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:
     """Return True if an entry of ``NO_PROXY`` exempts a host and port from the proxy."""
     if entry == "*":
@@ -153,16 +159,21 @@ def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:
     # More than one colon without brackets is an IPv6 address, whose last part is no port.
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
         return _is_within(entry, address)
-    name, colon, entry_port = entry.rpartition(":")
-    if colon and entry_port.isdigit():
-        if int(entry_port) != port:
-            return False
-    else:
-        name = entry
+    name, entry_port = _split_port(entry)
+    if entry_port is not None and entry_port != port:
+        return False
     if (address_of_name := _address(name)) is not None:
         return address_of_name == address
     name = name.removeprefix("*").lstrip(".").rstrip(".")
     return bool(name) and (host == name or host.endswith(f".{name}"))
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    """Split an entry such as ``example.org:8080`` into its name and its port, if it has a port."""
+    name, colon, port = entry.rpartition(":")
+    if colon and port.isdecimal():
+        return name, int(port)
+    return entry, None
 
 
 def _is_within(entry: str, address: Any) -> bool:

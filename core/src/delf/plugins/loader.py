@@ -73,10 +73,10 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     warnings: tuple[str, ...] = ()
     problem: str | None = None
     try:
-        plugin = candidate.plugin
         if candidate.connection is not None:
             specs = (_check_spec("delf_connections", ConnectionSpec, _spec_of_class(candidate)),)
         else:
+            plugin = candidate.plugin
             if plugin is None:
                 plugin = import_target(candidate.target)
             specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
@@ -232,12 +232,16 @@ def _hook_warnings(plugin: object) -> Iterator[str]:
     """Yield a warning for each function that looks like a hook but is never called."""
     home = getattr(plugin, "__name__", type(plugin).__module__)
     for name, member in inspect.getmembers(plugin, inspect.isroutine):
-        hook_options: dict[str, Any] | None = getattr(member, f"{_PROJECT}_impl", None)
-        is_named = name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
-        if not (hook_options or is_named):
+        # The options of @hookimpl, which pluggy stores on the function; empty without @hookimpl.
+        hook_options: dict[str, Any] = getattr(member, f"{_PROJECT}_impl", None) or {}
+        is_marked = bool(hook_options)
+        has_hook_name = (
+            name.startswith(f"{_PROJECT}_") and getattr(member, "__module__", None) == home
+        )
+        if not is_marked and not has_hook_name:
             continue
-        hook: str = (hook_options.get("specname") if hook_options else None) or name
-        if hook not in HOOKS and not (hook_options and hook_options.get("optionalhook")):
+        hook: str = hook_options.get("specname") or name
+        if hook not in HOOKS and not hook_options.get("optionalhook"):
             yield f"{hook} is not a hook of this delf{did_you_mean(hook, HOOKS)}"
-        elif not hook_options:
+        elif not is_marked:
             yield f"{name} is not marked with @hookimpl and is ignored"

@@ -144,16 +144,18 @@ def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
             continue
         inner: Any = inspect.unwrap(own_member)
         is_async = inspect.iscoroutinefunction(inner)
-        if inspect.iscoroutinefunction(protocol_member):
-            # A plain method that returns an awaitable is as good as an async method.
-            if not is_async and not _returns_awaitable(own_member):
-                yield f"has a plain method {name}, which is awaited: write `async def {name}`"
+        must_be_async = inspect.iscoroutinefunction(protocol_member)
+        if is_async == must_be_async:
             continue
-        if not is_async or _returns_awaitable(protocol_member):
+        # A plain method that returns an awaitable is as good as an async method.
+        plain_member = own_member if must_be_async else protocol_member
+        if _returns_awaitable(plain_member):
             continue
-        # In a protocol, the method of an async iterator is a plain method. An object has to
-        # implement this method with `yield`, or else the method returns a coroutine.
-        if "Async" in _return_annotation(protocol_member):
+        if must_be_async:
+            yield f"has a plain method {name}, which is awaited: write `async def {name}`"
+        elif "Async" in _return_annotation(protocol_member):
+            # In a protocol, the method of an async iterator is a plain method. An object has to
+            # implement this method with `yield`, or else the method returns a coroutine.
             yield f"has an async method {name} without `yield`: it must be an async generator"
         else:
             yield f"has an async method {name}, which is not awaited: write `def {name}`"

@@ -263,8 +263,9 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
     marks_by_name: dict[str, _Mark] = {}
     for cls in reversed(owner.__mro__):
         for name, member in vars(cls).items():
-            # A static or class method keeps the function, with its mark, inside.
-            mark = getattr(member, _MARK, getattr(getattr(member, "__func__", None), _MARK, None))
+            # A static or class method may have the mark itself, or its function has the mark.
+            function_inside = getattr(member, "__func__", None)
+            mark = getattr(member, _MARK, getattr(function_inside, _MARK, None))
             if isinstance(mark, _Mark):
                 marks_by_name[name] = mark
     result: list[Action] = []

@@ -142,8 +142,7 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     # several kinds of change, a resource after "to" or "from" can only be updated, and any other
     # resource cannot be updated.
     has_several_kinds = len(kinds) > 1
-    text_after_preposition = "".join(_CONTAINER_PREPOSITION.split(step, maxsplit=1)[1:])
-    words_after_preposition = frozenset(map(stem, words_of(text_after_preposition)))
+    words_after_preposition = _words_after_preposition(step)
     shared = shared_words(entry.name for entry in catalog)
     for catalog_position, entry in enumerate(catalog):
         change = None if entry.reads else change_of(entry.name, shared)
@@ -166,6 +165,12 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
         ranked_changes.append((*rank, catalog_position))
     best_changes = sorted(ranked_changes)[:_CHANGES_PER_STEP]
     return [catalog_position for *_, catalog_position in best_changes]
+
+
+def _words_after_preposition(step: str) -> frozenset[str]:
+    """Return the stems of the words after the first "to" or "from" of a step, if any."""
+    _, *rest = _CONTAINER_PREPOSITION.split(step, maxsplit=1)
+    return frozenset(stem(word) for text in rest for word in words_of(text))
 
 
 def interleaved(rankings: Sequence[Sequence[int]]) -> list[int]:

@@ -222,15 +222,18 @@ class Connection(Generic[S]):
             return None
         if not positional:
             return self.Settings.for_instance(self.name, settings)
-        if isinstance(positional[0], self.Settings) and not (positional[1:] or settings):
-            return positional[0]
-        name = next(iter(self.Settings.model_fields))
-        if len(positional) > 1 or name in settings or isinstance(positional[0], self.Settings):
+        first = positional[0]
+        is_settings_object = isinstance(first, self.Settings)
+        if is_settings_object and len(positional) == 1 and not settings:
+            return first
+        first_setting = next(iter(self.Settings.model_fields))
+        if is_settings_object or len(positional) > 1 or first_setting in settings:
             raise ConnectionConfigurationError(
-                f"connection {self.name!r} takes one setting by position, {name}, and only once",
+                f"connection {self.name!r} takes one setting by position, {first_setting}, and "
+                "only once",
                 hint="give all other settings by name",
             )
-        return self.Settings.for_instance(self.name, {**settings, name: positional[0]})
+        return self.Settings.for_instance(self.name, {**settings, first_setting: first})
 
     def _check_actions(self) -> None:
         """Raise for invalid names and permissions of actions that the class defines."""

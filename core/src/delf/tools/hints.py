@@ -433,13 +433,13 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         hint = context.type_arguments.get(hint, Any)
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
+    if origin is typing.Literal:  # whose arguments are values, not types
+        return
     if isinstance(origin, type) and args:
         context = context._replace(type_arguments={**context.type_arguments, **_bindings(hint)})
     record = origin if isinstance(origin, type) else hint
     fields = record_fields(record, as_input=context.as_input) if isinstance(record, type) else None
     if fields is None or _is_root_model(record):
-        if origin is typing.Literal:
-            return
         inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
         for inner_type in inner_types:
             if inner_type is Ellipsis:

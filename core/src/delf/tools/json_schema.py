@@ -373,14 +373,18 @@ class _Steps:
         self._steps: dict[tuple[int, int], int] = {}
 
     def estimate(self, schema: Any, value: Any) -> int:
-        """Estimate the steps to validate a value against a schema."""
+        """Estimate the steps to validate a value against a schema.
+
+        Once the estimate is certain to exceed the maximum, parts of the value are no longer
+        visited, and the returned number is only a lower bound.
+        """
         if not isinstance(schema, dict):
             return 1
         subschema = cast("dict[str, Any]", schema)
         key = (id(subschema), id(value))
         if key in self._steps:
             return self._steps[key]
-        if len(self._steps) > self._max_steps:
+        if len(self._steps) > self._max_steps:  # each entry stands for at least one step
             return self._max_steps + 1
         count = 1 + len(_as_list(subschema.get("enum"))) // _ENUM_VALUES_PER_STEP
         if "pattern" in subschema and isinstance(value, str):
@@ -527,7 +531,7 @@ def clean(text: object, limit: int = 120) -> str:
     if "](" in text:
         text = _LINKS.sub(r"\1", text)
     text = " ".join(text.split())
-    if may_have_tags:
+    if may_have_tags:  # a removed tag leaves a space before the punctuation that follows the tag
         text = re.sub(r" ([.,;:!?])", r"\1", text)
     if "```" in text or '"""' in text:
         text = text.replace("```", "'''").replace('"""', "'''")

@@ -258,9 +258,11 @@ def _select_within(
         size = len(_stub(tool, limits, is_mentioned, results)) + 1
         if tool.returns not in shown_result_types and (result := results.get(tool.returns)):
             size += len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
-        size += 0 if tool.connection in shown_connections else len(_head(tool)) + 1
-        # The list of names no longer has the name of the tool, nor the comma and blank after it.
-        size -= len(tool.method) + 2 if lists_each_omitted_name else 0
+        if tool.connection not in shown_connections:
+            size += len(_head(tool)) + 1
+        if lists_each_omitted_name:
+            # The list loses the name of this tool, and the comma and blank after the name.
+            size -= len(tool.method) + 2
         if size > max_size:
             rest.append(tool)
             if len(rest) > _MAX_MISFITS:

@@ -265,12 +265,15 @@ class _TypeParser:
                 continue
             if not depth and char in ends:
                 break
-            depth += (char in "[(") - (char in "])")
+            if char in "[(":
+                depth += 1
+            elif char in "])":
+                depth -= 1
             if depth < 0:
                 raise ValueError("a bracket too many")
             plain_letters.append(char)
             self._at += 1
-        else:
+        else:  # the text has ended
             if ends:
                 raise ValueError("a bracket is missing")
         return (*parts, "".join(plain_letters))
@@ -298,8 +301,9 @@ class _TypeParser:
             else:
                 name = key_text.strip("?: ") if key_text else str(item_parts[0])
                 items.append(_KeyOrValue(name.strip("\"'"), key_text, item_parts))
+            end = self._text[self._at]  # parse_type() stopped at a comma or the closing bracket
             self._at += 1
-            if self._text[self._at - 1] == closing:
+            if end == closing:
                 return _RecordOrLiteral(not is_literal, tuple(items), is_shortened)
 
 

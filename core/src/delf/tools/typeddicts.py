@@ -71,9 +71,12 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
         return hint
     if origin in (typing.Union, types.UnionType):
         return typing.Union[new]  # noqa: UP007 - built at run time
+    # ``typing.List[int]`` has this method, and ``list[int]`` does not.
     copy_with: Any = getattr(hint, "copy_with", None)
+    if copy_with is not None:
+        return copy_with(new)
     generic: Any = origin
-    return generic[new] if copy_with is None else copy_with(new)
+    return generic[new]
 
 
 def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:

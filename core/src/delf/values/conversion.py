@@ -155,7 +155,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
             data = convert(value)
         except _REFUSALS:
             continue
-        if type(data) is not kind:
+        if type(data) is not kind:  # a result of the same type would be converted without end
             return _plain(data, convert_unsupported)
     return convert_unsupported(value)
 
@@ -451,7 +451,8 @@ def _numpy_scalar(value: Any, dtype: Any, convert_unsupported: Converter) -> Any
     if not hasattr(value, "item"):  # an object in an array without dimensions
         return _plain(value, convert_unsupported)
     converted = value.item()
-    return converted if type(converted) is not type(value) else _text(value)
+    # item() returns a numpy scalar unchanged if Python has no equivalent.
+    return _text(value) if type(converted) is type(value) else converted
 
 
 def _numpy_moment(value: Any) -> Any:
