@@ -231,15 +231,15 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
     def substitute(match: re.Match[str]) -> str:
         kind, name, default = match.groups()
         variable = name.upper().replace("-", "_") if kind == "input:" else name
-        defined_name = next((key for key in (name, variable) if key in environ), None)
-        if defined_name is None and default is None:
-            problem = f"{variable} is not set"
-            if kind == "input:":
-                problem = f"the input {name!r} is needed, and {problem}"
-            raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
-        if defined_name is not None:
-            return environ[defined_name]
-        return default or ""
+        for key in (name, variable):
+            if key in environ:
+                return environ[key]
+        if default is not None:
+            return default
+        problem = f"{variable} is not set"
+        if kind == "input:":
+            problem = f"the input {name!r} is needed, and {problem}"
+        raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
 
     if (unsupported := _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
         raise ConnectionConfigurationError(

@@ -7,7 +7,7 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -265,12 +265,13 @@ class MCP(Connection[MCPSettings]):
         digests = {tool.name: digest_of(tool) for tool in reversed(tools)}
         effects = self.settings.effects
         known_tools = KnownTools(self.name, self.settings)
-        recorded = known_tools.read() if effects and self._trusted_digests is None else {}
         is_first_listing = self._trusted_digests is None
+        recorded = known_tools.read() if effects and is_first_listing else {}
         new_digests = dict[str, str]()
-        self._trusted_digests = trusted = (
-            {**digests, **recorded} if self._trusted_digests is None else self._trusted_digests
-        )
+        if self._trusted_digests is None:
+            # A recorded tool must be as recorded; any other tool is trusted as first listed.
+            self._trusted_digests = {**digests, **recorded}
+        trusted = self._trusted_digests
         self._digests_of_listed_tools = digests
         tools_by_script_name = Counter(map(method_name, digests))
         changed: list[str] = []
@@ -290,22 +291,20 @@ class MCP(Connection[MCPSettings]):
             except ToolDefinitionError as error:
                 omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
-            name = action.name
-            number = 2
-            while name in actions:  # names of tools may differ and be equal as Python names
-                name = f"{action.name}_{number}"
-                number = number + 1
+            name = _unused_name(action.name, actions)
             version = digests[tool.name]  # a changed tool needs new approvals
-            # If another tool has this name at the server, the setting means that tool. If several
-            # tools become the same name, the setting means none of them.
+            # The settings may name the tool as the server does, or as scripts do. If another tool
+            # has the script's name at the server, the setting means that tool. If several tools
+            # become the same name, the setting means none of them.
             is_ambiguous = name in digests or tools_by_script_name[action.name] > 1
-            names = (tool.name,) if is_ambiguous else (tool.name, name)
-            effect = effect_of(names, effects)
-            if effect != _IRREVERSIBLE and trusted.get(tool.name) != version:
-                effect = _IRREVERSIBLE  # declared for the unchanged tool only
-                changed.append(tool.name)
-            elif effect != _IRREVERSIBLE and is_first_listing and tool.name not in recorded:
-                new_digests[tool.name] = version
+            names_in_settings = (tool.name,) if is_ambiguous else (tool.name, name)
+            effect = effect_of(names_in_settings, effects)
+            if effect != _IRREVERSIBLE:
+                if trusted.get(tool.name) != version:
+                    effect = _IRREVERSIBLE  # declared for the unchanged tool only
+                    changed.append(tool.name)
+                elif is_first_listing and tool.name not in recorded:
+                    new_digests[tool.name] = version
             actions[name] = replace(
                 action,
                 name=name,
@@ -560,6 +559,16 @@ class _Server:
 
     def _mark_tool_list_stale(self) -> None:
         self.is_tool_list_stale = True
+
+
+def _unused_name(name: str, used: Container[str]) -> str:
+    """Return a name, with a number if another tool's name is equal as a Python name."""
+    unused = name
+    number = 2
+    while unused in used:
+        unused = f"{name}_{number}"
+        number += 1
+    return unused
 
 
 def _is_unreadable_response(error: MCPError) -> bool:

@@ -54,25 +54,7 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
     if (question := request.question) is not None:
         schema = _question_schema(question)
         return types.ElicitRequestFormParams(message=message, requested_schema=schema)
-    title = "Approve"
-    description = "Let it be done."
-    if request.outcome_unknown:
-        title = "Make it again"
-        description = "Make the call once more."
-    fields: dict[str, Any] = {
-        _APPROVE: {"type": "boolean", "title": title, "description": description},
-    }
-    if request.outcome_unknown:
-        fields[_HAPPENED] = {
-            "type": "boolean",
-            "title": "It did happen",
-            "description": "The call was made before: do not make the call again.",
-        }
-        fields[_RESULT] = {
-            "type": "string",
-            "title": "Result",
-            "description": "What the call returned, as JSON or as a text, if it did happen.",
-        }
+    fields = _fields_after_crash() if request.outcome_unknown else _fields_before_call()
     fields[_REASON] = reason
     for name, value in _editable_arguments(request).items():
         fields[name] = {"type": _JSON_TYPES[type(value)], "title": name, "default": value}
@@ -80,6 +62,34 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
         message=message,
         requested_schema={"type": "object", "properties": fields, "required": [_APPROVE]},
     )
+
+
+def _fields_before_call() -> dict[str, Any]:
+    """Return the field for the approval of a call that was not made yet."""
+    return {
+        _APPROVE: {"type": "boolean", "title": "Approve", "description": "Let it be done."},
+    }
+
+
+def _fields_after_crash() -> dict[str, Any]:
+    """Return the fields for a call that was begun, and whose end is not recorded."""
+    return {
+        _APPROVE: {
+            "type": "boolean",
+            "title": "Make it again",
+            "description": "Make the call once more.",
+        },
+        _HAPPENED: {
+            "type": "boolean",
+            "title": "It did happen",
+            "description": "The call was made before: do not make the call again.",
+        },
+        _RESULT: {
+            "type": "string",
+            "title": "Result",
+            "description": "What the call returned, as JSON or as a text, if it did happen.",
+        },
+    }
 
 
 def decision_of(request: ApprovalRequest, result: Any) -> Decision:

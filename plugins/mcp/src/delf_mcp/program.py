@@ -99,13 +99,14 @@ async def running(
 async def _read_messages(
     process: asyncio.subprocess.Process, to_session: Any, server_exit: ServerExit
 ) -> None:
-    """Send the program's messages to the session until the end or a fault.
+    """Send the program's messages to the session until the output ends or is faulty.
 
-    After a fault, the rest of the output is read and dropped, so that the program does not block.
+    Lines that are not messages are skipped, unless there are too many in a row. After a fault, the
+    rest of the output is read and dropped, so that the program does not block.
     """
     stdout = process.stdout
     assert stdout is not None  # noqa: S101 - it is a pipe
-    invalid_lines = 0
+    consecutive_invalid_lines = 0
     # The closed stream shows the session that the server has ended.
     async with to_session:
         while True:
@@ -120,12 +121,13 @@ async def _read_messages(
                 break
             message = await _parse_in_time(line)
             if message is None:
-                invalid_lines += bool(line.strip())
-                if invalid_lines > MAX_INVALID_LINES:
+                if line.strip():  # blank lines do not count
+                    consecutive_invalid_lines += 1
+                if consecutive_invalid_lines > MAX_INVALID_LINES:
                     server_exit.set_cause("its output is not the protocol")
                     break
                 continue
-            invalid_lines = 0
+            consecutive_invalid_lines = 0
             try:
                 await to_session.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
