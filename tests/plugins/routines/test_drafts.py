@@ -99,3 +99,21 @@ def test_failed_scripts_without_changes_are_omitted(agent, scripted_model):
     routine = Routines(agent).save(response.trace.task_id, "report")
     assert routine().text == "4 sent"
     assert len(scripted_model.requests) == 2
+
+
+def test_rejected_script_is_not_saved_as_the_routine(
+    store, scripted_model, scripted_approvals, delf_host
+):
+    @tool(effect="write")
+    def send(to: str) -> str:
+        """Send."""
+        return "sent"
+
+    rejected, approved = (f"print(await send(to='{name}@example.com'))" for name in ("eve", "ada"))
+    scripted_model.writes(rejected, approved)
+    scripted_approvals.says("send it to ada", True)
+    options = {"llm": "scripted", "host": delf_host, "journal": "none"}
+    with Agent(tools=[send], **options, approvals=["scripted"], confirm_mode="plan") as agent:
+        response = agent.run("Send it to ada@example.com.").raise_for_status()
+        Routines(agent).save(response.trace.task_id, "report")
+    assert store.find("report").script == "print(await send(to=to))"

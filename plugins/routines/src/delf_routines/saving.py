@@ -59,7 +59,7 @@ class Scripts(NamedTuple):
     Args:
         code: The last script.
         earlier: Pairs of an earlier script and its status or error.
-        begin_index: The index of the event that starts the last script.
+        begin_index: The index of the event that begins the last script.
         last_suffices: Whether the last script alone does the task: no earlier script changed
             anything, and the last one contains no values from earlier results.
     """
@@ -82,25 +82,28 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         raise ConfigurationError(
             "the task is not done", hint="only a task that worked can become a routine"
         )
-    indexed_codes: list[tuple[int, str]] = []  # with the index of the event that starts the script
-    ends: list[str] = []  # how each script ended
+    # Only scripts that ended count: a script that a person refused has no end, and did not run.
+    ended_scripts: list[tuple[str, str]] = []  # the code, and the status or error
+    latest_code = ""
+    latest_index = begin_index = 0
     for index, event in enumerate(events):
         match event:
             case ScriptGenerated():
-                indexed_codes.append((index, event.code))
+                latest_index, latest_code = index, event.code
             case ScriptFinished():
-                ends.append(event.error or event.status)
-            case RerunRequested() if ends:
-                ends[-1] = f"it asked for another script, as it learned: {event.context}"
+                ended_scripts.append((latest_code, event.error or event.status))
+                begin_index = latest_index
+            case RerunRequested() if ended_scripts:
+                code, _ = ended_scripts[-1]
+                reason = f"it asked for another script, as it learned: {event.context}"
+                ended_scripts[-1] = (code, reason)
             case _:
                 pass
-    if not ends or ends[-1] != "done":
+    if not ended_scripts or ended_scripts[-1][1] != "done":
         raise ConfigurationError(
             "the task was done without a script", hint="a routine is a script that worked"
         )
-    # The last script that ended. A script that was generated later did not run.
-    begin_index, last_code = indexed_codes[len(ends) - 1]
-    earlier = [(code, end) for (_, code), end in zip(indexed_codes, ends[:-1], strict=False)]
+    *earlier, (last_code, _) = ended_scripts
     before = events[:begin_index]
     has_earlier_change = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
     needs_earlier_scripts = has_earlier_change or _has_values_of_results(last_code, before)
@@ -351,13 +354,19 @@ class _LiteralFinder(ast.NodeVisitor):
         Otherwise, the dates, quoted texts and numbers of the string that occur in the task are
         replaced.
         """
-        if self._is_in_task(value) and not self._is_unquoted_phrase_with_date(value):
-            kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
-            parameter = self._parameter(value, kind)
-            if parameter is not None:
-                self._suggest_parameter_name(value)
-                self._replace(node, parameter.name)
+        if not self._is_in_task(value) or self._is_unquoted_phrase_with_date(value):
+            self._replace_pieces(node, value)
             return
+        parameter = self._parameter(value, "date" if _DATE.fullmatch(value) else "text")
+        if parameter is not None:
+            self._suggest_parameter_name(value)
+            self._replace(node, parameter.name)
+
+    def _replace_pieces(self, node: ast.Constant, value: str) -> None:
+        """Replace the dates, quoted texts and numbers of a string that occur in the task.
+
+        The string becomes an f-string.
+        """
         pieces = [match[0] for match in _DATE.finditer(value) if self._is_in_task(match[0])]
         pieces += [
             match[1]
@@ -366,15 +375,15 @@ class _LiteralFinder(ast.NodeVisitor):
         ]
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
-            number = float(match[0]) if "." in match[0] else int(match[0])
+            has_fraction = "." in match[0]
+            number = float(match[0]) if has_fraction else int(match[0])
             # 0 and 1 are so common in scripts that they need not come from the task.
             if float(number) in self._numbers and number > 1:
-                numeric: ParameterType = "number" if "." in match[0] else "integer"
-                number_parameter = self._parameter(number, numeric)
-                if number_parameter is not None:
-                    replacements[match[0]] = number_parameter.name
+                parameter = self._parameter(number, "number" if has_fraction else "integer")
+                if parameter is not None:
+                    replacements[match[0]] = parameter.name
         for piece in dict.fromkeys(pieces):
-            kind = "date" if _DATE.fullmatch(piece) else "text"
+            kind: ParameterType = "date" if _DATE.fullmatch(piece) else "text"
             # A text piece is inside quotes, which a value with a quote would end. Only values that
             # match QUOTED_VALUE may replace the piece, so the piece must match, too.
             if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
