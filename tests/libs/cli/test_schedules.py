@@ -45,6 +45,7 @@ def test_item_text_is_quoted_as_one_argument(value):
         "report(**x)",
         "a.report()",
         "report(a=open('x'))",
+        "report(a={[1]: 2})",
         "report(a=item.id)",
         "report(a=other['id'])",
         "report(a=item[n])",

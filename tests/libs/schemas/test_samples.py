@@ -125,9 +125,10 @@ def test_keys_that_are_field_names_are_learned() -> None:
         (["{'id': 1}", "none"], LITERAL_OF + ': {"id": int}, or plain text)'),
         (["{'id': open('x')}"], "str"),
         (["[see the list]"], "str"),
+        (["{[1]: 2}"], "str"),
         (["{'a': " * 2_000], "str"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_json_inside_text_is_described_as_json(texts: list[str], shape: str) -> None:
     assert type_of(*texts) == shape

@@ -9,6 +9,7 @@ import pytest
 
 from delf.events import TaskStarted
 from delf_journal_sql import SqlJournal
+from delf_routines.calls import is_routine_call
 
 TASK = "How much did Berlin pay in 2026-10?"
 SCRIPT = """\
@@ -253,3 +254,11 @@ def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any)
     assert run(*trusting, "run", "city").stdout == "Rome\n"
     done = run(*trusting, "routines", "test", "city")
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    "task", ["report(1)", "report(a=[1])", "report(a=True)", "report(**x)", "report(a={[1]: 2})"]
+)
+def test_task_without_values_of_parameters_is_no_routine_call(task):
+    assert is_routine_call("report(a=1)")
+    assert not is_routine_call(task)

@@ -116,7 +116,7 @@ class RoutineCall:
                 continue
             try:
                 values[argument.arg] = ast.literal_eval(argument.value)
-            except ValueError:
+            except (ValueError, TypeError):  # TypeError: a list as a key
                 raise error from None
         return cls(routine=call.func.id, values=values, item_paths=item_paths)
 

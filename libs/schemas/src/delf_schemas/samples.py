@@ -241,8 +241,8 @@ def _content(text: str) -> Mapping[str, Any]:
     for notation, parser in _PARSERS:
         try:
             value = parser(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            continue  # a literal with a list as a key raises a TypeError
         return {CONTENT: shape_of(value, 1), **({NOTATION: notation} if notation else {})}
     return {}
 

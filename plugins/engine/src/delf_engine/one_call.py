@@ -47,8 +47,8 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
             arguments = {str(item.arg): ast.literal_eval(item.value) for item in node.keywords}
             if all(item.arg for item in node.keywords):
                 return ast.unparse(node.func), arguments
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass  # TypeError: a value such as {[1]: 2}, with a list as a key
     raise ConfigurationError(
         f"{text[:80]!r} is not a call with values",
         hint='name each argument: gmail.search(query="is:unread", limit=50)',

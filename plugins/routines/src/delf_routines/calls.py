@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from delf.errors import ConfigurationError, DelfError
@@ -31,18 +31,9 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
     if isinstance(node, ast.Name):
         return node.id, {}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-        arguments: dict[str, Value] = {}
-        for item in node.keywords:
-            try:
-                value: object = ast.literal_eval(item.value)
-            except ValueError:
-                value = None
-            # A bool is an int in Python, but not a value of a parameter.
-            if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
-                break
-            arguments[item.arg] = value
-        else:
-            return node.func.id, arguments
+        values = _values_of(node.keywords)
+        if values is not None:
+            return node.func.id, values
     raise ConfigurationError(
         f"{task[:80]!r} is not a call of a routine",
         hint='with strategy = "routine" a task is written as report(month="2026-10")',
@@ -52,6 +43,21 @@ def read_call(task: str) -> tuple[str, dict[str, Value]]:
 def call_text(name: str, given: Mapping[str, object]) -> str:
     """Return the text of a task that calls a routine with given values."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+
+def _values_of(keywords: Sequence[ast.keyword]) -> dict[str, Value] | None:
+    """Return the values of keyword arguments by name; None if a parameter cannot have a value."""
+    values: dict[str, Value] = {}
+    for item in keywords:
+        try:
+            value: object = ast.literal_eval(item.value)
+        except (ValueError, TypeError):  # TypeError: a list as a key
+            return None
+        # A bool is an int in Python, but not a value of a parameter.
+        if item.arg is None or isinstance(value, bool) or not isinstance(value, _VALUES):
+            return None
+        values[item.arg] = value
+    return values
 
 
 def is_routine_call(task: str) -> bool:
