@@ -266,12 +266,18 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     tools: list[ToolDescription] | None = None
     for name in names or store.names():
-        row: dict[str, Any] = {"name": name, "ok": False, "drift": [], "error": None}
-        row["proposed"] = False
+        row: dict[str, Any] = {
+            "name": name,
+            "ok": False,
+            "drift": [],
+            "error": None,
+            "proposed": False,
+        }
         rows.append(row)
         try:
             routine = store.find(name)
-            tools = _describe_tools(state) if tools is None else tools
+            if tools is None:  # only once, and only if a routine can be read
+                tools = _describe_tools(state)
             drifts = drift_of(routine, tools)
         except DelfError as error:
             row["error"] = error.message
@@ -281,11 +287,12 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
             row["proposed"] = store.proposed(name) is not None
     if as_json:
         click.echo(json_text(rows, indent=2))
-    for row in () if as_json else rows:
-        outcome = row["error"] or "; ".join(row["drift"]) or "ok"
-        click.echo(wrap_text(f"{row['name']}: {visible(outcome)}"))
-        if row["proposed"]:
-            click.echo(f"  a repaired script is proposed: delf routines diff {row['name']}")
+    else:
+        for row in rows:
+            outcome = row["error"] or "; ".join(row["drift"]) or "ok"
+            click.echo(wrap_text(f"{row['name']}: {visible(outcome)}"))
+            if row["proposed"]:
+                click.echo(f"  a repaired script is proposed: delf routines diff {row['name']}")
     ctx.exit(0 if all(row["ok"] for row in rows) else 1)
 
 
