@@ -200,6 +200,18 @@ def test_effects_report_a_file_changed_after_reading(tmp_path):
     assert [effect for effect in found if "changed just now" in effect.what]
 
 
+def test_effects_parse_json_even_if_the_folder_has_too_much_yaml(tmp_path):
+    found = effects_by_kind(
+        tmp_path,
+        delfDOTtoml="[connections.a]\nspec = 'a.yaml'\n[connections.b]\nconfig = 'b.json'\n",
+        aDOTyaml="#" * 300_000,
+        bDOTjson=json.dumps({"mcpServers": {"x": {"command": "sh"}}}),
+    )
+    (unparsed,) = found["run"]
+    assert unparsed.startswith("a.yaml, which cannot be shown: the folder has too much YAML")
+    assert found["start"] == {"mcpServers.x.command = sh"}
+
+
 def test_effects_cut_a_long_value_and_report_its_length(tmp_path):
     found = effects_by_kind(tmp_path, delfDOTtoml=f"[connections.x]\ncommand = '{'a' * 5000}END'\n")
     (what,) = found["start"]

@@ -46,6 +46,16 @@ def test_tool_file_offers_no_imported_tools(write):
     assert names(path) == ["mine"]
 
 
+def test_tool_file_annotations_may_name_local_types(write):
+    path = write(
+        HEAD + "from typing import TypedDict\ndef make():\n"
+        "    class Point(TypedDict):\n        x: int\n"
+        "    @tool\n    def move(to: Point) -> int:\n        'Move.'\n        return to['x']\n"
+        "    return move\nmove = make()\n"
+    )
+    assert names(path) == ["move"]
+
+
 def test_tool_file_connections_read_the_given_environment(write):
     path = write(
         HEAD + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"

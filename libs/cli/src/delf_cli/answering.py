@@ -430,15 +430,22 @@ async def _wait_for_decision(
         if isinstance(event, ApprovalVoted) and event.note == answer_position:
             return event
         if event is None or isinstance(event, TaskFinished):
-            (record,) = [
-                record
-                for record in await journal.find_requests(request_id)
-                if record.requested.request_id == request_id
-            ]
+            # The event of the decision may have been missed, and the journal has it.
+            record = await _find_request(journal, request_id)
             if record.decided is not None:
                 return record.decided
             _require_waiting(record)
     raise _no_response(request_id)
+
+
+async def _find_request(journal: SharedJournal, request_id: str) -> RequestRecord:
+    """Return the request with exactly this id; ``find_requests`` also finds longer ids."""
+    (record,) = [
+        record
+        for record in await journal.find_requests(request_id)
+        if record.requested.request_id == request_id
+    ]
+    return record
 
 
 def _no_response(request_id: str) -> DelfError:

@@ -107,9 +107,10 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
             is_worker = path.suffix not in _DOCUMENT_SUFFIXES
             if is_worker:
                 yield Effect(kind="run", what=name, where=name)
-            if path.suffix not in (".json", ".toml"):
-                remaining_yaml_bytes -= path.stat().st_size if is_file(path) else 0
-            exceeds_limit = remaining_yaml_bytes < 0
+            is_yaml = path.suffix not in (".json", ".toml")
+            if is_yaml and is_file(path):
+                remaining_yaml_bytes -= path.stat().st_size
+            exceeds_limit = is_yaml and remaining_yaml_bytes < 0
             yield from _file_effects(name, path, folder, exceeds_yaml_limit=exceeds_limit)
         else:
             yield Effect(kind="set", what=name, where=name)

@@ -53,14 +53,7 @@ class Duration(_Type):
         """
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
-        duration_match = _DURATION.fullmatch(str(value).strip())
-        unit = duration_match[2].lower() if duration_match else ""
-        if not unit and self._is_timeout:  # for a timeout, plain numbers are seconds
-            unit = "s"
-        if duration_match and unit:
-            seconds = float(duration_match[1]) * _UNIT_SECONDS[unit]
-        else:
-            seconds = None
+        seconds = self._parse(str(value).strip())
         # A timeout of 0 would end every wait at once. For the age of tasks, 0d means tasks of any
         # age.
         is_timeout_of_zero = self._is_timeout and seconds == 0
@@ -68,6 +61,16 @@ class Duration(_Type):
             value_text = repr(str(value)[:40])
             self.fail(f"{value_text} is not a duration; write 30d, 12h, 90m, 45s or 2w", param, ctx)
         return seconds
+
+    def _parse(self, text: str) -> float | None:
+        """Return the seconds of a text such as ``30d``; None if the text is not a duration."""
+        duration_match = _DURATION.fullmatch(text)
+        if duration_match is None:
+            return None
+        number, unit = duration_match.groups()
+        if not unit and self._is_timeout:
+            unit = "s"
+        return float(number) * _UNIT_SECONDS[unit.lower()] if unit else None
 
 
 DURATION: Final = Duration()

@@ -195,11 +195,13 @@ def _write_response(
     has_succeeded = response.status
     if options.as_json:
         click.echo(output.response_json(response))
-    elif has_succeeded and not options.events:
+    elif options.events:
+        pass  # the events have been written, and the last one has the outcome
+    elif has_succeeded:
         is_data = options.schema is not None
         output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
         real_stdout().flush()
-    if not (has_succeeded or options.as_json or options.events):
+    else:
         output.show_failure(response, screen)
     exit_status = errors.OK if has_succeeded else errors.FAILED
     if response.exception is not None and response.state is not TaskState.STOPPED:
@@ -411,9 +413,11 @@ def _run_work(
             live.stop()
         if shown_response is not None:  # the signal came while the agent stopped
             return shown_response, exit_status, signal_error
-        if events and isinstance(events[-1], TaskFinished):
+        if not events:  # the task has not started
+            raise
+        if isinstance(events[-1], TaskFinished):
             response = past_response(events, events[-1])
-        elif is_resumable and events:
+        elif is_resumable:
             message = f"{signal_error} ended its process; it can be resumed"
             response = response_of_interrupted_task(events, message, time.monotonic() - began)
         else:

@@ -50,16 +50,15 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
     if trace.duration_ms is not None:
         lines.append(f"time      {trace.duration_ms:,.0f} ms")
     steps = step_rows(trace.timeline)
-    lines += ["", *_table(("step", "status", ">time"), steps, width)] if steps else []
+    if steps:
+        lines += ["", *_table(("step", "status", ">time"), steps, width)]
     if calls and trace.tool_calls:
         rows = call_rows(trace.tool_calls)
         heads = (">call", "action", "status", ">time", "what")
+        lines += ["", *_table(heads, rows, width)]
         omitted_count = len(trace.tool_calls) - len(rows)
-        lines += [
-            "",
-            *_table(heads, rows, width),
-            *([f"  … and {omitted_count} more"] if omitted_count else []),
-        ]
+        if omitted_count:
+            lines.append(f"  … and {omitted_count} more")
     if trace.approvals:
         heads = (">call", "action", "decision", "by", "what")
         lines += ["", *_table(heads, approval_rows(trace.approvals), width)]

@@ -137,8 +137,9 @@ def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
         reader: Reads only files that are trusted; None to read any file.
     """
     _make_importable(path.parent, reader)
-    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else ""
-    name = name or f"delf_tools_{len(sys.modules)}"
+    name = path.stem
+    if not name.isidentifier() or name in sys.modules:
+        name = f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise ConfigurationError(
@@ -148,7 +149,8 @@ def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # annotations are resolved through sys.modules
     try:
-        exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - what the user trusts
+        code = compile(source, path, "exec", dont_inherit=True)
+        exec(code, vars(module))  # noqa: S102 - what the user trusts
     except (KeyboardInterrupt, FolderNotTrustedError):
         raise
     except SyntaxError as error:
