@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple, cast
 from unicodedata import category
 from xml.etree import ElementTree as ET
@@ -193,17 +193,26 @@ def _prefer_declared_encodings(holder: Any, depth: int = 0) -> None:
     try:
         resources = holder["/Resources"].get_object()
         for font in _entries_of(resources, "/Font"):
-            encoding = font.get("/Encoding")
-            encoding = None if encoding is None else encoding.get_object()
-            is_declared = isinstance(encoding, str) or "/BaseEncoding" in (encoding or ())
-            if is_declared and "/FontDescriptor" in font:
+            if _declares_encoding(font) and "/FontDescriptor" in font:
                 for name in ("/FontFile", "/FontFile3"):
                     font["/FontDescriptor"].get_object().pop(name, None)
-        for form in _entries_of(resources, "/XObject") if depth < _MAX_FORM_DEPTH else ():
+        if depth >= _MAX_FORM_DEPTH:
+            return
+        for form in _entries_of(resources, "/XObject"):
             if form.get("/Subtype") == "/Form":
                 _prefer_declared_encodings(form, depth + 1)
     except Exception:  # whatever a damaged entry leads to
         return
+
+
+def _declares_encoding(font: Any) -> bool:
+    """Return True if the document names the encoding of a font."""
+    encoding = font.get("/Encoding")
+    if encoding is None:
+        return False
+    encoding = encoding.get_object()
+    # An encoding is either a name, or a dictionary of the differences from a named encoding.
+    return isinstance(encoding, str) or "/BaseEncoding" in (encoding or ())
 
 
 def _entries_of(resources: Any, name: str) -> list[Any]:
@@ -234,26 +243,38 @@ def _form_value(field: Any) -> str:
     if kind != "/Widget":
         return ""
     names: list[str] = []
-    fields: dict[str, Any] = {}
-    ancestor = field
-    depth = 0
+    entries: dict[str, Any] = {}
     # A field inherits the entries of its ancestors, and its full name begins with their names.
-    while ancestor is not None and depth < _MAX_FIELD_DEPTH:
+    for ancestor in _with_ancestors(field):
         if "/T" in ancestor:
             names.insert(0, str(ancestor["/T"]))
-        fields = {**ancestor, **fields}
-        ancestor = ancestor.get("/Parent")
-        depth = depth + 1
-        ancestor = None if ancestor is None else ancestor.get_object()
-    if fields.get("/FT") == "/Btn":
-        state = str(fields.get("/AS") or "/Off")
-        value = "" if state == "/Off" else state.removeprefix("/")
-    else:
-        entry = fields.get("/V") if fields.get("/FT") in ("/Tx", "/Ch") else None
-        entry = None if entry is None else entry.get_object()
-        choices = cast("list[Any]", entry) if isinstance(entry, list) else [entry]
-        value = ", ".join(str(choice).strip() for choice in choices if isinstance(choice, str))
+        entries = {**ancestor, **entries}
+    value = _value_of_widget(entries)
     return f"{'.'.join(names)}: {value}" if value else ""
+
+
+def _with_ancestors(field: Any) -> Iterator[Any]:
+    """Yield a form field and its ancestors, nearest first: at most ``_MAX_FIELD_DEPTH`` fields."""
+    for _ in range(_MAX_FIELD_DEPTH):
+        yield field
+        parent = field.get("/Parent")
+        if parent is None:
+            return
+        field = parent.get_object()
+
+
+def _value_of_widget(entries: Mapping[str, Any]) -> str:
+    """Return the value that a form field with these entries shows; empty without a value."""
+    kind = entries.get("/FT")
+    if kind == "/Btn":  # a check box or a radio button
+        state = str(entries.get("/AS") or "/Off")
+        return "" if state == "/Off" else state.removeprefix("/")
+    value = entries.get("/V")
+    if kind not in ("/Tx", "/Ch") or value is None:
+        return ""
+    value = value.get_object()
+    choices = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return ", ".join(str(choice).strip() for choice in choices if isinstance(choice, str))
 
 
 def _title(reader: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Final
 from urllib.parse import unquote
@@ -86,22 +86,32 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
                 full_path = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
                 full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
                 names_by_key.setdefault(_normalise_name(full_path), full_path)
-    usual_names = {
-        name: names_by_key.get(_normalise_name(path), path) for name, path in paths.items()
-    }
-    # No part refers to a .rels part. The usual name of a .rels part follows from the described
-    # part: "word/_rels/document.xml.rels" describes "word/document.xml".
-    for name, path in usual_names.items():
-        rels_start = path.lower().rfind("_rels/")
-        parent = path[:rels_start]
-        file_name = path[rels_start + len("_rels/") :]
-        is_named_after_part = file_name.lower().endswith(".rels") and file_name.lower() != ".rels"
-        if rels_start >= 0 and is_named_after_part:
-            described_path = f"{parent}{file_name[: -len('.rels')]}"
-            described_part = names_by_key.get(_normalise_name(described_path), described_path)
-            folder, _, described_file = described_part.rpartition("/")
-            usual_names[name] = f"{folder}/_rels/{described_file}.rels".lstrip("/")
+    usual_names: dict[str, str] = {}
+    for name, path in paths.items():
+        usual_path = names_by_key.get(_normalise_name(path), path)
+        usual_names[name] = _usual_name_of_rels(usual_path, names_by_key) or usual_path
     return usual_names
+
+
+def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | None:
+    """Return the usual name of a .rels part that describes another part; None for other parts.
+
+    No part refers to a .rels part. The usual name of a .rels part follows from the described part:
+    ``word/_rels/document.xml.rels`` describes ``word/document.xml``.
+
+    Args:
+        path: The path of the part.
+        names_by_key: The usual names of the other parts, by normalised name.
+    """
+    rels_start = path.lower().rfind("_rels/")
+    file_name = path[rels_start + len("_rels/") :]
+    is_named_after_part = file_name.lower().endswith(".rels") and file_name.lower() != ".rels"
+    if rels_start < 0 or not is_named_after_part:
+        return None
+    described_path = f"{path[:rels_start]}{file_name[: -len('.rels')]}"
+    described_part = names_by_key.get(_normalise_name(described_path), described_path)
+    folder, _, described_file = described_part.rpartition("/")
+    return f"{folder}/_rels/{described_file}.rels".lstrip("/")
 
 
 def _normalise_name(name: str) -> str:

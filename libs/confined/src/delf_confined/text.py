@@ -13,6 +13,7 @@ from delf_confined.charsets import WESTERN, guess
 
 _SAMPLE_BYTES: Final = 64_000
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
+_CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 _PRINTABLE_ASCII: Final = re.compile(rb"[\t\n\r -~]")
 _MAX_PRINTABLE_SHARE: Final = 0.7
 _MIN_ZERO_SHARE: Final = 0.35
@@ -106,26 +107,30 @@ def encoding_of_file(path: str, about: str) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
         chunk = file.read(_CHUNK_BYTES)
-        line = 1
         encoding = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
         if encoding is not None:
             return "utf-8-sig" if encoding == "utf-8" else encoding
+        previous_chunk = b""
+        line = 1  # the number of the line on which the previous chunk begins
         while True:
             try:
                 decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
-                encoding = encoding_of(chunk, about, first_line=line)
-                if encoding == "utf-8":
-                    _note_replaced_bytes(
-                        about, encoding, line + _line_number(chunk, error.start) - 1
-                    )
-                    # Not "utf-8", because that result says that all bytes are valid. "utf-8-sig"
-                    # decodes a file without a byte order mark in the same way.
-                    return "utf-8-sig"
-                return encoding
+                # The invalid bytes may be the last ones of the previous chunk, which may itself
+                # begin inside of a character.
+                sample = previous_chunk.lstrip(_CONTINUATION_BYTES) + chunk
+                encoding = encoding_of(sample, about, first_line=line)
+                if encoding != "utf-8":
+                    return encoding
+                line += previous_chunk.count(b"\n") + _line_number(error.object, error.start) - 1
+                _note_replaced_bytes(about, encoding, line)
+                # Not "utf-8", because that result says that all bytes are valid. "utf-8-sig"
+                # decodes a file without a byte order mark in the same way.
+                return "utf-8-sig"
             if not chunk:
                 return "utf-8"
-            line += chunk.count(b"\n")
+            line += previous_chunk.count(b"\n")
+            previous_chunk = chunk
             chunk = file.read(_CHUNK_BYTES)
 
 
