@@ -179,6 +179,11 @@ def test_provider_option_sets_the_protocol():
     assert endpoint("gemini/x", provider="google").name == "x"
 
 
+def test_model_may_have_the_name_of_its_provider():
+    assert endpoint("gemini", provider="google").name == "gemini"
+    assert endpoint("perplexity", provider="perplexity").name == "perplexity/perplexity"
+
+
 def test_key_sources_are_used_in_order():
     assert endpoint("gpt-5.5", api_key="given").api_key == "given"
     assert endpoint("gpt-5.5", providers={"openai": "p"}).api_key == "p"

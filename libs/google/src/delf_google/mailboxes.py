@@ -152,28 +152,29 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     Kinds are ``quoted``, ``comment``, ``angle`` (``<…>``), ``,``, ``:``, ``plain``, and ``open``
     for an unclosed or invalid token.
     """
-    position = 0
-    while position < len(text):
-        char = text[position]
-        start = position
+    start = 0
+    while start < len(text):
+        char = text[start]
+        end = start + 1
         if char in _END_FINDERS:
             kind, find_end = _END_FINDERS[char]
-            position = find_end(text, position)
-            if not position:  # the token is unclosed
+            end = find_end(text, start)
+            if not end:  # the token is unclosed
                 # Skip an unclosed comment: rereading a thousand of them would take a minute.
                 kind = "open"
-                position = len(text) if char == "(" else start + 1
+                end = len(text) if char == "(" else start + 1
         elif char in ",;:":
             kind = ":" if char == ":" else ","
-            position += 1
-        elif char == "\\":
-            position = min(position + 2, len(text))
+        elif char == "\\":  # escapes the next character
             kind = "plain"
+            end = min(start + 2, len(text))
+        elif match := _PLAIN.match(text, start):
+            kind = "plain"
+            end = match.end()
         else:
-            match = _PLAIN.match(text, position)
-            kind = "plain" if match else "open"
-            position = match.end() if match else position + 1
-        yield kind, text[start:position]
+            kind = "open"
+        yield kind, text[start:end]
+        start = end
 
 
 def _end_of_quoted(text: str, position: int) -> int:

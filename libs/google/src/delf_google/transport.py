@@ -168,22 +168,25 @@ class Transport:
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
     def _retry_for(self, answer: Answer, request: Request, progress: Progress) -> Retry | None:
-        """Return the delay before a retry; None to accept the response.
-
-        A retry after a rate limit waits for up to :data:`_MAX_QUOTA_SECONDS`.
-        """
+        """Return the delay before a retry; None to accept the response."""
         if answer.status < 400:
             return None
-        is_rate_limited = Problem(answer.status, answer.content).is_rate_limited
-        # A rate-limited request had no effect; one with a server error may have.
-        if not is_rate_limited and (answer.status not in _SERVER_ERRORS or request.send_once):
+        if Problem(answer.status, answer.content).is_rate_limited:
+            return self._retry_after_rate_limit(answer, progress)
+        if answer.status not in _SERVER_ERRORS or request.send_once:
             return None
         seconds = retry_after(answer.headers)
-        if not is_rate_limited:
-            wait = pause(progress.attempts) if seconds is None else seconds
-            if wait <= _MAX_QUOTA_SECONDS:
-                return Retry(seconds=wait, may_have_taken_effect=True)
+        wait = pause(progress.attempts) if seconds is None else seconds
+        if wait > _MAX_QUOTA_SECONDS:
             return None
+        return Retry(seconds=wait, may_have_taken_effect=True)
+
+    def _retry_after_rate_limit(self, answer: Answer, progress: Progress) -> Retry | None:
+        """Return the delay before a retry of a rate-limited request, which had no effect.
+
+        All retries together wait for up to :data:`_MAX_QUOTA_SECONDS`; None once the time is over.
+        """
+        seconds = retry_after(answer.headers)
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
         if seconds is None:
             wait = min(pause(progress.attempts), max(remaining_seconds, 0.0))

@@ -131,33 +131,18 @@ def resolve(
         KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
             not sent to that address.
     """
-    written_config = config
+    written_name = config.model
     installed_providers = context.installed_providers
     supported_providers = _add_installed(supported_providers, installed_providers)
     all_providers = Providers(
         (*supported_providers.all, *other_providers.all, *installed_providers.all)
     )
     config = all_providers.resolve_provider(config)
+    resolver = _EndpointResolver(written_name, config, context)
+    if config.provider != AUTO:
+        return _resolve_named_provider(resolver, config, supported_providers, all_providers)
     prefix, slash, rest = config.model.partition("/")
     base_url = config.base_url
-    resolver = _EndpointResolver(written_config.model, config, context)
-    if config.provider != AUTO:
-        named = supported_providers.by_name(config.provider)
-        without_prefix = rest if slash else ""
-        if named is not None:
-            # A server of the user's own may have names with a slash.
-            has_prefix = base_url is None and supported_providers.by_name(prefix) is named
-            name = without_prefix if has_prefix else config.model
-            return resolver.for_dialect(named, name, base_url)
-        other = all_providers.by_name(config.provider)
-        if other is None:
-            provider_names = ", ".join(provider.name for provider in all_providers.all)
-            raise ModelConfigurationError(
-                f"the model {written_config.model!r}: provider {config.provider!r} is not one of: "
-                f"{provider_names}"
-            )
-        has_prefix = all_providers.by_name(prefix) is other
-        return resolver.for_litellm(other, without_prefix if has_prefix else config.model)
     other = other_providers.by_name(prefix) if slash else None
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
     if base_url is not None and not (other and other.own_protocol):
@@ -184,6 +169,38 @@ def resolve(
         f"http://localhost:11434/v1 (base_url in a program); with a provider in front of its name: "
         f"{prefixes}",
     )
+
+
+def _resolve_named_provider(
+    resolver: _EndpointResolver,
+    config: LLMConfig,
+    supported_providers: Providers,
+    all_providers: Providers,
+) -> Endpoint:
+    """Resolve the name of a model whose provider the configuration names.
+
+    If the model's name begins with the name of the same provider, this prefix is left out.
+
+    Raises:
+        ModelConfigurationError: If the provider is unknown.
+    """
+    prefix, slash, without_prefix = config.model.partition("/")
+    named = supported_providers.by_name(config.provider)
+    if named is not None:
+        # A server of the user's own may have names with a slash.
+        may_have_prefix = bool(slash) and config.base_url is None
+        has_prefix = may_have_prefix and supported_providers.by_name(prefix) is named
+        name = without_prefix if has_prefix else config.model
+        return resolver.for_dialect(named, name, config.base_url)
+    other = all_providers.by_name(config.provider)
+    if other is None:
+        provider_names = ", ".join(provider.name for provider in all_providers.all)
+        raise ModelConfigurationError(
+            f"the model {resolver.model_name!r}: provider {config.provider!r} is not one of: "
+            f"{provider_names}"
+        )
+    has_prefix = bool(slash) and all_providers.by_name(prefix) is other
+    return resolver.for_litellm(other, without_prefix if has_prefix else config.model)
 
 
 def _add_installed(supported_providers: Providers, installed_providers: Providers) -> Providers:
@@ -331,14 +348,10 @@ def _find_key(
     address_source = None if address is None else source_of(address)
     key_for_address = _key_for_address(context, address)
     configured_keys = [("LLMConfig(api_key=…)", config.api_key)]
-    configured_keys += [
-        (
-            "api_key_for",
-            None
-            if key_for_address is None
-            else SourcedText(key_for_address, address_source or "program"),
-        )
-    ]
+    if key_for_address is not None:
+        # Whoever sets the address may use this key for the address.
+        key_of_address = SourcedText(key_for_address, address_source or "program")
+        configured_keys.append(("api_key_for", key_of_address))
     configured_keys += [
         (f"providers[{name!r}]", context.providers.get(name))
         for name in (provider.name, *provider.aliases)

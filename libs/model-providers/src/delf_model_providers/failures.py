@@ -282,18 +282,16 @@ def failure_without_response(
         if proxy := proxy_of(endpoint):
             message = f"{label}: no trusted TLS connection by {proxy}: {details}"
             hint = "check if the proxy allows the request; NO_PROXY lists hosts that need no proxy"
-    elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"} and (
-        proxy := proxy_of(endpoint)
-    ):
-        message = f"{label}: not reachable by {proxy}"
-        retry = "few"
-        hint = "is the proxy running? NO_PROXY names hosts that need none"
     elif class_names & {"ConnectionRefusedError", "ConnectError", "ClientConnectorError"}:
-        message = f"{label}: {where} is not reachable (connection refused)"
         retry = "few"
-        hint = f"{server[0].upper()}{server[1:]}"
-        if "ConnectionRefusedError" not in class_names:
-            message = f"{label}: {where} is not reachable"
+        if proxy := proxy_of(endpoint):
+            message = f"{label}: not reachable by {proxy}"
+            hint = "is the proxy running? NO_PROXY names hosts that need none"
+        else:
+            is_refused = "ConnectionRefusedError" in class_names
+            reason = " (connection refused)" if is_refused else ""
+            message = f"{label}: {where} is not reachable{reason}"
+            hint = f"{server[0].upper()}{server[1:]}"
     elif class_names & _DROPPED:
         message = f"{label} dropped the connection"
         retry = "yes"
