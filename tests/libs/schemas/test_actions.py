@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import json
 import uuid
 from decimal import Decimal
@@ -245,6 +246,16 @@ async def test_decimal_is_sent_as_text_or_number_by_schema():
     assert prices == {"a": 2, "b": Decimal("3.10")}
     with pytest.raises(ToolRefusedError, match="note"):
         await call(action, note=1.5)
+
+
+async def test_member_of_int_enum_is_sent_as_decimal_text():
+    class Coin(enum.IntEnum):
+        EURO = 2
+
+    money = {"type": "string", "format": "decimal"}
+    action, sender = make({"type": "object", "properties": {"price": money}})
+    await call(action, price=Coin.EURO)
+    assert sender.sent == [{"price": "2"}]
 
 
 def test_long_enumeration_shows_values_named_in_the_task():

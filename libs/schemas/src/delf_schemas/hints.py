@@ -61,7 +61,17 @@ def _hints(
     parent_refs: tuple[str, ...],
     remaining_visits: list[int],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the path and the constraints of each constrained value in a schema."""
+    """Yield the path and the constraints of each constrained value in a schema.
+
+    Args:
+        document: The document, for resolving references.
+        schema: The schema.
+        path: The path to the value; empty for the whole value.
+        depth: The number of levels of nested objects to visit.
+        parent_refs: The references that lead to the schema.
+        remaining_visits: The number of schemas that may still be visited, in a list of one item,
+            which all recursive calls share and decrease.
+    """
     remaining_visits[0] -= 1
     if not isinstance(schema, Mapping) or remaining_visits[0] < 0:
         return
@@ -80,8 +90,9 @@ def _hints(
         yield path, text
     for keyword in ("allOf", "anyOf", "oneOf"):
         parts = resolved.get(keyword)
-        for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
-            yield from _hints(document, part, path, depth, parent_refs, remaining_visits)
+        if isinstance(parts, list):
+            for part in cast("list[Any]", parts):
+                yield from _hints(document, part, path, depth, parent_refs, remaining_visits)
     properties = resolved.get("properties")
     if isinstance(properties, dict) and depth > 0:
         for name, part in cast("dict[str, Any]", properties).items():

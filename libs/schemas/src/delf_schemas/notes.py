@@ -85,17 +85,19 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     texts_by_name: dict[str, set[str]] = {}
     for key in keys:
         texts_by_name.setdefault(key.path[-1], set()).add(key.text)
-    shown_notes: dict[str, None] = {}
+    shown_notes: list[str] = []
     size = 0
     for key in keys:
         name = key.path[-1]
         if len(texts_by_name[name]) > 1:
             name = ".".join(key.path)
         line = f"{name}: {key.text}"
-        size += 0 if line in shown_notes else len(line) + 2
+        if line in shown_notes:
+            continue
+        size += len(line) + len("; ")
         if size > _MAX_TOTAL:
             break
-        shown_notes[line] = None
+        shown_notes.append(line)
     example = example_of(_resolve_schema(document, schema))
     return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown_notes]))
 

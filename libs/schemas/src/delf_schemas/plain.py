@@ -110,13 +110,16 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
         kinds.update(each for each in listed if isinstance(each, str))
     if "string" not in kinds or kinds & {"number", "integer"}:
         return value
-    is_decimal = any(part.get("format") == "decimal" for part in branches)
-    if not isinstance(value, decimal.Decimal):
-        if not is_decimal or (isinstance(value, float) and not math.isfinite(value)):
-            return value
-        value = decimal.Decimal(repr(value))
-    has_few_digits = value.is_finite() and abs(value.adjusted()) < _MAX_DIGITS
-    return format(value, "f") if has_few_digits else value
+    if isinstance(value, decimal.Decimal):
+        number = value
+    elif not any(part.get("format") == "decimal" for part in branches):
+        return value
+    elif isinstance(value, int):
+        number = decimal.Decimal(value)
+    else:  # the shortest text that stands for the float, not all of its binary digits
+        number = decimal.Decimal(float.__repr__(value))
+    has_few_digits = number.is_finite() and abs(number.adjusted()) < _MAX_DIGITS
+    return format(number, "f") if has_few_digits else value
 
 
 def _branches(

@@ -295,12 +295,13 @@ def _check_keys(value: Any) -> None:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(type(key) is str for key in items):
-            names = {_key_text(key): key for key in items}
-            if len(names) < len(items):
-                key = next(key for key in items if names[_key_text(key)] is not key)
+            # Of several keys with the same text, the last one stays in this mapping.
+            key_by_text = {_key_text(key): key for key in items}
+            if len(key_by_text) < len(items):
+                key = next(key for key in items if key_by_text[_key_text(key)] is not key)
                 raise TypeError(
-                    f"{key!r} and {names[_key_text(key)]!r} would be the same key in JSON: use "
-                    "texts as keys, and make them differ"
+                    f"{key!r} and {key_by_text[_key_text(key)]!r} would be the same key in JSON: "
+                    "use texts as keys, and make them differ"
                 )
         for item in items.values():
             _check_keys(item)

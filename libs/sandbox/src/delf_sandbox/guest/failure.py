@@ -219,9 +219,11 @@ def describe_type(value: Any) -> str:
 def _describe(value: Any, kind: str) -> str:
     """Describe a value by its type and by its size, keys or types of items."""
     if _is_collection(value):
-        names = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
-        rest_note = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []
-        return f"{kind} of {len(value)} {' | '.join([*names[:_MAX_KINDS], *rest_note])}".rstrip()
+        kinds = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
+        shown_kinds = kinds[:_MAX_KINDS]
+        if len(kinds) > _MAX_KINDS:
+            shown_kinds.append(f"and {len(kinds) - _MAX_KINDS} more")
+        return f"{kind} of {len(value)} {' | '.join(shown_kinds)}".rstrip()
     if _is_dict(value):
         keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
         if value:

@@ -297,16 +297,20 @@ class Functions:
                 label = label_of(argument)
                 if label in self.initial_names.write_actions:
                     return label
-                for (_, function_name), definitions in self.by_scope_and_name.items():
-                    if function_name != label:
-                        continue
-                    for definition in definitions:
-                        write_action = self._write_action_by_function.get(id(definition))
-                        if write_action is not None:
-                            return write_action
-                return None
+                return self._write_action_of_functions_named(label)
             case _:
                 return None
+
+    def _write_action_of_functions_named(self, name: str | None) -> str | None:
+        """Return the first write action that a function of this name calls, in any scope."""
+        for (_, function_name), definitions in self.by_scope_and_name.items():
+            if function_name != name:
+                continue
+            for definition in definitions:
+                write_action = self._write_action_by_function.get(id(definition))
+                if write_action is not None:
+                    return write_action
+        return None
 
     def write_action_in(self, scope: Scope) -> str | None:
         """Return a write action that is called in a scope or in a scope inside it, if any."""

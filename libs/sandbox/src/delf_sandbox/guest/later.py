@@ -237,22 +237,20 @@ class DeferredCalls:
                 the result itself is used as an awaitable.
             is_awaited: Whether the script awaits this call in place.
         """
+        awaitable_is_call_result = not awaitable_path
         for scope in self._functions.targets(place):
-            awaitable_is_call_result = not awaitable_path
             # Either the script awaits the call's result in place, or the result is the coroutine of
             # an async function. In both cases, what the function returns is not awaited later.
             if awaitable_is_call_result and (is_awaited or self._functions.is_async(scope)):
                 continue
             self._mark_calls_in_returns(scope, awaitable_path)
-        match place.node.func:
-            case ast.Name(id=word):
-                owner = place.scope.find(word)
-                bindings = () if owner is None else owner.assigned_values.get(word, ())
-                for value, *_ in bindings:
-                    if isinstance(value, ast.Lambda):
-                        self._mark_calls_in_lambda(value, awaitable_path)
-            case _:
-                pass
+        function = place.node.func
+        if isinstance(function, ast.Name):
+            owner = place.scope.find(function.id)
+            bindings = () if owner is None else owner.assigned_values.get(function.id, ())
+            for value, *_ in bindings:
+                if isinstance(value, ast.Lambda):
+                    self._mark_calls_in_lambda(value, awaitable_path)
 
     def _mark_calls_in_lambda(self, function: ast.Lambda, awaitable_path: Path) -> None:
         scope = self._syntax.scopes[id(function)]

@@ -185,14 +185,12 @@ class _Uses:
                     node = parent
                 case ast.BoolOp() if parent.values[-1] is node:
                     node = parent
-                case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
+                case ast.IfExp():  # the tool is the condition
+                    return self._record_misuse(use, node)
+                case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
                     # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the
                     # script does not use the collection or prints it.
-                    is_misused = (
-                        self._is_unused_collection(parent)
-                        or isinstance(parent, ast.IfExp)
-                        or self._are_items_shown(parent)
-                    )
+                    is_misused = self._is_unused_collection(parent) or self._are_items_shown(parent)
                     return self._record_misuse(use, node) if is_misused else []
                 case ast.Call(
                     func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name))]

@@ -171,10 +171,10 @@ class ToolNames:
                 if meaning == "parameter" or is_private:
                     return
                 is_rebound = meaning != "tool"
-                # The rebound object may have methods of its own.
-                if is_rebound and function.attr not in tools[word]:
-                    return
                 if is_rebound:
+                    # The rebound object may have methods of its own.
+                    if function.attr not in tools[word]:
+                        return
                     function.value = tool(function, word)
                 self.calls[id(node)] = f"{word}.{function.attr}"
             case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
@@ -306,7 +306,27 @@ class ToolNames:
 
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
-        # The attributes that the script reads of each unknown name; None where it reads none.
+        attributes_by_unknown_name = self._attributes_by_unknown_name(tree)
+        has_star = any(
+            "*" in (a.name for a in place.node.names) for place, _ in self.syntax.imports
+        )
+        if not attributes_by_unknown_name or has_star:  # a star import may define the names
+            return False
+        new_imports = missing_imports(
+            attributes_by_unknown_name, self.initial_names.can_import, tree.body[0]
+        )
+        insert_index = next(
+            (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
+            len(tree.body),
+        )
+        tree.body[insert_index:insert_index] = new_imports
+        return bool(new_imports)
+
+    def _attributes_by_unknown_name(self, tree: ast.Module) -> dict[str, list[str | None]]:
+        """Return the attributes that the script reads of each unknown name.
+
+        An attribute is None for each read of the name alone.
+        """
         attributes_by_unknown_name: dict[str, list[str | None]] = {}
         attribute_of_name_node = {
             id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
@@ -328,20 +348,7 @@ class ToolNames:
                     continue
             if self._is_unknown(word, self.syntax.module):
                 attributes_by_unknown_name.setdefault(word, []).append(member)
-        has_star = any(
-            "*" in (a.name for a in place.node.names) for place, _ in self.syntax.imports
-        )
-        if not attributes_by_unknown_name or has_star:  # a star import may define the names
-            return False
-        new_imports = missing_imports(
-            attributes_by_unknown_name, self.initial_names.can_import, tree.body[0]
-        )
-        insert_index = next(
-            (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
-            len(tree.body),
-        )
-        tree.body[insert_index:insert_index] = new_imports
-        return bool(new_imports)
+        return attributes_by_unknown_name
 
     def _remove_needless_imports(self) -> bool:
         """Remove imports of tools, and imports of missing modules that the script does not use.

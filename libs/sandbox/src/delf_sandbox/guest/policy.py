@@ -147,7 +147,8 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
             raise TypeError("open() takes a path as text")
         path = os.path.realpath(name)
         is_writing = any(letter in mode for letter in "wax+")
-        if is_writing and ("w" in mode or "x" in mode) and os.path.islink(name):
+        makes_new_file = "w" in mode or "x" in mode
+        if makes_new_file and os.path.islink(name):
             os.unlink(name)  # replace the link to an input file by a scratch file
             path = os.path.realpath(name)
         if is_writing and any(_is_inside(path, root) for root in input_paths):
