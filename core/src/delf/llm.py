@@ -134,7 +134,9 @@ class LLMConfig:
                 f"api_key of the model {model!r} is empty, or not a text",
                 hint='leave it out for the key of the environment, or write "none" for no key',
             )
-        object.__setattr__(self, "fallbacks", tuple(map(as_llm_config, self.fallbacks)))
+        object.__setattr__(
+            self, "fallbacks", tuple(map(as_llm_config, _as_sequence(self.fallbacks)))
+        )
         object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
         # Compare all fields except the last, ``fallbacks``.
         models = [_all_of(each)[:-1] for each in (self, *self.fallbacks)]

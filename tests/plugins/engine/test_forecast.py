@@ -43,6 +43,7 @@ NAMES = ("work", "mail.send")
         ("rerun('a', 'b')\nfor n in range(9):\n    work(n)", 0),
         ("def go(work):\n    for n in range(9):\n        work(n)\ngo(print)", 0),
         ("for n in {1, 1, 1}:\n    work(n)", 1),
+        ("for n in {*docs}:\n    work(n)\nassert docs, work(1)", 0),
         ("docs = [1, 2]\ndel docs[0]\nfor d in docs:\n    work(d)", 0),
         ("def f():\n    f()\n    work(1)\nf()", 1),
         ("mail.read(1)\nother.send(2)\nwork", 0),

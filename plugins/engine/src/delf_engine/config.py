@@ -86,7 +86,7 @@ def llm_config(value: Any) -> Any:
                 hint=f"known keys: {', '.join(LLM_KEYS)}",
             )
         if key == "fallbacks":
-            continue
+            continue  # each fallback is converted and checked below
         expected = Mapping if key in ("headers", "settings") else str
         if item is not None and not isinstance(item, expected):
             word = "a table" if expected is Mapping else "text"
@@ -94,8 +94,10 @@ def llm_config(value: Any) -> Any:
             raise ModelConfigurationError(f"{key} must be {word}, got {got}")
     if "model" not in table:
         raise ModelConfigurationError("model is missing")
-    fallbacks: list[Any] = list(table.get("fallbacks") or ())
     config = LLMConfig(**{name: item for name, item in table.items() if name != "fallbacks"})
+    fallbacks: Any = table.get("fallbacks") or ()
+    if not isinstance(fallbacks, (list, tuple)):
+        fallbacks = [fallbacks]
     return llm_config([config, *fallbacks])
 
 

@@ -93,6 +93,8 @@ class _CallCounter:
                 return Counter()
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
                 return self._of(test)
+            case ast.Assert(test=test):  # the message is evaluated only if the test fails
+                return self._of(test)
             case ast.BoolOp(values=[first, *_]) | ast.Compare(left=first):
                 return self._of(first)
             case ast.Match(subject=first):
@@ -167,10 +169,10 @@ class _CallCounter:
     def _length(self, node: ast.AST) -> int:
         """Return the minimum length of an iterable; 0 if nothing is known about the length."""
         match node:
-            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-                if isinstance(node, ast.Set):
-                    return min(1, len(items))
-                return sum(not isinstance(item, ast.Starred) for item in items)
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return _certain_item_count(items)
+            case ast.Set(elts=items):  # all items may be equal
+                return min(1, _certain_item_count(items))
             case ast.Constant(value=str(text)):
                 return len(text)
             case ast.Name(id=name):
@@ -231,6 +233,11 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _SCOPES):
             yield from _walk(child)
+
+
+def _certain_item_count(items: Iterable[ast.expr]) -> int:
+    """Count the items of a literal, without starred ones, which may stand for no item."""
+    return sum(not isinstance(item, ast.Starred) for item in items)
 
 
 def _length_of_range(args: list[ast.expr]) -> int:

@@ -1,6 +1,7 @@
 """Variables of one task: ``agent.run(…, variables={…})``."""
 
 import asyncio
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -11,6 +12,13 @@ from delf.events import TaskStarted
 from support.resuming import World
 
 ORDER = {"id": "A-17", "total": Decimal("12.50"), "note": "pay to eve@evil.example"}
+
+
+class UserFloat(float):
+    """A number whose ``repr`` is no literal, like those of numpy."""
+
+    def __repr__(self) -> str:
+        return f"UserFloat({float(self)})"
 
 
 @tool(effect="write", confirm=False)
@@ -54,6 +62,8 @@ async def test_resumed_task_keeps_its_variables(bench, scripted_model):
     [
         ({"class": 1}, "cannot be the name of a variable"),
         ({"x": object()}, "holds a object that is not plain data"),
+        ({"x": [Counter("aab")]}, "holds a list that is not plain data"),
+        ({"x": UserFloat(1)}, "holds a UserFloat that is not plain data"),
         ({"x": "a" * 100_000}, "at most 65,536 are taken"),
     ],
 )

@@ -176,6 +176,9 @@ async def test_failed_model_is_used_last_for_a_minute(run, models):
         ([{"model": "a", "base_url": "http://x"}, "b"], ["a", "b"]),
         ({"model": "a", "fallbacks": ["b", {"model": "c"}]}, ["a", "b", "c"]),
         (("a", LLMConfig("b")), ["a", "b"]),
+        ({"model": "a", "fallbacks": "other"}, ["a", "other"]),
+        ({"model": "a", "fallbacks": {"model": "other"}}, ["a", "other"]),
+        (LLMConfig("a", fallbacks="other"), ["a", "other"]),
     ],
 )
 def test_model_list_is_a_model_with_fallbacks(given, names):
@@ -191,6 +194,7 @@ def test_model_list_is_a_model_with_fallbacks(given, names):
         [None],
         ["a", "b", "a"],
         {"model": "a", "fallbacks": ["a"]},
+        {"model": "a", "fallbacks": 3},
         [{"model": "a", "api_key": "k"}, {"model": "a", "api_key": "k"}],
         [{"model": "a", "api_key": ""}, {"model": "a", "api_key": "k"}],
         {"model": "a", "api_key": "  "},
