@@ -168,7 +168,8 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
         # The messages that the previous call had, too, come first.
         repeated_count = sum(message.same for message in prompt.messages)
         if repeated_count:
-            yield f"[{repeated_count} message{'s' * (repeated_count != 1)} as in the call before]"
+            plural = "" if repeated_count == 1 else "s"
+            yield f"[{repeated_count} message{plural} as in the call before]"
         for message in prompt.messages[repeated_count:]:
             yield click.style(f"--- {message.role}", dim=True)
             yield wrap_text(visible(message.text))

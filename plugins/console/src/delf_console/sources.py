@@ -313,28 +313,34 @@ def _known_distribution(name: str) -> str:
     for candidate in (full_name, f"{PLUGIN_PREFIX}{full_name}"):
         if candidate in own_names:
             return candidate
-    short_name = full_name.removeprefix(PLUGIN_PREFIX)
-    plugins = [p.removeprefix(PLUGIN_PREFIX) for p in own_names if p.startswith(PLUGIN_PREFIX)]
-    has_prefix = short_name != full_name
-    suggestions = get_close_matches(
-        short_name,
-        plugins,
-        n=1,
-        cutoff=_MIN_SIMILARITY_OF_FULL_NAME if has_prefix else _MIN_SIMILARITY_OF_SHORT_NAME,
-    )
-    # A full name that resembles one of delf's own names is probably a typo. Any other full name is
-    # the name of another author's plugin.
-    if has_prefix and not suggestions:
-        return full_name
-    # The name may be a capability of a plugin, such as the name of a connection.
-    providing_package = package_providing(name)
-    if providing_package and not has_prefix:
-        suggestions = [providing_package.removeprefix(PLUGIN_PREFIX)]
     hint = (
         "delf plugins available lists delf's own; write the full name of a plugin of another "
         f"author: {PLUGIN_PREFIX}NAME"
     )
-    if not has_prefix and Path(name, "pyproject.toml").is_file():
-        hint = f"a folder is written as ./{name}"
-    suggestion = f"; did you mean {suggestions[0]!r}?" if suggestions else ""
-    raise PluginError(f"no plugin is known as {name!r}{suggestion}", hint=hint)
+    if full_name.startswith(PLUGIN_PREFIX):
+        # A full name that resembles one of delf's own names is probably a typo. Any other full name
+        # is the name of another author's plugin.
+        suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_FULL_NAME)
+        if suggestion is None:
+            return full_name
+    else:
+        # The name may be a capability of a plugin, such as the name of a connection.
+        providing_package = package_providing(name)
+        if providing_package:
+            suggestion = providing_package.removeprefix(PLUGIN_PREFIX)
+        else:
+            suggestion = _similar_plugin(full_name, _MIN_SIMILARITY_OF_SHORT_NAME)
+        if Path(name, "pyproject.toml").is_file():
+            hint = f"a folder is written as ./{name}"
+    question = "" if suggestion is None else f"; did you mean {suggestion!r}?"
+    raise PluginError(f"no plugin is known as {name!r}{question}", hint=hint)
+
+
+def _similar_plugin(name: str, min_similarity: float) -> str | None:
+    """Return the short name of the plugin of delf whose name is most similar, if any is."""
+    own_names = _names_of_delf_packages()
+    plugins = [
+        each.removeprefix(PLUGIN_PREFIX) for each in own_names if each.startswith(PLUGIN_PREFIX)
+    ]
+    short_name = name.removeprefix(PLUGIN_PREFIX)
+    return next(iter(get_close_matches(short_name, plugins, n=1, cutoff=min_similarity)), None)

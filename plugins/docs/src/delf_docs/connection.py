@@ -186,13 +186,19 @@ class Docs(GoogleConnection):
         """Format every occurrence of a text; `heading` (1 to 6, 0 for none) makes its paragraph a
         heading.
         """  # noqa: D205 - the model reads the whole paragraph
-        options = {"bold": bold, "italic": italic, "underline": underline}
-        options["strikethrough"] = strikethrough
-        styles: dict[str, Any] = {
-            name: value for name, value in options.items() if value is not None
+        switches = {
+            "bold": bold,
+            "italic": italic,
+            "underline": underline,
+            "strikethrough": strikethrough,
         }
-        if link is not None:
-            styles |= text_style("link", link) if link else {"link": None}
+        styles: dict[str, Any] = {
+            name: value for name, value in switches.items() if value is not None
+        }
+        if link == "":
+            styles["link"] = None  # removes the link
+        elif link is not None:
+            styles |= text_style("link", link)
         if not find or (not styles and heading is None):
             raise ToolRefusedError("give the text to find, and its new look")
         if heading is not None and not 0 <= heading <= 6:

@@ -302,7 +302,8 @@ class Drive(GoogleConnection):
         if folder:
             query["addParents"] = await self._resolver.folder(folder)
             parents = ",".join(record.get("parents") or [])  # missing for files of others
-            query |= {"removeParents": parents} if parents else {}
+            if parents:
+                query["removeParents"] = parents
         path = f"{_FILES}/{segment(str(record['id']))}"
         if content is None:
             return await self._patch("change a file", path, body, query)

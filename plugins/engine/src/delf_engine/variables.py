@@ -73,17 +73,17 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value's ``repr`` evaluates to the value."""
     if depth > _MAX_DEPTH:
         return False
-    kind = type(value)  # a subclass such as Counter has a repr of its own
-    if kind is dict:
-        items = value.items()
+    # The exact types are compared, because a subclass such as Counter has another repr.
+    if type(value) is dict:
+        items = cast("dict[Any, Any]", value).items()
         return all(is_plain(k, depth + 1) and is_plain(v, depth + 1) for k, v in items)
-    if kind in (list, tuple, set, frozenset):
-        return all(is_plain(item, depth + 1) for item in value)
-    if kind is float:
+    if type(value) in (list, tuple, set, frozenset):
+        return all(is_plain(item, depth + 1) for item in cast("list[Any]", value))
+    if type(value) is float:
         return math.isfinite(value)
-    if kind in (dt.datetime, dt.time) and value.tzinfo is not None:
+    if type(value) in (dt.datetime, dt.time) and value.tzinfo is not None:
         return isinstance(value.tzinfo, dt.timezone)
-    return kind in (*_PLAIN, dt.datetime)
+    return type(value) in (*_PLAIN, dt.datetime)
 
 
 def shown(value: Any) -> str:

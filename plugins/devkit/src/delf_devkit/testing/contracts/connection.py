@@ -244,13 +244,14 @@ class ConnectionContract(Contract):
                 f"the current date is in the prompt, as {today:{form}}: leave it out"
             )
         for day in range(OTHER_DAYS):  # each number stands for another simulated date
-            with_context = day == 0  # only once, because a context may ask a slow service
+            # The context is read on one day only, because a context may ask a slow service.
+            with_context = day == 0
+            stubs_of_today = first if with_context else stubs_without_context
             with another_day(connection, day):
                 try:
                     other_stubs = await self._stubs_of(connection, with_context=with_context)
                 except Exception:  # such as an expired login
                     other_stubs = None
-            stubs_of_today = first if with_context else stubs_without_context
             assert other_stubs is None or other_stubs == stubs_of_today, (
                 "the prompt is another one on another day: leave the date, the weekday and the "
                 "time out of actions() and context()"
@@ -674,10 +675,12 @@ def _actions_without_declared_effect(cls: type) -> Iterator[str]:
         except (OSError, SyntaxError, TypeError):
             continue
         for decorator in getattr(tree, "decorator_list", ()):
-            call = decorator if isinstance(decorator, ast.Call) else None
-            target = call.func if call else decorator
-            is_action = ast.unparse(target).rpartition(".")[2] == "action"
-            keywords = call.keywords if call else ()
-            declares_effect = any(keyword.arg == "effect" for keyword in keywords)
-            if is_action and not declares_effect:
+            if isinstance(decorator, ast.Call):
+                decorating_function = decorator.func
+                argument_names = {keyword.arg for keyword in decorator.keywords}
+            else:
+                decorating_function = decorator
+                argument_names = set[str | None]()
+            is_action = ast.unparse(decorating_function).rpartition(".")[2] == "action"
+            if is_action and "effect" not in argument_names:
                 yield name

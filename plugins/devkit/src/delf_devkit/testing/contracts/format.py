@@ -241,11 +241,14 @@ class FormatContract(Contract):
             read_values = [next(iter(row.values()), None) for row in rows]
             is_same = read_values == [value, "end"] and type(read_values[0]) is type(value)
             # A text format may return a number, a boolean or an empty cell as text.
-            texts_of_value = ["", "null"] if value is None else [str(value), json.dumps(value)]
-            is_text_form = not isinstance(value, str) and any(
-                read_values == [text, "end"] for text in texts_of_value
-            )
-            assert is_same or is_text_form, (
+            if isinstance(value, str):
+                allowed_texts = []
+            elif value is None:
+                allowed_texts = ["", "null"]
+            else:
+                allowed_texts = [str(value), json.dumps(value)]
+            is_allowed_text = read_values in [[text, "end"] for text in allowed_texts]
+            assert is_same or is_allowed_text, (
                 f"{value!r} was read back as {read_values[:1]!r}: what a person wrote becomes "
                 "something else; keep it, or raise ToolException"
             )

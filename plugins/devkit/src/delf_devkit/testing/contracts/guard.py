@@ -51,23 +51,10 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
             remember_module_state(fixture)
         test_coroutine = _run_and_close(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(test_coroutine)
-        last_awaited: object = None
-        unchanged_checks = 0
         blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
         try:
             with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
-                # Check _CHECKS times during the time limit whether the test awaits the same object.
-                while not task.done():
-                    await asyncio.wait({task}, timeout=seconds / _CHECKS)
-                    restart_timer()
-                    awaited, object_to_report = _find_awaited(test_coroutine)
-                    is_unchanged = awaited is last_awaited and awaited is not None
-                    unchanged_checks = unchanged_checks + 1 if is_unchanged else 0
-                    last_awaited = awaited
-                    if unchanged_checks >= _CHECKS and not task.done():
-                        name = function_name_of(object_to_report)
-                        message = f"{name} has not ended after {seconds:g} s"
-                        pytest.fail(message + place_of(object_to_report), pytrace=False)
+                await _wait_or_fail(task, test_coroutine, seconds, restart_timer)
             await task
         finally:
             if not task.done():
@@ -81,6 +68,39 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         )
 
     return run
+
+
+async def _wait_or_fail(
+    task: asyncio.Task[None],
+    test_coroutine: object,
+    seconds: float,
+    on_check: Callable[[], None],
+) -> None:
+    """Wait for the end of a test; fail the test if one ``await`` takes longer than the time limit.
+
+    Args:
+        task: The task that runs the test.
+        test_coroutine: The coroutine of the task.
+        seconds: The time limit.
+        on_check: Called several times during the time limit, while the event loop is not blocked.
+    """
+    __tracebackhide__ = True
+    # The awaited object at the last check, and for how many checks the test has awaited the object.
+    last_awaited: object = None
+    unchanged_checks = 0
+    while not task.done():
+        await asyncio.wait({task}, timeout=seconds / _CHECKS)
+        on_check()
+        awaited, object_to_report = _find_awaited(test_coroutine)
+        if awaited is None or awaited is not last_awaited:
+            last_awaited = awaited
+            unchanged_checks = 0
+            continue
+        unchanged_checks += 1
+        if unchanged_checks >= _CHECKS and not task.done():
+            name = function_name_of(object_to_report)
+            message = f"{name} has not ended after {seconds:g} s"
+            pytest.fail(message + place_of(object_to_report), pytrace=False)
 
 
 async def abandon_stuck_tasks(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
@@ -357,32 +377,35 @@ def started_programs() -> Generator[list[str]]:
         _listeners.remove(listen)
 
 
+def _blocking_step(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """Describe what an audit event does if the event blocks a thread; None if it does not."""
+    if event == "socket.connect":
+        return "a blocking connect" if arguments[0].gettimeout() != 0 else None
+    if event == "subprocess.Popen":
+        return None if _is_called_by_asyncio_start() else "a start of a program"
+    if event == "open":
+        is_descriptor = isinstance(arguments[0], int)  # such as the end of a pipe
+        is_write = bool(_WRITES & set(arguments[1] or ""))
+        return "a file that is written" if is_write and not is_descriptor else None
+    return _BLOCKING_EVENTS.get(event)
+
+
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
     """Collect the blocking calls that this thread makes while the block runs, by an audit hook."""
     install_blocking_hook()
-    loop_thread_id, calls = threading.get_ident(), list[str]()
+    loop_thread_id = threading.get_ident()
+    calls: list[str] = []
 
     def listen(event: str, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != loop_thread_id:
             return
-        blocking_step: str | None = None  # None if the event does not block the event loop
-        if event in _BLOCKING_EVENTS:
-            blocking_step = _BLOCKING_EVENTS[event]
-        elif event == "socket.connect" and arguments[0].gettimeout() != 0:
-            blocking_step = "a blocking connect"
-        elif event == "subprocess.Popen" and not _is_called_by_asyncio_start():
-            blocking_step = "a start of a program"
-        elif event == "open" and _WRITES & set(arguments[1] or ""):
-            is_descriptor = isinstance(arguments[0], int)  # such as the end of a pipe
-            blocking_step = None if is_descriptor else "a file that is written"
+        blocking_step = _blocking_step(event, arguments)
         if blocking_step is not None:
             calls.append(f"{blocking_step} at {_caller()}")
 
-    original_sleep, original_syncs = (
-        time.sleep,
-        {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)},
-    )
+    original_sleep = time.sleep
+    original_syncs = {name: getattr(os, name) for name in _SYNCS if hasattr(os, name)}
 
     def recording_sync(name: str) -> Callable[[Any], None]:
         """Return a replacement for ``os.fsync`` that records the calls of the loop's thread.

@@ -450,8 +450,8 @@ def _attributes_of_function(function: FunctionType) -> object:
 def _class_state(kind: type) -> Iterator[tuple[str, object]]:
     """Yield the state that a class and its bases hold, each value with its name.
 
-    The state are collections, numbers, thread-locals, the sizes of caches, and the mutable
-    defaults of functions.
+    The values are collections, numbers, the contents of thread-locals, the sizes of caches, and
+    what functions keep in their attributes, mutable defaults and closures.
     """
     for cls in kind.__mro__:
         if cls.__module__.partition(".")[0] in _EXEMPT_PACKAGES:
@@ -466,11 +466,10 @@ def _class_state(kind: type) -> Iterator[tuple[str, object]]:
                 yield f"{cls.__name__}.{name}", cast("object", value)
             elif isinstance(value, threading.local):
                 yield f"{cls.__name__}.{name}", value.__dict__
-            elif (
-                isinstance(value, FunctionType)
-                and (held := _attributes_of_function(value)) is not None
-            ):
-                yield f"the defaults or the closure of {cls.__name__}.{name}", held
+            elif isinstance(value, FunctionType):
+                held = _attributes_of_function(value)
+                if held is not None:
+                    yield f"the defaults or the closure of {cls.__name__}.{name}", held
 
 
 def _module_state(module: ModuleType) -> Iterator[tuple[str, object]]:

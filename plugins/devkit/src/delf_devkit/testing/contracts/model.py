@@ -19,6 +19,7 @@ from delf.messages import (
     ModelReply,
     ModelRequest,
     ModelTool,
+    Price,
     ToolCall,
     ToolResult,
     assistant,
@@ -382,32 +383,36 @@ class ModelContract(Contract):
             f"an answer costs {complete_reply.cost_usd} USD, and {streamed.cost_usd} as a stream: "
             "a budget would count one kind alone"
         )
+        if price is not None and min(price.input, price.output) < 0:
+            return  # test_model_price_is_valid reports a negative price
         for reply in (complete_reply, streamed):
-            if price is not None and min(price.input, price.output) < 0:
-                continue  # test_model_price_is_valid reports a negative price
             if reply.cost_usd is None:
                 continue  # the model does not know the cost
-            if not reply.cost_usd:
-                expected_cost = 0.0 if price is None else price.cost(reply.usage)
-                assert not expected_cost, (
-                    f"an answer of {reply.usage.text} costs nothing, and by its price "
-                    f"{expected_cost:g} USD: a budget would never be used up; return None if the "
-                    "cost is unknown"
-                )
+            if reply.cost_usd:
+                self._check_cost(reply, reply.cost_usd, price)
                 continue
-            if price is None:
-                expected_cost = self.cost
-            else:
-                expected_cost = price.cost(reply.usage) + (reply.fees_usd or 0)
-            assert expected_cost is not None, (
-                f"an answer costs {reply.cost_usd} USD, and the suite cannot check this cost: give "
-                "the model a `price`, or set `cost` to the expected cost"
+            expected_cost = 0.0 if price is None else price.cost(reply.usage)
+            assert not expected_cost, (
+                f"an answer of {reply.usage.text} costs nothing, and by its price "
+                f"{expected_cost:g} USD: a budget would never be used up; return None if the "
+                "cost is unknown"
             )
-            assert abs(reply.cost_usd - expected_cost) <= max(expected_cost * _ROUNDED, 1e-9), (
-                f"an answer of {reply.usage.text} costs {reply.cost_usd} USD, and by its price "
-                f"{expected_cost:g}: prices are in USD for a million tokens, and cached tokens "
-                "have a price of their own"
-            )
+
+    def _check_cost(self, reply: ModelReply, cost: float, price: Price | None) -> None:
+        """Check the cost of a reply that is not free."""
+        if price is None:
+            expected_cost = self.cost
+        else:
+            expected_cost = price.cost(reply.usage) + (reply.fees_usd or 0)
+        assert expected_cost is not None, (
+            f"an answer costs {cost} USD, and the suite cannot check this cost: give "
+            "the model a `price`, or set `cost` to the expected cost"
+        )
+        assert abs(cost - expected_cost) <= max(expected_cost * _ROUNDED, 1e-9), (
+            f"an answer of {reply.usage.text} costs {cost} USD, and by its price "
+            f"{expected_cost:g}: prices are in USD for a million tokens, and cached tokens "
+            "have a price of their own"
+        )
 
     async def test_stream_can_be_cancelled_at_any_point(
         self, model: Any, question: ModelRequest
