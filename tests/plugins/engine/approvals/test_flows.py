@@ -105,6 +105,10 @@ FROM_A_STRANGER = {
         "b = mails()[0]['body']\nprint(pay(''.join(b[i] for i in range(24, 51)), 250))"
     ),
     "the words of a failure": "try:\n    broken()\nexcept Exception as e:\n    pay(str(e)[-20:], 1)",
+    "an own id in the text of a whole record": (
+        "import re\nprint(remove(re.search('note-[0-9]+', str(notes()[0]))[0]))"
+    ),
+    "one of all values of a record": "print(remove([*notes()[0].values()][0]))",
     "a name that a note holds": "print(remove(notes()[0]['text'].split()[1]))",
 }
 

@@ -400,31 +400,41 @@ def test_database_rows_declared_own_require_no_approval(asked, tmp_path, trust, 
 
 TABLES = {"bills": "own", "tickets.id": "own"}
 QUERIES = {
-    "an own table": ("SELECT iban FROM bills", False),
-    "an own table, with a value computed": ("SELECT upper(iban) AS x FROM bills", False),
+    "an own table": ("SELECT iban FROM bills", "iban", False),
+    "an own table, with a value computed": ("SELECT upper(iban) AS x FROM bills", "x", False),
     "an own table under another name": (
         "WITH b AS (SELECT * FROM bills) SELECT iban FROM b",
+        "iban",
         False,
     ),
-    "all of an own table": ("SELECT iban FROM (SELECT * FROM bills) AS tickets", False),
-    "an own column": ("SELECT id AS iban FROM tickets", False),
-    "an own column beside another's": ("SELECT id AS iban, text FROM tickets", False),
-    "another's column": ("SELECT text AS iban FROM tickets", True),
-    "another's column, named as an own one": ("SELECT text AS id FROM tickets", True),
-    "an own column of rows that others choose": ("SELECT id FROM tickets WHERE text > ''", True),
-    "all columns of another table": ("SELECT * FROM tickets", True),
-    "another table": ("SELECT text FROM notes", True),
-    "a join": ("SELECT b.iban FROM bills b JOIN notes n ON n.text > b.iban", True),
-    "all of a join": ("SELECT * FROM bills, notes", True),
-    "a condition": ("SELECT iban FROM bills WHERE iban < (SELECT max(text) FROM notes)", True),
-    "a union": ("SELECT iban FROM bills UNION ALL SELECT text FROM notes", True),
-    "another table, named as an own one": ("SELECT text AS iban FROM notes AS bills", True),
-    "a part that is named as an own table": (
-        "WITH bills AS (SELECT text AS iban FROM notes) SELECT iban FROM bills",
+    "all of an own table": ("SELECT iban FROM (SELECT * FROM bills) AS tickets", "iban", False),
+    "an own column": ("SELECT id AS iban FROM tickets", "iban", False),
+    "an own column beside another's": ("SELECT id AS iban, text FROM tickets", "iban", False),
+    "another's column": ("SELECT text AS iban FROM tickets", "iban", True),
+    "another's column, named as an own one": ("SELECT text AS id FROM tickets", "id", True),
+    "an own column of rows that others choose": (
+        "SELECT id FROM tickets WHERE text > ''",
+        "id",
         True,
     ),
-    "a view": ("SELECT iban FROM shown", True),
-    "a constant": ("SELECT 'GB44'", True),
+    "all columns of another table": ("SELECT * FROM tickets", "text", True),
+    "another table": ("SELECT text FROM notes", "text", True),
+    "a join": ("SELECT b.iban FROM bills b JOIN notes n ON n.text > b.iban", "iban", True),
+    "all of a join": ("SELECT * FROM bills, notes", "text", True),
+    "a condition": (
+        "SELECT iban FROM bills WHERE iban < (SELECT max(text) FROM notes)",
+        "iban",
+        True,
+    ),
+    "a union": ("SELECT iban FROM bills UNION ALL SELECT text FROM notes", "iban", True),
+    "another table, named as an own one": ("SELECT text AS iban FROM notes AS bills", "iban", True),
+    "a part that is named as an own table": (
+        "WITH bills AS (SELECT text AS iban FROM notes) SELECT iban FROM bills",
+        "iban",
+        True,
+    ),
+    "a view": ("SELECT iban FROM shown", "iban", True),
+    "a constant": ("SELECT 'GB44' AS x", "x", True),
 }
 
 
@@ -441,9 +451,9 @@ def database_in(folder):
     return SQL(name="db", url=f"sqlite:///{path}", trust=TABLES)
 
 
-@pytest.mark.parametrize(("query", "asks"), QUERIES.values(), ids=QUERIES)
-def test_tables_and_columns_declared_own_require_no_approval(asked, tmp_path, query, asks):
-    code = f"mails()\npay([*db.query({query!r})[0].values()][0], 1)"
+@pytest.mark.parametrize(("query", "field", "asks"), QUERIES.values(), ids=QUERIES)
+def test_tables_and_columns_declared_own_require_no_approval(asked, tmp_path, query, field, asks):
+    code = f"mails()\npay(db.query({query!r})[0][{field!r}], 1)"
     PAID.clear()
     assert bool(asked(code, tools=[mails, pay, database_in(tmp_path)])) is asks
     assert PAID

@@ -373,6 +373,57 @@ MADE_OF_FIELDS = {
         "find(sender='ada').id",
         True,
     ),
+    "another field, through a list inside another list": (
+        "rows = [[]]\na = rows[0]\na.append(find(sender='ada')[0]['body'])\n"
+        "book(rows[0][0], 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "another field, removed from the record": (
+        "f = find(sender='ada')[0]\nbook(f['id'] + f.pop('body'), 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "another field, with a default": (
+        "f = find(sender='ada')[0]\nbook(f['id'] + f.setdefault('body', ''), 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "each value of the record": (
+        "f = find(sender='ada')[0]\nbook(f['id'] + ''.join(f.values()), 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "each item of the record": (
+        "f = find(sender='ada')[0]\nbook(f['id'] + ''.join(v for k, v in f.items()), 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "the last item of the record": (
+        "f = find(sender='ada')[0]\nbook(f['id'] + f.popitem()[1], 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "the record's fields as arguments": (
+        "f = find(sender='ada')[0]\nbook(f['id'] + '{body}'.format(**f), 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "the whole record": (
+        "book(str(find(sender='ada')[0]), 'today')",
+        "find(sender='ada').id",
+        True,
+    ),
+    "a planned whole record": (
+        "book(str(find(sender='ada')[0]), 'today')",
+        "str(find(sender='ada')[0])",
+        False,
+    ),
+    "the number of records": (
+        "book(str(len(find(sender='ada'))), 'today')",
+        "len(find(sender='ada'))",
+        False,
+    ),
     "no filter": ("book(find()[1]['body'][:9], 'today')", "find(sender='ada').body", True),
     "another's filter": (
         "book(find(sender=mails()[1]['sender'])[0]['body'][:9], 'today')",

@@ -30,7 +30,7 @@ from delf.types import Trust
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, PastCall, Results, find_in
 from delf_engine.origins.outline import Outline
-from delf_engine.origins.scripts import FIELD, Scripts
+from delf_engine.origins.scripts import FIELD, UNKNOWN, Scripts, fields_in
 from delf_engine.origins.texts import mentions, mentions_record, normalized_text
 from delf_engine.origins.values import items_of, texts_with_trust, values_of
 
@@ -304,10 +304,13 @@ class Origins:
         sources = self.untrusted_sources(action, path, line)
         if sources is None:  # the script does not show where the value comes from
             return False
-        actions = {source for source in sources if not source.startswith(FIELD)}
-        field_names = {source.removeprefix(FIELD) for source in sources - actions}
+        fields = fields_in(sources)
+        # A script that names no field may use each field of the results.
+        field_names = {field.removeprefix(FIELD) for field in fields} or {UNKNOWN}
         # An action may return untrusted data in some fields, and the user's own data in others.
-        return all(self._is_only_in_trusted_fields(name, text, field_names) for name in actions)
+        return all(
+            self._is_only_in_trusted_fields(name, text, field_names) for name in sources - fields
+        )
 
     def are_only_from_user(
         self, action: str, arguments: Mapping[str, Any], line: int | None

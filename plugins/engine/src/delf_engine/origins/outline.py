@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import PastCall
-from delf_engine.origins.scripts import UNKNOWN
+from delf_engine.origins.scripts import UNKNOWN, fields_in
 from delf_engine.origins.syntax import (
     arguments_of,
     calls_in,
@@ -398,7 +398,7 @@ class Outline:
         """Return whether an argument in a script has no other sources than the planned argument.
 
         If ``find(sender="Ada").mail`` is planned, the script must compute the argument only from
-        results of the action ``find`` and from their field ``mail``. Each call of ``find`` that the
+        the field ``mail`` in results of the action ``find``. Each call of ``find`` that the
         task has made so far must have set the parameter ``sender``, to any value.
 
         Args:
@@ -409,7 +409,10 @@ class Outline:
         """
         if script_sources is None or UNKNOWN in script_sources:
             return False
-        if not script_sources <= self._sources_of_expression(planned_node):
+        planned_sources = self._sources_of_expression(planned_node)
+        # A script that names no field may use each field of the results.
+        uses_whole_results = bool(fields_in(planned_sources)) and not fields_in(script_sources)
+        if uses_whole_results or not script_sources <= planned_sources:
             return False
         return all(
             self._sets_planned_parameters(planned_call, past_call)

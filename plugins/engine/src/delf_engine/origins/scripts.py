@@ -423,13 +423,11 @@ class Scripts:
         else:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
-        if method == "get" and arguments:
-            argument_sources |= _fields(arguments[0])
         # The parameters of a lambda can get only values of the receiver and of other arguments.
         for each in filter(_is_lambda, arguments):
             self._add_to_parameters(each, receiver_sources | argument_sources)
             argument_sources |= self._read_parts(each)
-        sources = receiver_sources | argument_sources
+        sources = receiver_sources | argument_sources | _fields_read_by_call(call, method)
         for function in functions:
             sources |= self._follow_into_function(function, call, arguments)
         # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
@@ -532,9 +530,9 @@ class Scripts:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
 
         Add the sources of the change to each variable through which the script can read the object.
-        If other variables may refer to the object, too, also add the actions in ``sources`` to
-        ``_alias_change_sources``. From then on, the actions count as sources of every variable that
-        may hold a mutable object, because that object may be the changed one.
+        If other variables may refer to the object, too, also add the sources to
+        ``_alias_change_sources``. From then on, they count as sources of every variable that may
+        hold a mutable object, because that object may be the changed one.
 
         Args:
             node: The expression whose value is the changed object, such as ``a.b`` for a change of
@@ -549,10 +547,7 @@ class Scripts:
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
         is_unaliased = bool(names) and {*names} <= unaliased_variables
         if not is_unaliased:
-            # Of these sources, only the actions are added: a field that counted as a source of all
-            # variables would make unrelated variables differ from the outline.
-            actions = (source for source in sources if not source.startswith(FIELD))
-            self._add_to(self._alias_change_sources, actions, *self._enclosing_conditions())
+            self._add_to(self._alias_change_sources, sources, *self._enclosing_conditions())
         # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
         # list, which may also be the object of a variable that ``a`` contains.
         is_part_changed = not isinstance(node, ast.Name)
@@ -651,6 +646,11 @@ class Scripts:
         self._has_new_sources = self._has_new_sources or len(known) > size
 
 
+def fields_in(sources: AbstractSet[str]) -> AbstractSet[str]:
+    """Return the fields among sources, such as ``.email``, without the actions."""
+    return {source for source in sources if source.startswith(FIELD)}
+
+
 def _imported_modules(node: ast.Import | ast.ImportFrom) -> AbstractSet[str]:
     """Return the modules of ``import a, b``, or the module of ``from a import b``."""
     if isinstance(node, ast.ImportFrom) and node.module:
@@ -680,6 +680,26 @@ def _fields(key: ast.expr) -> _Sources:
             return {f"{FIELD}{name}"}
         case _:
             return {f"{FIELD}{UNKNOWN}"}
+
+
+def _fields_read_by_call(call: ast.Call, method: str) -> _Sources:
+    """Return a set with the fields that a function or method reads from a record.
+
+    Args:
+        call: The call of the function or method.
+        method: The name of the method; empty for a function.
+    """
+    unknown_field = {f"{FIELD}{UNKNOWN}"}
+    # ``f(**record)`` passes each field of the record.
+    if any(each.arg is None for each in call.keywords):
+        return unknown_field
+    match method:
+        case "get" | "pop" | "setdefault" if call.args:
+            return _fields(call.args[0])
+        case "items" | "popitem" | "values":
+            return unknown_field
+        case _:
+            return set()
 
 
 def _variables_reaching(node: ast.AST) -> Iterator[str]:
