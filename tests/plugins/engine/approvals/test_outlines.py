@@ -153,6 +153,10 @@ PASS = {
         "send(to=mails()[0].sender, text=...)",
     ),
     "a record of one's own": ("print(remove(m[0]['id']))", "remove(mail_id=mails()[0]['id'])"),
+    "a parameter in another spelling": (
+        "print(remove(mailId=m[0]['id']))",
+        "remove(MailID=mails()[0]['id'])",
+    ),
     "an address in a text that is looked up": (
         "print(page('a.example'))",
         "page(url=mails().body)",
@@ -374,8 +378,10 @@ MADE_OF_FIELDS = {
         True,
     ),
     "another field, through a list inside another list": (
-        "rows = [[]]\na = rows[0]\na.append(find(sender='ada')[0]['body'])\n"
-        "book(rows[0][0], 'today')",
+        (
+            "rows = [[]]\na = rows[0]\na.append(find(sender='ada')[0]['body'])\n"
+            "book(rows[0][0], 'today')"
+        ),
         "find(sender='ada').id",
         True,
     ),
@@ -463,6 +469,45 @@ def test_script_written_before_reading_may_combine_fields_of_the_outline(
     ) as agent:
         agent.run("Book a room")
     assert bool(asked) is asks
+
+
+@tool(effect="write", confirm=False)
+def transfer(source_id: str, sourceId: str = "") -> str:
+    """Transfer from two accounts."""
+    return "done"
+
+
+SIMILAR_PARAMETERS = {
+    "both as planned": ("transfer(source_id='A1', sourceId='B2')", False),
+    "the first one differs": ("transfer(source_id=m[1]['body'][-4:], sourceId='B2')", True),
+    "the second one differs": ("transfer(source_id='A1', sourceId=m[1]['body'][-4:])", True),
+    "exchanged": ("transfer(source_id='B2', sourceId='A1')", True),
+    "the second one is missing": ("transfer(source_id='A1')", True),
+}
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["before reading", "after reading"])
+@pytest.mark.parametrize(("code", "asks"), SIMILAR_PARAMETERS.values(), ids=SIMILAR_PARAMETERS)
+def test_parameters_that_differ_only_in_spelling_are_compared_separately(
+    delf_host, scripted_model, code, asks, is_clean
+):
+    scripts = [f"m = mails()\n{code}"] if is_clean else ["m = mails()\nrerun(str(m), 'on')", code]
+    scripted_model.writes(*scripts)
+    scripted_model.outline = "transfer(source_id='A1', sourceId='B2')"
+    asked = []
+    with Agent(
+        tools=[mails, transfer],
+        llm="scripted",
+        host=delf_host,
+        approvals=[],
+        on_confirm=lambda request: asked.append(request.flow) or True,
+        flows="guard",
+        retry_count=0,
+    ) as agent:
+        response = agent.run("Transfer from A1 and B2")
+    assert response.status, response.error
+    has_foreign_value = "m[1]" in code
+    assert bool(asked) is (has_foreign_value if is_clean else asks)
 
 
 def test_short_number_in_the_task_names_no_record(delf_host, scripted_model):

@@ -23,7 +23,6 @@ from delf_engine.origins.syntax import (
     dotted,
     field_of,
     is_constant,
-    normalized_name,
 )
 from delf_engine.origins.texts import is_only_one, normalized_text
 from delf_engine.origins.values import (
@@ -171,8 +170,7 @@ class Outline:
     def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
         """Return whether a planned call of the action has this value as a literal argument."""
         planned_nodes = (
-            self._planned_arguments(call).get(normalized_name(name))
-            for call in self._planned_calls_of(action)
+            self._planned_arguments(call).get(name) for call in self._planned_calls_of(action)
         )
         literals = (node for node in planned_nodes if node is not None and is_constant(node))
         # A literal must equal the value, so it does not matter which values count as content.
@@ -262,15 +260,11 @@ class Outline:
         tool = self._tool_of(dotted(planned_call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         values = {**defaults, **arguments}
-        # Names are compared without case and underscores.
-        names = {normalized_name(name): name for name in values}
-        if sources_by_parameter is None:
-            compared = {*planned_nodes, *names}
-        else:
-            compared = {*map(normalized_name, sources_by_parameter)}
-        for normalized in sorted(compared):
-            name = names.get(normalized, normalized)
-            planned_node = planned_nodes.get(normalized)
+        compared = (
+            {*planned_nodes, *values} if sources_by_parameter is None else sources_by_parameter
+        )
+        for name in sorted(compared):
+            planned_node = planned_nodes.get(name)
             has_literal = planned_node is not None and _contains_literal(planned_node)
             if name not in values:
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
@@ -423,7 +417,7 @@ class Outline:
     def _sets_planned_parameters(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call sets each parameter of a planned call, to any value."""
         planned_names = self._planned_arguments(planned_call).keys()
-        return planned_names <= {*map(normalized_name, self._parameters_set_by(past_call))}
+        return planned_names <= {*self._parameters_set_by(past_call)}
 
     def _parameters_set_by(self, past_call: PastCall) -> Iterator[str]:
         """Yield the parameters of a call whose values differ from their defaults."""
@@ -491,7 +485,7 @@ class Outline:
         planned_nodes = self._planned_arguments(planned_call)
         left_out: dict[str, Any] = {}
         for name in names:
-            node = planned_nodes.get(normalized_name(name))
+            node = planned_nodes.get(name)
             if node is None or not is_constant(node):
                 return None
             left_out[name] = ast.literal_eval(node)

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Final
 
-from delf_engine.origins.syntax import arguments_of, dotted, normalized_name
+from delf_engine.origins.syntax import arguments_of, dotted
 from delf_engine.origins.values import parameter_of
 
 # Builtins that return no untrusted data and change no argument, except ``next``.
@@ -193,10 +193,9 @@ class Scripts:
         can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
         if not sources_by_parameter_of_calls or can_hide_calls:
             return None
-        name = normalized_name(parameter)
         # The name "*" stands for arguments that a call passes with * or **.
         found = [
-            sources_by_parameter.get(name, sources_by_parameter.get("*"))
+            sources_by_parameter.get(parameter, sources_by_parameter.get("*"))
             for sources_by_parameter in sources_by_parameter_of_calls
         ]
         known = [sources for sources in found if sources is not None]
@@ -450,7 +449,6 @@ class Scripts:
             The sources of the function's result.
         """
         parameters = function.args
-        # The arguments by the parameters' names without case and underscores.
         positional = [each.arg for each in (*parameters.posonlyargs, *parameters.args)]
         named = arguments_of(call, positional)
         # The conditions around this call also decide whether the function changes variables that
@@ -459,7 +457,7 @@ class Scripts:
         # An argument that the call passes with * or ** may belong to any parameter.
         unpacked_arguments = named.get("*")
         for each in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs):
-            if value := named.get(normalized_name(each.arg), unpacked_arguments):
+            if value := named.get(each.arg, unpacked_arguments):
                 self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
         # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments.
         any_argument = ast.Tuple([*arguments])

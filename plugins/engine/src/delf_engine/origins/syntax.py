@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from delf_engine.tolerance import with_spelling_of_parameters
+
 
 def dotted(node: ast.AST) -> str:
     """Return a dotted name such as ``mail.send``; empty for other expressions."""
@@ -18,27 +20,23 @@ def dotted(node: ast.AST) -> str:
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return the arguments of a call, by normalised parameter name.
+    """Return the arguments of a call, by parameter name.
 
-    With ``*args`` or ``**kwargs``, the key ``*`` stands for all parameters without a keyword of
-    their own.
+    A keyword may be spelled differently than its parameter, as in calls of scripts. With ``*args``
+    or ``**kwargs``, the key ``*`` stands for all parameters without a keyword of their own.
 
     Args:
         call: The call.
         parameters: The names of the function's parameters, in order.
     """
-    named = {normalized_name(each.arg): each.value for each in call.keywords if each.arg}
+    named = {each.arg: each.value for each in call.keywords if each.arg}
     spread = [each.value for each in call.keywords if not each.arg]
     if any(isinstance(each, ast.Starred) for each in call.args):
         spread += call.args
     else:
-        named |= dict(zip(map(normalized_name, parameters), call.args, strict=False))
+        named |= dict(zip(parameters, call.args, strict=False))
+    named = with_spelling_of_parameters(named, parameters)
     return {**named, "*": ast.Tuple(elts=spread)} if spread else named
-
-
-def normalized_name(name: str) -> str:
-    """Normalise a parameter name, so that ``customerId`` equals ``customer_id``."""
-    return name.replace("_", "").lower()
 
 
 def is_constant(node: ast.expr) -> bool:
