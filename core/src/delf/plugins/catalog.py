@@ -202,13 +202,12 @@ class Catalog:
             is_client_installed = best_fit >= len(pattern)
             if not is_client_installed:
                 raise self.with_load_failures(self._unknown_name_error("model", client_name))
-        if best_fit < 0 and model.provider != AUTO:
-            raise self.with_load_failures(self._unknown_provider_error(model.provider))
-        if best_fit < 0:
+        if best_fit < 0:  # no plugin fits
+            if model.provider != AUTO:
+                raise self.with_load_failures(self._unknown_provider_error(model.provider))
             raise self.with_load_failures(_no_plugin_error(model.model, self.records))
-        return self.preferred_spec(
-            [s for fit, s in fits if fit == best_fit], f"model {model.model!r}"
-        )
+        best_specs = [spec for fit, spec in fits if fit == best_fit]
+        return self.preferred_spec(best_specs, f"model {model.model!r}")
 
     def all_specs(self) -> Iterator[Spec]:
         """Yield the specs of all plugins, including those whose name another plugin also offers."""

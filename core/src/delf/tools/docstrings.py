@@ -52,7 +52,7 @@ def read_docstring(doc: str) -> Docstring:
     note_lines: list[str] = []
     parameters: dict[str, str] = {}
     attributes: dict[str, str] = {}
-    returns: list[str] = []
+    returns_lines: list[str] = []
     for section, lines in _sections(doc.splitlines()):
         if not section:
             unnamed_lines += lines
@@ -61,11 +61,11 @@ def read_docstring(doc: str) -> Docstring:
         elif section == "attributes":
             attributes |= _items(lines)
         elif section in _RETURNS:
-            returns += lines
+            returns_lines += lines
         elif section not in _IGNORED_SECTIONS:
             title = [] if section == _TEXT_AFTER_SECTION else [f"{section.capitalize()}:"]
             note_lines += ["", *title, *lines]
-    returns_text = _returns_text(returns)
+    returns_text = _returns_text(returns_lines)
     # Sphinx fields, such as ``:param name: text``, have no section of their own.
     for field in _fields(unnamed_lines):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:

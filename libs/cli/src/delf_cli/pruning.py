@@ -105,6 +105,13 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
+def _question(age: float | None, keep: int | None) -> str:
+    """Return the question that a person answers before items are removed."""
+    which = "all" if age is None else f"all that is older than {_format_duration(age)}"
+    exception = f" but the newest {keep}" if keep else ""
+    return f"Remove {which}{exception}? There is no way back"
+
+
 def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that adds ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes``.
 
@@ -133,13 +140,7 @@ def prune_options(*, older_than_help: str, keep_help: str) -> Callable[[Callable
             if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
             if not (dry_run or yes) and can_ask():
-                if age is None:
-                    pruned_part = "all"
-                else:
-                    pruned_part = f"all that is older than {_format_duration(age)}"
-                exception = f" but the newest {keep}" if keep else ""
-                question = f"Remove {pruned_part}{exception}? There is no way back"
-                click.confirm(question, abort=True, err=True)
+                click.confirm(_question(age, keep), abort=True, err=True)
             pruning_options = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)
             return command(*args, pruning=pruning_options, **options)
 

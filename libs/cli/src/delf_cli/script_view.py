@@ -110,8 +110,12 @@ def script_lines(
     yield from _call_lines(script.calls.get(_UNKNOWN_LINE, ()))
     if failed_line is None and error_line:
         yield _cut(f"       {error_line}", width)
-    if not whole_script:
-        return
+    if whole_script:
+        yield from _printed_lines(script, width)
+
+
+def _printed_lines(script: ScriptRun, width: int | None) -> Iterator[str]:
+    """Yield the last lines that a script printed."""
     printed = "".join(script.printed).rstrip("\n")
     lines = visible(printed).split("\n") if printed else []
     if len(lines) > _MAX_PRINTED_LINES:

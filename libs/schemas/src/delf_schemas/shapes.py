@@ -167,8 +167,9 @@ class Shapes:
             self._recursive_refs.add(ref)
             return self._recursive_name(ref)
         # Only bare references are cached: other keywords beside ``$ref`` can change the type.
+        is_bare_reference = len(node) == 1
         key = (ref, depth, mode)
-        cached_type = self._cache.get(key) if len(node) == 1 else None
+        cached_type = self._cache.get(key) if is_bare_reference else None
         if cached_type is not None:
             return cached_type
         self._open_refs.append(ref)
@@ -179,12 +180,10 @@ class Shapes:
             name = self._recursive_name(ref)
             # A shortened type does not always contain its own name.
             text = f"({name} := {text})" if name in text else text
-        # A type that refers to an enclosing type is valid only inside of that type.
-        if (
-            len(node) == 1
-            and not self._recursive_refs
-            and self._visits_of_current_type <= _MAX_VISITS
-        ):
+        # A type that refers to an enclosing type is valid only inside of that type, and a type with
+        # too many schemas is incomplete.
+        is_complete = self._visits_of_current_type <= _MAX_VISITS
+        if is_bare_reference and not self._recursive_refs and is_complete:
             self._cache[key] = text
         return text
 

@@ -72,7 +72,7 @@ class Editor:
             typed = await self._read_value(name, start_text, "text" if is_text else "JSON")
             if typed is None or typed == text:
                 return
-            self._invalid_inputs[name] = typed
+            self._invalid_inputs[name] = typed  # until the value is accepted below
             changed = {**self.arguments, name: typed if is_text else json.loads(typed)}
             fit = self._request.fit
             self.arguments = changed if fit is None else fit(changed)

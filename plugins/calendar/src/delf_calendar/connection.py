@@ -380,22 +380,15 @@ class Calendar(GoogleConnection):
         version = ""
         if event_id:
             event = await self._get(str(event_id), calendar)
-            version, details = str(event.get("etag", "")), event_of(event)
-            people = ", ".join(person["email"] for person in details["attendees"]) or "nobody"
-            people += " and others who are not shown" if event.get("attendeesOmitted") else ""
-            series = ", the whole series" if event.get("recurrence") else ""
-            if details["start"]:
-                time_text = f"{details['start']} to {details['end']}{series}"
-            else:
-                time_text = "cancelled"
-            lines.append(f"{details['title']!r}, {time_text}, with {people}")
+            version = str(event.get("etag", ""))
+            lines.append(_describe_for_approval(event))
         if calendar != "primary":
             names = (c["name"] for c in await self.calendars() if c["id"] == calendar)
             lines.append(f"In the calendar {next(names, calendar)!r}")
+        if not lines:
+            return None
         text = "\n".join(lines)
-        if lines:
-            return Allowed(preview=text, basis=f"{version}\n{text}")
-        return None
+        return Allowed(preview=text, basis=f"{version}\n{text}")
 
     # -- parts --------------------------------------------------------------------------
 
@@ -512,6 +505,20 @@ class Calendar(GoogleConnection):
             matches = matches or [c for c in calendars if c["primary"]]
             zones[calendar] = matches[0]["zone"] if matches else "UTC"
         return zones[calendar]
+
+
+def _describe_for_approval(resource: Mapping[str, Any]) -> str:
+    """Return an event's title, time and attendees as one line."""
+    event = event_of(resource)
+    people = ", ".join(person["email"] for person in event["attendees"]) or "nobody"
+    if resource.get("attendeesOmitted"):
+        people += " and others who are not shown"
+    time_text = "cancelled"
+    if event["start"]:
+        time_text = f"{event['start']} to {event['end']}"
+        if resource.get("recurrence"):
+            time_text += ", the whole series"
+    return f"{event['title']!r}, {time_text}, with {people}"
 
 
 def _events(calendar: str) -> str:

@@ -141,13 +141,14 @@ def times(
             zone, or if the event would end before it begins.
     """
     is_whole_day = not isinstance(start, dt.datetime)
-    if end is not None and is_whole_day == isinstance(end, dt.datetime):
+    if end is not None and isinstance(start, dt.datetime) != isinstance(end, dt.datetime):
         raise ToolRefusedError("start and end are both dates, or both have a time")
     event_zone = zone
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
-        event_zone = zone if converts_to_zone else zone_of(start) or zone
+        if not converts_to_zone:
+            event_zone = zone_of(start) or zone
         start = in_zone(start, event_zone)
         end = in_zone(end, event_zone) if isinstance(end, dt.datetime) else None
         if converts_to_zone:

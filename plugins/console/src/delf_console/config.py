@@ -117,8 +117,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         validated = getattr(project.agent, path[0])
         if isinstance(validated, (bool, int, float)):
             written = scalar(value)
-            is_text = isinstance(written, str)
-            parsed = validated if is_text else written
+            parsed = validated if isinstance(written, str) else written
     else:
         _ = project.agent  # raises for an invalid value
     if section == "connections" and path[1:] == ("type",):

@@ -304,6 +304,12 @@ class ToolNames:
             return attribute(connection, intended_tool.method)
         return connection
 
+    def _assignment_of_tool(self, node: Any, variable: str, intended_tool: _ToolName) -> ast.Assign:
+        """Return the statement that assigns a tool to a variable, in place of an import."""
+        target = ast.Name(id=variable, ctx=ast.Store(), **position_of(node))
+        value = self._tool_node(node, intended_tool)
+        return ast.Assign(targets=[target], value=value, **position_of(node))
+
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
         attributes_by_unknown_name = self._attributes_by_unknown_name(tree)
@@ -383,8 +389,8 @@ class ToolNames:
             if getattr(node, "level", 0) == 0 and self.initial_names.can_import(full_name):
                 kept_aliases.append(item)
                 continue
-            intended_tool = self._imported_tool(item.name, module, is_plain)
             bound_name = item.asname or item.name.partition(".")[0]
+            intended_tool = self._imported_tool(item.name, module, is_plain)
             if intended_tool is not None:
                 # A script can use a connection or plain tool by its own name without an import. Any
                 # other name must be assigned.
@@ -392,10 +398,7 @@ class ToolNames:
                     not intended_tool.is_action and intended_tool.connection == bound_name
                 )
                 if item.asname or not is_predefined:
-                    target = ast.Name(id=bound_name, ctx=ast.Store(), **position_of(node))
-                    value = self._tool_node(node, intended_tool)
-                    assignment = ast.Assign(targets=[target], value=value, **position_of(node))
-                    replacement.append(assignment)
+                    replacement.append(self._assignment_of_tool(node, bound_name, intended_tool))
                 continue
             if item.name == "*":
                 is_used = self._reads_undefined_names()
