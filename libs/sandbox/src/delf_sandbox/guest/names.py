@@ -305,7 +305,7 @@ class ToolNames:
         return connection
 
     def _assignment_of_tool(self, node: Any, variable: str, intended_tool: _ToolName) -> ast.Assign:
-        """Return the statement that assigns a tool to a variable, in place of an import."""
+        """Return the statement that assigns a tool to a variable instead of importing the tool."""
         target = ast.Name(id=variable, ctx=ast.Store(), **position_of(node))
         value = self._tool_node(node, intended_tool)
         return ast.Assign(targets=[target], value=value, **position_of(node))
