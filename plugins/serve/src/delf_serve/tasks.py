@@ -39,6 +39,7 @@ from delf_cli.answering import why_not_approve
 from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.elsewhere import MAX_REQUESTS, find_tasks
 from delf_engine.inputs import recorded_files
+from delf_engine.models.money import SharedLedger
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
 from delf_engine.task import MODEL
@@ -817,17 +818,13 @@ class Tasks:
         running_task = self._register_running(task_id, owner or "")
         try:
             first = (await self.journal.read(task_id))[0]
+            ledger = await self._ledger_of_accepted_task(owner)
         except BaseException:
             self._forget_running(task_id)
             raise
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
-        known_owner = None if owner is None else self._keys.of_holder(owner)
-        ledger = None
-        if known_owner is not None:
-            # The task was accepted before, so that an exhausted budget does not refuse it now.
-            ledger = await self.budgets.ledger(known_owner, self._agent.ledger, checked=False)
         first_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
@@ -862,6 +859,16 @@ class Tasks:
         await asyncio.wait({first_event}, timeout=_FIRST_EVENT_SECONDS)
         if first_event.done():
             first_event.result()  # raises the error of a failed start
+
+    async def _ledger_of_accepted_task(self, owner: str | None) -> SharedLedger | None:
+        """Return the ledger that charges a task to its owner's budgets; None if there are none.
+
+        An exhausted budget does not refuse the task, because it was accepted before.
+        """
+        known_owner = None if owner is None else self._keys.of_holder(owner)
+        if known_owner is None:
+            return None
+        return await self.budgets.ledger(known_owner, self._agent.ledger, checked=False)
 
     async def _keep_adopting(self) -> None:
         """Periodically resume tasks of dead servers."""
