@@ -599,25 +599,25 @@ def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
     assert settings.smtp_url is not None  # noqa: S101 - called only if the setting is set
     url = urlsplit(settings.smtp_url.get_secret_value())
     host = url.hostname or "localhost"
-    tls = url.scheme == "smtps"
+    is_encrypted = url.scheme == "smtps"
     message = EmailMessage()
     message["From"] = settings.mail_from
     message["To"] = ", ".join(to)
     message["Subject"] = notice.subject
     message.set_content(notice.text.encode("utf-8", "replace").decode())  # no lone surrogates
     context = ssl.create_default_context()
-    if tls:
+    if is_encrypted:
         connection = smtplib.SMTP_SSL(host, url.port or 465, timeout=_SECONDS, context=context)
     else:
         connection = smtplib.SMTP(host, url.port or 25, timeout=_SECONDS)
     with connection as server:
-        if not tls:
+        if not is_encrypted:
             server.ehlo()
-            tls = server.has_extn("starttls")
-            if tls:
+            if server.has_extn("starttls"):
                 server.starttls(context=context)
+                is_encrypted = True
         if url.username:
-            if not (tls or host == "localhost" or is_loopback(host)):
+            if not (is_encrypted or host == "localhost" or is_loopback(host)):
                 raise smtplib.SMTPNotSupportedError("a password is not sent unencrypted")
             server.login(unquote(url.username), unquote(url.password or ""))
         server.send_message(message)

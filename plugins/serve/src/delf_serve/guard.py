@@ -270,22 +270,23 @@ class Guard:
                 raise ProblemError(403, "the proxy names a person who is not known here")
         cookie = session_of(headers)
         caller = None if cookie is None else await self._caller_of_session(cookie)
-        if caller is not None and cookie is not None:
-            scope["delf.cookie"] = cookie
-            if method not in _SAFE and path != "/login":
-                csrf_token = headers.get(CSRF_HEADER.encode(), b"")
-                # In constant time, so that timing does not reveal a partly correct token.
-                if not hmac.compare_digest(csrf_token, csrf_of(cookie).encode()):
-                    raise ProblemError(
-                        403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
-                    )
-        elif not _is_open(path):
+        if cookie is None or caller is None:
+            if _is_open(path):
+                return None
             raise ProblemError(
                 401,
                 "an API key is needed",
                 "send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
                 headers={"www-authenticate": "Bearer"},
             )
+        scope["delf.cookie"] = cookie
+        if method not in _SAFE and path != "/login":
+            csrf_token = headers.get(CSRF_HEADER.encode(), b"")
+            # In constant time, so that timing does not reveal a partly correct token.
+            if not hmac.compare_digest(csrf_token, csrf_of(cookie).encode()):
+                raise ProblemError(
+                    403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
+                )
         return caller
 
     def _user_of_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:

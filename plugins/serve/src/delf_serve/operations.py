@@ -608,15 +608,13 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         chosen_ways = tuple(way for way in NOTICE_WAYS if way in body.ways)
     # None keeps the webhook; an empty address removes the webhook.
     address = None if body.webhook is None else body.webhook.strip()
+    generated_secret = ""
     if address:
         try:
             check_webhook(call.service.settings, address)
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
-    if address:
         generated_secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
-    else:
-        generated_secret = ""
     shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:

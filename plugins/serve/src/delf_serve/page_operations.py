@@ -128,20 +128,17 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 
 async def _session_view(call: Call, caller: Caller, cookie: str | None) -> s.Session:
     service = call.service
-    by_proxy = bool(call.http.scope.get("delf.proxy"))
+    is_by_proxy = bool(call.http.scope.get("delf.proxy"))
     person = service.keys.known(caller.holder)
+    csrf = None
     if not service.keys:
         login_method = "none"
-    elif by_proxy:
-        login_method = "proxy"
+    elif is_by_proxy:
+        login_method, csrf = "proxy", PROXY_TOKEN
+    elif cookie is not None:
+        login_method, csrf = "session", csrf_of(cookie)
     else:
-        login_method = "key" if cookie is None else "session"
-    if by_proxy:
-        csrf = PROXY_TOKEN
-    elif cookie is not None and service.keys:
-        csrf = csrf_of(cookie)
-    else:
-        csrf = None
+        login_method = "key"
     agent_budget = budget_of(call, caller)
     # The budgets of the caller and of the caller's teams.
     budgets_of_caller = await service.tasks.budgets.shown(caller)

@@ -281,17 +281,17 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
         match item:
             case Outcome():
                 response = _response(call, body, item)
-                # The reasoning, if any, is the output item with index 0.
-                first_index = 1 if summary_texts else 0
-                if summary_texts:
+                output_items = response["output"]
+                first_index = 0
+                if summary_texts:  # the reasoning is the first output item
                     text = "".join(summary_texts)
                     part = {**empty_part, "text": text}
                     reasoning_item = {**reasoning, "summary": [part]}
                     yield event("response.reasoning_summary_text.done", **summary_fields, text=text)
                     yield event("response.reasoning_summary_part.done", **summary_fields, part=part)
                     yield event("response.output_item.done", output_index=0, item=reasoning_item)
-                    response["output"].insert(0, reasoning_item)
-                output_items = response["output"][first_index:]
+                    response["output"] = [reasoning_item, *output_items]
+                    first_index = 1
                 for index, output_item in enumerate(output_items, first_index):
                     for frames in _item_events(event, index, output_item):
                         yield frames
