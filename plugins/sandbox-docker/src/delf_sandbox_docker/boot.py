@@ -134,20 +134,23 @@ def _install_seccomp_filter() -> None:
     if machine is None:
         return
     arch, make_socket = machine
+    # An instruction has an opcode, the numbers of instructions to skip if its comparison is true or
+    # false, and an operand.
+    load, equal, at_least, greater, mask, end = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
     instructions = (
-        (0x20, 0, 0, 4),  # load the architecture
-        (0x15, 0, 9, arch),
-        (0x20, 0, 0, 0),  # load the call number without the x32 bit
-        (0x54, 0, 0, 0xBFFFFFFF),
-        (0x35, 0, 1, 425),  # io_uring: 425 to 427 on all architectures
-        (0x25, 0, 5, 427),
-        (0x15, 0, 5, make_socket),
-        (0x20, 0, 0, 16),  # load the first argument
-        (0x15, 3, 0, 1),  # AF_UNIX
-        (0x15, 2, 0, 2),  # AF_INET
-        (0x15, 1, 0, 10),  # AF_INET6
-        (0x06, 0, 0, 0x00050001),  # refuse with EPERM
-        (0x06, 0, 0, 0x7FFF0000),  # allow; the engine's filter still applies
+        (load, 0, 0, 4),  # the architecture
+        (equal, 0, 9, arch),  # refuse another architecture
+        (load, 0, 0, 0),  # the number of the system call
+        (mask, 0, 0, 0xBFFFFFFF),  # without the x32 bit
+        (at_least, 0, 1, 425),  # refuse io_uring: 425 to 427 on all architectures
+        (greater, 0, 5, 427),
+        (equal, 0, 5, make_socket),  # allow all other calls except socket()
+        (load, 0, 0, 16),  # the first argument of socket()
+        (equal, 3, 0, 1),  # allow AF_UNIX
+        (equal, 2, 0, 2),  # allow AF_INET
+        (equal, 1, 0, 10),  # allow AF_INET6
+        (end, 0, 0, 0x00050001),  # refuse with EPERM
+        (end, 0, 0, 0x7FFF0000),  # allow; the engine's filter still applies
     )
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
     buffer = ctypes.create_string_buffer(code, len(code))

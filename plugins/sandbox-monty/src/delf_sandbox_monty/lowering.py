@@ -362,6 +362,24 @@ class Lowering(ast.NodeTransformer):
     def _expand_async_with(
         self, node: Any, item: ast.withitem, body: list[ast.stmt]
     ) -> list[ast.stmt]:
+        """Expand ``async with`` as PEP 492 does; the flag prevents a second call of the exit.
+
+        ``async with item as target: body`` becomes::
+
+            manager = item
+            target = await AS_AWAITABLE(manager.__aenter__())
+            has_no_error = True
+            try:
+                try:
+                    body
+                except BaseException as error:
+                    has_no_error = False
+                    if not await manager.__aexit__(type(error), error, None):
+                        raise
+            finally:
+                if has_no_error:
+                    await manager.__aexit__(None, None, None)
+        """
         # Numbered names, because statements nest: an inner one must not overwrite the outer flag.
         self._context_manager_count += 1
         manager, has_no_error, error = (
@@ -373,8 +391,6 @@ class Lowering(ast.NodeTransformer):
             function = attribute(name(node, manager), "__aexit__")
             return await_node(call_of(function, list(arguments)))
 
-        # As PEP 492 expands the statement: the exit gets an exception and may suppress it; the flag
-        # keeps it from being called a second time.
         nones = [ast.Constant(value=None, **position_of(node)) for _ in range(3)]
         entered = await_node(
             call(AS_AWAITABLE, call_of(attribute(name(node, manager), "__aenter__"), []))

@@ -103,14 +103,11 @@ class MontySession:
         self._requested_rerun: Rerun | None = None
         self._printed_characters = 0
         self._last_call_id = 0
-        # For the name and message of each exception, the number of the call that raised it.
-        #
-        # Monty creates a new exception from the name and message, so the number cannot be stored in
-        # it.
+        # For the name and message of each exception, the number of the call that raised it. Monty
+        # creates a new exception from the name and message, so the number cannot be stored in it.
         self._call_ids_by_exception: dict[tuple[str, str], int] = {}
-        # For the name and message of each exception, the HTTP status of the failed call.
-        #
-        # Exceptions in Monty cannot have attributes.
+        # For the name and message of each exception, the HTTP status of the failed call, because
+        # exceptions in Monty cannot have attributes.
         self._statuses: dict[tuple[str, str], int | None] = {}
         self._budget = Budget(spec.limits)
         # A shared value is stored once in Monty, but copied for each place of use.
@@ -191,11 +188,13 @@ class MontySession:
         """Run a script and the tasks that it left running, and send the files that it wrote."""
         outcome = await self._run(prepared.code)
         note = rebound_names_note(prepared.reassigned_tools)
-        if isinstance(outcome, Failed) and note:
+        if isinstance(outcome, Failed):
             return replace(outcome, message=outcome.message + note)
-        if isinstance(outcome, Rerun) and note:
+        if isinstance(outcome, Rerun):
             return replace(outcome, context=outcome.context + note)
-        if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
+        if not isinstance(outcome, Done):
+            return outcome
+        if prepared.may_leave_calls_unawaited:
             # Run leftover tasks after the script's last line, as an event loop does, with a limit
             # for tasks that never end.
             self._remaining_calls_after_script = _MAX_CALLS_AFTER_END
@@ -208,10 +207,8 @@ class MontySession:
             if missed := cast("list[str]", end_outcome.value):
                 message = f"never awaited, so never made: {', '.join(missed[:5])}; write `await …`"
                 return Failed(kind="NotAwaitedError", message=message)
-        if isinstance(outcome, Done):
-            failure = await asyncio.to_thread(self._send_written_files)
-            return outcome if failure is None else failure
-        return outcome
+        failure = await asyncio.to_thread(self._send_written_files)
+        return outcome if failure is None else failure
 
     def _send_written_files(self) -> Outcome | None:
         """Send the files that the script wrote to its folder. Runs in a thread.
@@ -241,10 +238,10 @@ class MontySession:
         finally:
             running, self._running = self._running, None
             await asyncio.wait({watching})
+        error = asyncio.CancelledError() if running.cancelled() else running.exception()
         # A reached limit and rerun() both stop the code by an error that does not tell the reason.
         if self._reached_limit is not None:
             return self._reached_limit
-        error = asyncio.CancelledError() if running.cancelled() else running.exception()
         if self._requested_rerun is not None:
             return self._requested_rerun
         if error is None:
