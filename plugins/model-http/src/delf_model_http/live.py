@@ -169,7 +169,8 @@ class LiveSession:
             await self.aclose()
             raise self._to_failure(error).error() from None
         finally:
-            if not answer.has_model_finished:  # the session's state is unknown
+            # Also if the consumer stops early or is cancelled: the session's state is unknown.
+            if not answer.has_model_finished:
                 await self.aclose()
         yield self._to_reply(answer)
 

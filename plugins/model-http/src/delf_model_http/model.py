@@ -246,12 +246,7 @@ class HttpModel(EndpointModel):
         last_event = ""
         async with aclosing(self._receive_events(request, deadline, answer)) as events:
             async for data in events:
-                if isinstance(data, str) and data.strip() in ("", _DONE):
-                    if data.strip():
-                        answer.has_model_finished = answer.is_stream_over = True
-                    continue
-                is_whole_answer = isinstance(data, bytes)  # from a server that does not stream
-                if is_whole_answer:
+                if isinstance(data, bytes):  # the whole answer of a server that does not stream
                     answer = self._dialect_of(request).parse(parsed(data))
                     answer.use_reasoning_if_empty()  # the reasoning may become the text
                     if answer.text:
@@ -259,6 +254,11 @@ class HttpModel(EndpointModel):
                     for piece in answer.emit_complete_calls():
                         yield piece
                     break
+                if not data.strip():
+                    continue
+                if data.strip() == _DONE:
+                    answer.has_model_finished = answer.is_stream_over = True
+                    continue
                 last_event = data
                 for piece in self._dialect_of(request).event(parsed(data), answer):
                     yield piece
@@ -289,8 +289,9 @@ class HttpModel(EndpointModel):
         """
         clock = asyncio.get_running_loop().time
         reader = EventReader()
-        body: bytearray | None = None
+        # The first chunk with content shows whether the server streams.
         has_content = False
+        whole_body: bytearray | None = None  # of a server that does not stream
         async with aclosing(self._chunks(request)) as chunks:
             while True:
                 limit = deadline
@@ -310,16 +311,17 @@ class HttpModel(EndpointModel):
                     raise
                 if not has_content and chunk.strip():
                     has_content = True
-                    body = None if _is_event_stream(chunk) else bytearray()
-                if body is not None:
-                    body += chunk
-                    if len(body) > MAX_BYTES:
+                    if not _is_event_stream(chunk):
+                        whole_body = bytearray()
+                if whole_body is not None:
+                    whole_body += chunk
+                    if len(whole_body) > MAX_BYTES:
                         raise UnreadableError(f"it has more than {MAX_BYTES // 1_000_000} MB")
                     continue
                 for data in reader.feed(chunk):
                     yield data
-        if body is not None:
-            yield bytes(body)
+        if whole_body is not None:
+            yield bytes(whole_body)
         for data in reader.end():
             yield data
 
@@ -357,14 +359,22 @@ class HttpModel(EndpointModel):
         facts: catalog.Facts | None = None,
         request: ModelRequest | None = None,
     ) -> ModelReply:
+        """Return the reply for a complete answer.
+
+        Args:
+            answer: The answer.
+            facts: The facts about the model that answered; None for the configured model.
+            request: The request; None in a live session, which has no fees.
+        """
+        facts = facts or self._facts
         reason = answer.finish_reason or "stop"
         fees = 0.0 if request is None else self._fees(request, answer.searches)
-        cost = (facts or self._facts).cost(answer.tokens)
+        cost = facts.cost(answer.tokens)
         usage = answer.tokens.usage if answer.tokens else None
         default_limit = None
         if "max_tokens" not in self._settings:
             # The limit that delf chose, which explains a truncated answer.
-            default_limit = self._dialect.max_tokens(facts or self._facts)
+            default_limit = self._dialect.max_tokens(facts)
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,

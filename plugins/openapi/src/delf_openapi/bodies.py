@@ -172,6 +172,9 @@ def _flatten(
 ) -> tuple[tuple[Field, ...] | None, str | None]:
     """Return the properties of a body as fields, and the keyword for additional properties.
 
+    A body has to be a single argument if it may be null, if it has too many properties or none, if
+    its properties are open, or if their names are ambiguous as keywords.
+
     Args:
         document: The specification.
         schema: The schema of the body.
@@ -192,8 +195,8 @@ def _flatten(
     if not merged.properties and not _forbids_additional(document, schema):
         return None, None  # the specification leaves the body's properties open
     if not writable and merged.additional:
-        return None, None
-    names: dict[str, str] = {}
+        return None, None  # a plain mapping
+    names: dict[str, str] = {}  # from keyword to property
     for name in writable:
         arg = argument_name(name)
         if arg in used_keywords or arg in names:

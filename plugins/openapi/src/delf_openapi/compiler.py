@@ -447,8 +447,10 @@ def return_type(
         return has_status_without_content, "None" if statuses else "Any"
     _, kind, schema = result
     if kind == "json":
-        if schema is None or schema in ({}, {"type": "object"}):
-            return False, "Any" if not schema else "dict"
+        if schema is None or schema == {}:
+            return False, "Any"
+        if schema == {"type": "object"}:
+            return False, "dict"
         return True, safe_text(shapes, schema, _OUTPUT, limit)
     if kind == "text":
         return True, "str"

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
 from delf.settings import reveal_secrets
 from delf.tools.json_schema import Fault
-from delf_openapi.bodies import Body, kind_of
+from delf_openapi.bodies import Body, Field, kind_of
 from delf_openapi.compiler import responses_of
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
@@ -181,44 +181,48 @@ class RequestBuilder:
         Raises:
             Misfit: If the value cannot be sent.
         """
-        param = self._params.get(arg)
-        if param is not None:
-            if value is None:
-                return []  # None omits a parameter
-            value = self._checker.with_numbers_as_text(param.schema, value)
-            value = self._checker.coerced(param.schema, plain(value, arg))
-            faults = [
-                _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
-            ]
-            if refused_faults := self._warn_or_refuse(faults):
-                return refused_faults
-            arguments[arg] = value
-            self._check_serialisable(param, value)
-            return []
-        # The argument is a field of the body, the whole body, or a dict of additional properties.
-        body_field = self._fields.get(arg)
+        if arg in self._params:
+            return self._store_parameter(self._params[arg], value, arguments)
         body = self.operation.body
-        # None omits a field unless its schema allows null.
-        if (
-            body_field is not None
-            and value is None
-            and self._checker.faults(body_field.schema, None)
-        ):
-            if body is not None and body.is_patch:
-                arguments[arg] = None  # removes the property in a merge patch
-            return []
-        if body_field is not None:
-            value = self._checker.with_numbers_as_text(body_field.schema, value)
-        elif body is not None and arg in (body.whole_argument, body.extra_argument):
-            value = self._checker.with_numbers_as_text(body.schema, value)
-        value = plain(value, arg)
-        if body is not None and arg == body.extra_argument:
-            if value is None:
-                return []
-            if not isinstance(value, dict):
-                raise Misfit(arg, "must be a dict")
-        arguments[arg] = value
+        if arg in self._fields:
+            self._store_field(self._fields[arg], value, arguments)
+        elif body is not None:  # the whole body, or a dict of additional properties
+            value = plain(self._checker.with_numbers_as_text(body.schema, value), arg)
+            if arg == body.extra_argument:
+                if value is None:
+                    return []
+                if not isinstance(value, dict):
+                    raise Misfit(arg, "must be a dict")
+            arguments[arg] = value
         return []
+
+    def _store_parameter(self, param: Param, value: Any, arguments: dict[str, Any]) -> list[str]:
+        """Convert and store a parameter; return its faults, if the settings make them an error."""
+        if value is None:
+            return []  # None omits a parameter
+        value = self._checker.with_numbers_as_text(param.schema, value)
+        value = self._checker.coerced(param.schema, plain(value, param.arg))
+        faults = [
+            _fault_text(fault, param.arg) for fault in self._checker.faults(param.schema, value)
+        ]
+        if refused_faults := self._warn_or_refuse(faults):
+            return refused_faults
+        arguments[param.arg] = value
+        self._check_serialisable(param, value)
+        return []
+
+    def _store_field(self, body_field: Field, value: Any, arguments: dict[str, Any]) -> None:
+        """Convert and store a field of the body, unless its value is None and means no value."""
+        arg = body_field.arg
+        if value is None and self._checker.faults(body_field.schema, None):
+            # The schema does not allow null, so None omits the field. In a merge patch, None
+            # removes the property.
+            body = self.operation.body
+            if body is not None and body.is_patch:
+                arguments[arg] = None
+            return
+        value = self._checker.with_numbers_as_text(body_field.schema, value)
+        arguments[arg] = plain(value, arg)
 
     def _check_serialisable(self, param: Param, value: Any) -> None:
         """Raise Misfit if a path or header value cannot be serialised."""

@@ -14,6 +14,8 @@ _STYLES: Final = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tab
 _PARAMETER_KEYWORDS: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
+_MULTIPART: Final = "multipart/form-data"
+_URL_ENCODED: Final = "application/x-www-form-urlencoded"
 _NULL_SCHEMA: Final = {"enum": [None], "nullable": True}
 # Schema keywords whose values are data, not schemas.
 _DATA_KEYWORDS: Final = frozenset({"example", "examples", "default", "enum"})
@@ -142,6 +144,7 @@ def _operation(
     form: list[dict[str, Any]] = []
     body: dict[str, Any] | None = None
     merged: dict[tuple[Any, Any], dict[str, Any]] = {}
+    # A parameter of the operation replaces the shared parameter with the same name and place.
     listed: list[Any] = [*shared_parameters, *(operation.get("parameters") or [])]
     for raw in listed:
         item = document.resolve_reference(raw)
@@ -207,9 +210,8 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     if required:
         schema["required"] = required
     has_files = any(i.get("type") == "file" for i in items)
-    media_type = "multipart/form-data" if has_files else "application/x-www-form-urlencoded"
-    if not has_files and "multipart/form-data" in consumes and media_type not in consumes:
-        media_type = "multipart/form-data"
+    consumes_only_multipart = _MULTIPART in consumes and _URL_ENCODED not in consumes
+    media_type = _MULTIPART if has_files or consumes_only_multipart else _URL_ENCODED
     encoding: dict[str, Any] = {}
     for item in items:
         if item.get("type") == "array":
