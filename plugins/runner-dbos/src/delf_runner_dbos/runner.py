@@ -310,30 +310,30 @@ class Runner:
         # Without this limit, a task that kills its process would kill one runner after another.
         if is_interrupted and lost_runners > queue.losses:
             await self._fail(task_id, _lost_runner_error(task_id, lost_runners))
-        else:
-            agent, give_back = await self._agents.lend(queued.setup)
-            try:
-                owner_options = await self._person_options(agent, queued)
-                ledger = owner_options.get("ledger")
-                if ledger is not None and ledger.is_exhausted:
-                    # The task is not requeued, because the budget is renewed only next month.
-                    end_event = await self._fail(task_id, _budget_error(queued))
-                    # An agent would call the listener to notify the owner, but no agent runs.
-                    notify_owner = owner_options["listeners"][0]
-                    notify_owner(end_event)
-                    return await self._journal.task(task_id)
+            return await self._journal.task(task_id)
+        retries = queue.retries if queued.retries is None else queued.retries
+        retry_after = queue.retry_after if queued.retry_after is None else queued.retry_after
+        agent, give_back = await self._agents.lend(queued.setup)
+        try:
+            owner_options = await self._person_options(agent, queued)
+            ledger = owner_options.get("ledger")
+            if ledger is not None and ledger.is_exhausted:
+                # The task is not requeued, because the budget is renewed only next month.
+                end_event = await self._fail(task_id, _budget_error(queued))
+                # An agent would call the listener to notify the owner, but no agent runs.
+                notify_owner = owner_options["listeners"][0]
+                notify_owner(end_event)
+            else:
                 await agent.aresume(
                     task_id,
                     queued.timeout,
                     continue_past_limit=False,
-                    retries=queue.retries if queued.retries is None else queued.retries,
-                    retry_after=queue.retry_after
-                    if queued.retry_after is None
-                    else queued.retry_after,
+                    retries=retries,
+                    retry_after=retry_after,
                     **owner_options,
                 )
-            finally:
-                give_back()
+        finally:
+            give_back()
         return await self._journal.task(task_id)
 
     async def _person_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:

@@ -81,18 +81,23 @@ class Database:
         try:
             async with deadline:
                 return await asyncio.wrap_future(future)
-        except (TimeoutError, asyncio.CancelledError) as error:
+        except asyncio.CancelledError:
+            job.is_abandoned = True
+            await asyncio.shield(self._stop(future, job, read_only))
+            raise
+        except TimeoutError:
             job.is_abandoned = True
             is_ended = await asyncio.shield(self._stop(future, job, read_only))
-            if isinstance(error, TimeoutError) and not future.cancelled():
-                if not is_ended:
-                    raise LostError from None
-                failure = future.exception()
-                problem = self._backend.explain(failure) if failure is not None else None
-                if problem is not None and problem.is_connection_lost:
-                    raise LostError from None
-                if failure is None:  # completed before it could be stopped
-                    return future.result()
+            if future.cancelled():  # the work did not begin
+                raise
+            if not is_ended:
+                raise LostError from None
+            failure = future.exception()
+            if failure is None:  # completed before it could be stopped
+                return future.result()
+            problem = self._backend.explain(failure)
+            if problem is not None and problem.is_connection_lost:
+                raise LostError from None
             raise
         finally:
             job.is_abandoned = True

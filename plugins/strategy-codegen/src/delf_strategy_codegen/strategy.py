@@ -133,19 +133,21 @@ class CodegenStrategy:
                 case Done(value=value, variables=variables):
                     text = compose(host.output, value)
                     problem = host.refuse(text)
-                    is_silent = result.is_silent and not (text.strip() or host.has_answered)
-                    problem = SILENT if is_silent and problem is None else problem
+                    is_silent = False
                     if problem is None:
-                        return text
+                        has_answer = text.strip() or host.has_answered
+                        is_silent = result.is_silent and not has_answer
+                        if not is_silent:
+                            return text
+                        problem = SILENT
                     if retries >= host.retry_count:
-                        if problem == SILENT:
-                            return _last_answer(result)
-                        return text
+                        return _last_answer(result) if is_silent else text
                     retries += 1
                     await host.retrying(problem)
-                    feedback = refused_answer_messages(code, text, problem)
-                    if problem == SILENT:
+                    if is_silent:
                         feedback = silent_messages(code, result.returned, variables)
+                    else:
+                        feedback = refused_answer_messages(code, text, problem)
                     messages += _as_sent_by_model(calls, feedback)
                 case Rerun() as outcome:
                     reruns.count(outcome)

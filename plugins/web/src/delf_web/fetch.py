@@ -187,9 +187,9 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
     Raises:
         ToolRefusedError: If the address is not allowed.
     """
+    if len(text) > _MAX_URL_LENGTH:
+        raise ToolRefusedError(f"an address of {len(text)} characters is too long")
     try:
-        if len(text) > _MAX_URL_LENGTH:
-            raise ToolRefusedError(f"an address of {len(text)} characters is too long")
         url = httpx.URL(text.strip())
     except (httpx.InvalidURL, ValueError):
         raise ToolRefusedError(f"{text!r:.200} is not an address") from None

@@ -388,14 +388,15 @@ class EngineBackend:
     def _add_keys(self, inspector: sa.Inspector, table: Table, name: str) -> None:
         """Add primary keys, unique columns and references, as far as the dialect can tell."""
         with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not in every dialect
-            for column in map(
-                table.column, inspector.get_pk_constraint(name)["constrained_columns"]
-            ):
+            for column_name in inspector.get_pk_constraint(name)["constrained_columns"]:
+                column = table.column(column_name)
                 if column is not None:
                     column.primary_key, column.nullable = True, False
             for unique in inspector.get_unique_constraints(name):
-                column = table.column(unique["column_names"][0] or "")
-                if len(unique["column_names"]) == 1 and column is not None:
+                column_names = unique["column_names"]
+                # The name of an expression is None.
+                column = table.column(column_names[0] or "") if len(column_names) == 1 else None
+                if column is not None:
                     column.unique = True
             for key in inspector.get_foreign_keys(name):
                 referenced_table = ".".join(
