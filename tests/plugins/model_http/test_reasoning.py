@@ -103,6 +103,13 @@ async def test_thinking_request_omits_incompatible_parameters(vendors, sent):
     vendors.Claude(body=body)
 
 
+async def test_disabled_thinking_keeps_sampling_settings(vendors, sent):
+    settings = {"thinking": {"type": "disabled"}, "temperature": 0.2}
+    body = await sent("anthropic", SONNET, settings)
+    assert (body["thinking"], body["temperature"]) == ({"type": "disabled"}, 0.2)
+    vendors.Claude(body=body)
+
+
 def test_streamed_reasoning_details_are_returned_as_one_list():
     details = [{"type": "reasoning.text", "text": "Let me"}, {"type": "reasoning.encrypted"}]
     call = {"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{}"}}

@@ -60,6 +60,14 @@ class TestCalls(ModelCalls):
         assert gemini["of_tomorrow"] == "x"
         assert gemini["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 1024
 
+    async def test_disabled_thinking_keeps_sampling_settings(self, openai_server, make_model):
+        settings = {"thinking": {"type": "disabled"}, "temperature": 0.2}
+        server = openai_server(["a"])
+        config = at(server, "anthropic", settings=settings) | {"model": "claude-sonnet-4-5"}
+        await make_model(**config).complete(ask())
+        assert server.json[0]["temperature"] == 0.2
+        assert server.json[0]["thinking"] == {"type": "disabled"}
+
     async def test_long_system_message_is_cached_for_anthropic(self, openai_server, make_model):
         server = openai_server(["a", "b"])
         model = make_model(**at(server, "anthropic"))

@@ -112,6 +112,7 @@ class Messages:
         thinking = _thinking(parts)
         if thinking:
             result |= thinking
+        if _is_on(thinking):
             for name in _SAMPLING:  # refused together with thinking
                 result.pop(name, None)
             if "max_tokens" not in parts.settings:  # the limit includes thinking
@@ -208,6 +209,11 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {}
     budget = _THINKING_BUDGETS.get(effort, _THINKING_BUDGETS["high"])
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _is_on(thinking: Mapping[str, Any]) -> bool:
+    """Return True if the fields let the model think; a setting may also disable thinking."""
+    return bool(thinking) and fields(thinking["thinking"]).get("type") != "disabled"
 
 
 def _has_budget(thinking: Mapping[str, Any]) -> bool:

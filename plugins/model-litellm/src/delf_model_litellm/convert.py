@@ -73,7 +73,9 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra:
         merged |= dict(extra) if endpoint.dialect == "anthropic" else {"extra_body": dict(extra)}
-    is_thinking = merged.get("thinking") or merged.get("reasoning_effort") not in (None, "none")
+    thinking: Mapping[str, Any] = merged.get("thinking") or {}
+    is_requested = thinking or merged.get("reasoning_effort") not in (None, "none")
+    is_thinking = is_requested and thinking.get("type") != "disabled"
     if endpoint.dialect == "anthropic" and is_thinking:  # refuses sampling settings then
         merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
