@@ -166,6 +166,8 @@ async def test_path_with_json_pointer_characters_is_compiled(path: str) -> None:
     [
         {"get": {"parameters": [{"$ref": "#/no"}]}},
         {"get": {"parameters": [{"in": "body"}], "consumes": 5}},
+        {"get": {"parameters": [{"in": "formData", "type": "string", "required": True}]}},
+        {"get": {"parameters": [{"in": "formData", "type": "string"}]}},
         {"get": {}, "parameters": [{"$ref": "#/no"}]},
         {"get": {}, "parameters": {"page": {"in": "query"}}},
     ],
@@ -175,6 +177,21 @@ async def test_broken_swagger_2_operation_is_omitted(broken: Any) -> None:
     actions, warnings = await loaded({"swagger": "2.0", "info": {}, "host": "h", "paths": paths})
     assert list(actions) == ["fine"]
     assert "GET /bad is left out: " in warnings[0]
+
+
+async def test_swagger_2_media_types_may_be_a_single_text() -> None:
+    body = {"in": "body", "name": "body", "schema": {"type": "object"}}
+    returned = {"200": {"description": "", "schema": {"type": "integer"}}}
+    call = {
+        "operationId": "call",
+        "consumes": "application/json",
+        "produces": "application/json",
+        "parameters": [body],
+        "responses": returned,
+    }
+    document = {"swagger": "2.0", "info": {}, "host": "h", "paths": {"/x": {"post": call}}}
+    actions, warnings = await loaded(document)
+    assert (actions["call"].signature, warnings) == ("(body: dict = ...) -> int", [])
 
 
 async def test_invalid_paths_of_a_document_cause_warnings() -> None:

@@ -159,8 +159,8 @@ def _operation(
             parameters.append(_parameter(item))
     result = {k: v for k, v in operation.items() if k not in ("parameters", "schemes")}
     result["parameters"] = parameters
-    consumes: Any = operation.get("consumes", tree.get("consumes")) or []
-    produces: Any = operation.get("produces", tree.get("produces")) or ["application/json"]
+    consumes = _media_types(operation.get("consumes", tree.get("consumes")))
+    produces = _media_types(operation.get("produces", tree.get("produces"))) or ["application/json"]
     if form:
         result["requestBody"] = _form_body(form, consumes)
     elif body is not None:
@@ -203,9 +203,21 @@ def _parameter(item: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _media_types(declared: Any) -> Any:
+    """Return declared media types as a list; some specifications have a single text."""
+    return [declared] if isinstance(declared, str) else declared or []
+
+
 def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, Any]:
-    properties = {str(i.get("name")): _schema(i) | _description(i) for i in items}
-    required = [str(i["name"]) for i in items if i.get("required")]
+    """Return the body with the fields of a form.
+
+    Raises:
+        SpecError: If a field has no name.
+    """
+    if not all(isinstance(item.get("name"), str) for item in items):
+        raise SpecError("a field of the form has no name")
+    properties = {item["name"]: _schema(item) | _description(item) for item in items}
+    required = [item["name"] for item in items if item.get("required")]
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
@@ -216,7 +228,7 @@ def _form_body(items: list[dict[str, Any]], consumes: list[str]) -> dict[str, An
     for item in items:
         if item.get("type") == "array":
             collection_format = item.get("collectionFormat", "csv")
-            encoding[str(item["name"])] = {
+            encoding[item["name"]] = {
                 "style": _STYLES.get(collection_format, "form"),
                 "explode": collection_format == "multi",
             }
