@@ -344,10 +344,11 @@ def to_prune(
         return []
     except_newest = ""
     if keep > 0:
-        values["keep"] = keep - 1
+        # The oldest task to keep: only tasks before it may be removed.
+        values["offset_of_oldest_kept"] = keep - 1
         except_newest = (
             "AND (t.started_at, t.id) < (SELECT started_at, id FROM delf_tasks "
-            "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :keep) "
+            "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :offset_of_oldest_kept) "
         )
     rows = connection.execute(
         "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module

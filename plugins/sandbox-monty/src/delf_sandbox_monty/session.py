@@ -560,13 +560,10 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
         return {}
     descriptions: dict[str, str] = {}
     for name, value in list(cast("dict[Any, Any]", listing).items())[-60:]:
+        if str(name).startswith("_") or name in _HIDDEN or name in tools:
+            continue
         match value:
-            case (str(kind), int(size), [*item_kinds]) if not (
-                str(name).startswith("_")
-                or name in _HIDDEN
-                or name in tools
-                or kind.startswith("__delf_")
-            ):
+            case (str(kind), int(size), [*item_kinds]) if not kind.startswith("__delf_"):
                 item_text = " | ".join(sorted(map(str, item_kinds), key=str.lower)[:_MAX_KINDS])
                 length_text = f" of {size} {item_text}" if item_kinds else f" of length {size}"
                 descriptions[str(name)] = kind + (length_text if size >= 0 else "")

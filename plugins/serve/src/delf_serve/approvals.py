@@ -100,12 +100,13 @@ class Approvals:
         records = [record for record in all_records if caller.sees(record.task.key)]
         if mine or rejectable:
             decidable = list[RequestRecord]()
-            others = list[RequestRecord]()
+            only_rejectable = list[RequestRecord]()
             for record in records:
-                (decidable if may_decide(record, caller) else others).append(record)
-            records = decidable if mine else []
-            if rejectable:
-                records += [record for record in others if _may_reject(record, caller)]
+                if may_decide(record, caller):
+                    decidable.append(record)
+                elif rejectable and _may_reject(record, caller):
+                    only_rejectable.append(record)
+            records = [*decidable, *only_rejectable] if mine else only_rejectable
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, caller) for record in page], more=more)

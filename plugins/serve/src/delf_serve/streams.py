@@ -156,7 +156,7 @@ class Streams:
                 if event.seq == last + 1:
                     yield _frames([event], after, tracker)
                     last, is_over = event.seq, isinstance(event, TaskFinished)
-                is_behind = event.seq > last
+                is_behind = event.seq > last  # after a gap; a repeated event changes nothing
             yield END
         except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)

@@ -361,7 +361,8 @@ class Parser:
                 self._depth += 1
             elif character in "}]":
                 self._depth -= 1
-            if not self._depth:
+            is_complete = self._depth == 0
+            if is_complete:
                 events.append(read_call(self._unparsed[: self._search_start]))
                 self._unparsed, self._state = (
                     self._unparsed[self._search_start :],
