@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -547,6 +548,34 @@ def no_mounts(monkeypatch):
 def on_disk(no_mounts, monkeypatch):
     """The host has no mount namespaces, and the user accepts scratch folders on its disk."""
     monkeypatch.setattr(LocalBackend.__init__, "__defaults__", ("disk",))
+
+
+async def test_cancelled_fork_leaves_no_folder_and_no_socket(on_disk, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    backend = LocalBackend(pool_size=0)
+    spec = session_spec(processes=4)
+    await (await backend.open(spec)).aclose()
+    begun, ended = threading.Event(), threading.Event()
+
+    def getuid_slowly():
+        """Hold up the thread that counts the threads of the user."""
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            ended.wait(10)
+        return 0
+
+    def left():
+        return len(os.listdir("/proc/self/fd")), sorted(tmp_path.rglob("*"))
+
+    monkeypatch.setattr(os, "getuid", getuid_slowly)
+    before = left()
+    opening = asyncio.create_task(backend.open(spec))
+    assert await asyncio.to_thread(begun.wait, 10)
+    opening.cancel()
+    await asyncio.wait({opening})
+    ended.set()
+    assert left() == before
+    await backend.aclose()
 
 
 async def test_host_without_mount_namespaces_is_refused(no_mounts):

@@ -161,6 +161,10 @@ class ForkServer:
             SandboxUnavailableError: If no guest can be forked.
         """
         await self.ready()
+        max_threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
+        if max_threads > 0:
+            # The system's limit counts all threads of the user, not only those of the guest.
+            max_threads += await asyncio.to_thread(_count_threads_of_user)
         has_own_mounts = "mounts" in self.namespaces
         try:
             # With mount namespaces, all guests mount their scratch space on one folder, which each
@@ -169,10 +173,6 @@ class ForkServer:
         except FileNotFoundError:  # the server was closed meanwhile
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
-        max_threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
-        if max_threads > 0:
-            # The system's limit counts all threads of the user, not only those of the guest.
-            max_threads += await asyncio.to_thread(_count_threads_of_user)
         request = {
             "limits": limits_by_name(limits),
             "max_threads": max_threads,
