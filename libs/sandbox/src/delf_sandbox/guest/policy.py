@@ -139,6 +139,10 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
     writable_paths = [os.path.realpath(path) for path in writable]
     readable_paths = [*input_paths, *writable_paths]
 
+    def is_in_scratch_folder(name: str) -> bool:
+        folder = os.path.realpath(os.path.dirname(name))
+        return any(_is_inside(folder, root) for root in writable_paths)
+
     def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(file, int):
             raise PermissionError("open() takes a path, not a descriptor")
@@ -148,7 +152,7 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         path = os.path.realpath(name)
         is_writing = any(letter in mode for letter in "wax+")
         makes_new_file = "w" in mode or "x" in mode
-        if makes_new_file and os.path.islink(name):
+        if makes_new_file and os.path.islink(name) and is_in_scratch_folder(name):
             os.unlink(name)  # replace the link to an input file by a scratch file
             path = os.path.realpath(name)
         if is_writing and any(_is_inside(path, root) for root in input_paths):
