@@ -390,6 +390,21 @@ async def test_invalid_editor_input_is_offered_again(
     assert await asked == Edited(arguments={"to": "ada", "copies": [7]})
 
 
+async def test_invalid_input_is_offered_again_after_the_editor_failed(
+    person: Any, request_for: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    editor = tmp_path / "editor"
+    fail_once = 'if grep -q "\\[7" "$1" && mkdir "$0.failed"; then exit 1; fi\n'
+    change = "sed -i -e 's/2/[7/;t' -e 's/7/7]/' \"$1\"\n"
+    editor.write_text(f"#!/bin/sh\n{fail_once}{change}")
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
+    await person.answers((PROMPT, "e\n"), *[("done: ", "2\n")] * 3)
+    await person.answers(("done: ", "\n"), (PROMPT, "a\n"))
+    assert await asked == Edited(arguments={"to": "ada", "copies": [7]})
+
+
 # -- questions --------------------------------------------------------------------------------
 
 

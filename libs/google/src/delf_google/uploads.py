@@ -50,12 +50,8 @@ async def upload(
             raise transport.failure(answer, request)
         if answer is None or answer.status >= 500:
             await transport.sleep(pause(attempt))
-            status_request = _put_request(request, address, b"", f"bytes */{size}")
-            try:
-                answer = await transport.send_unchecked(replace(status_request, read_only=True))
-            except ConnectionUnavailableError:
-                break
-            if answer.status >= 400:  # the URL of a finished upload may no longer exist
+            answer = await _ask_status(transport, request, address, size)
+            if answer is None:
                 break
         if answer.status < 300:
             return answer.json()
@@ -64,6 +60,26 @@ async def upload(
         f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
         "check before you repeat it"
     )
+
+
+async def _ask_status(
+    transport: Transport, request: Request, address: str, size: int
+) -> Answer | None:
+    """Ask Google how much of an upload has arrived; return None if Google does not say.
+
+    Args:
+        transport: The transport.
+        request: The request that opened the upload.
+        address: The URL of the upload.
+        size: The size of the file in bytes.
+    """
+    status_request = _put_request(request, address, b"", f"bytes */{size}")
+    try:
+        answer = await transport.send_unchecked(replace(status_request, read_only=True))
+    except ConnectionUnavailableError:
+        return None
+    # The URL of a finished upload may no longer exist.
+    return None if answer.status >= 400 else answer
 
 
 async def _begin(transport: Transport, request: Request, content: bytes, kind: str) -> str:

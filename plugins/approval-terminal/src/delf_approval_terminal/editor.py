@@ -67,9 +67,10 @@ class Editor:
         """
         is_text = isinstance(old, str)
         text = old if is_text else json.dumps(old, ensure_ascii=False, indent=2, default=str)
-        start_text = self._invalid_inputs.pop(name, text)
+        start_text = self._invalid_inputs.get(name, text)
         try:
             typed = await self._read_value(name, start_text, "text" if is_text else "JSON")
+            self._invalid_inputs.pop(name, None)
             if typed is None or typed == text:
                 return
             self._invalid_inputs[name] = typed  # until the value is accepted below
