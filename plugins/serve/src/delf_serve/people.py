@@ -203,11 +203,11 @@ def without_key(person: Person, label: str) -> Person:
     if label not in [key.label for key in person.keys if key.revoked_at is None]:
         raise ConfigurationError(f"{person.name} has no key {label!r}", hint="delf users list")
     now = time.time()
-    keys = tuple(
-        replace(key, revoked_at=now) if key.label == label and not key.revoked_at else key
-        for key in person.keys
-    )
-    return replace(person, keys=keys)
+    keys: list[PersonKey] = []
+    for key in person.keys:
+        is_valid_key_of_label = key.label == label and key.revoked_at is None
+        keys.append(replace(key, revoked_at=now) if is_valid_key_of_label else key)
+    return replace(person, keys=tuple(keys))
 
 
 def require_active(person: Person | None, name: str) -> Person:

@@ -178,10 +178,13 @@ def audit_csv(entries: list[s.AuditEntry]) -> str:
     table.writerow(_COLUMNS)
     for entry in entries:
         cells = [str(getattr(entry, name) or "") for name in _COLUMNS]
-        table.writerow(
-            [f"'{cell}" if cell[:1] in _FORMULA_STARTS and cell else cell for cell in cells]
-        )
+        table.writerow(map(_escape_formula, cells))
     return out.getvalue()
+
+
+def _escape_formula(cell: str) -> str:
+    is_formula = cell != "" and cell[0] in _FORMULA_STARTS
+    return f"'{cell}" if is_formula else cell
 
 
 def _request_entries(record: RequestRecord) -> Iterator[s.AuditEntry]:

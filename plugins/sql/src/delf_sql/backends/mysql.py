@@ -281,10 +281,7 @@ class MysqlBackend(EngineBackend):
         type TIME of MySQL is returned as ``interval``, because it counts as a duration.
         """
         kinds = super()._kinds(session, bound, is_write=is_write)
-        return [
-            "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind
-            for kind in kinds
-        ]
+        return ["interval" if _is_time(kind) else kind for kind in kinds]
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         _pymysql_connection(session).query(
@@ -415,3 +412,8 @@ def _ssl(options: dict[str, str]) -> Any:
     import ssl
 
     return ssl.create_default_context(cafile=authority)
+
+
+def _is_time(kind: str | None) -> bool:
+    """Return True for a column type such as ``time`` or ``time(3)``, but not for ``timestamp``."""
+    return kind is not None and (kind == "time" or kind.startswith("time("))

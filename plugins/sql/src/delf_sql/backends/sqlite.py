@@ -355,20 +355,18 @@ class SqliteBackend:
         SQLite stores all other values unchanged, because its columns hold values of any type.
         """
         for bound in bound_statements:
-            if any(
-                isinstance(value, int) and loses_digits_as_float(value) for value in bound.values
-            ):
-                relations = self.relations(session)
+            integers = [value for value in bound.values if isinstance(value, int)]
+            if not any(map(loses_digits_as_float, integers)):
+                continue
+            relations = self.relations(session)
 
-                def find_table(
-                    name: str, candidates: Sequence[Relation] = relations
-                ) -> Table | None:
-                    relation = find_relation(name, candidates)
-                    return relation and self._table(session, relation)
+            def find_table(name: str, candidates: Sequence[Relation] = relations) -> Table | None:
+                relation = find_relation(name, candidates)
+                return relation and self._table(session, relation)
 
-                kinds = kinds_of(bound, "sqlite", find_table)
-                floats = [kind if kind and _FLOAT_TYPE.match(kind) else None for kind in kinds]
-                convert_values(bound, floats, is_write=True)  # for its check, which raises
+            kinds = kinds_of(bound, "sqlite", find_table)
+            floats = [kind if kind and _FLOAT_TYPE.match(kind) else None for kind in kinds]
+            convert_values(bound, floats, is_write=True)  # for its check, which raises
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
