@@ -84,13 +84,13 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
                     has_named_schemas=keyword in _KEYWORDS_OF_NAMED_SCHEMAS
                     and isinstance(value, dict),
                 )
-        # Properties by pattern are not validated. Without patternProperties, the other two keywords
-        # would reject the properties that match a pattern.
-        if "patternProperties" in result and not has_named_schemas:
-            for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
-                result.pop(keyword, None)
         if has_named_schemas:
             return result
+        # Properties by pattern are not validated. Without patternProperties, the other two keywords
+        # would reject the properties that match a pattern.
+        if "patternProperties" in result:
+            for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
+                result.pop(keyword, None)
         if not is_request:
             return result  # responses are validated in the dialect of the specification
         return _convert_to_2020(document, result, original=cast("dict[str, Any]", node))

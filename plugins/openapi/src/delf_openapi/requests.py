@@ -270,14 +270,16 @@ class RequestBuilder:
             **{f.name: _PLACEHOLDER for f in body.fields if f.arg in self._hidden_arguments},
             **fields,
         }
-        args = {f.name: arg for arg, f in self._fields.items()}
+        keywords_by_field = {f.name: arg for arg, f in self._fields.items()}
         texts: list[str] = []
         for fault in self._checker.faults(body.schema, fields):
             if not fault.path:
                 texts.append(fault.message)
                 continue
+            # The fault is in a field: name the keyword by which the script gave the field.
             name, *rest = fault.path
-            texts.append(_fault_text(fault._replace(path=tuple(rest)), args.get(str(name), name)))
+            keyword = keywords_by_field.get(str(name), name)
+            texts.append(_fault_text(fault._replace(path=tuple(rest)), keyword))
         return texts
 
     # -- building -----------------------------------------------------------------------
