@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import math
 import sqlite3
 from typing import Any
 
 import pytest
 
+from delf.errors import ConfigurationError
 from delf.events import TaskStarted
 from delf_journal_sql import SqlJournal
 from delf_routines.calls import is_routine_call
+from delf_routines.routine import Parameter
 
 TASK = "How much did Berlin pay in 2026-10?"
 SCRIPT = """\
@@ -262,3 +265,15 @@ def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any)
 def test_task_without_values_of_parameters_is_no_routine_call(task):
     assert is_routine_call("report(a=1)")
     assert not is_routine_call(task)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        *(("number", given) for given in (2**2000, math.inf, "nan", "1e999")),
+        *(("integer", given) for given in (math.inf, math.nan, 1.5, "1e9")),
+    ],
+)
+def test_number_that_a_script_cannot_have_is_refused(kind, given):
+    with pytest.raises(ConfigurationError, match="does not fit: it takes a"):
+        Parameter(name="n", type=kind, default=1).read(given)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import ast
 import json
 import keyword
+import math
 import re
 import tomllib
 import unicodedata
@@ -92,8 +93,8 @@ class Parameter:
                     return int(given)
                 return self._to_integer(given)
             if self.type == "number":
-                return float(given)
-        except ValueError:
+                return self._to_finite(given)
+        except (ValueError, OverflowError):
             raise self._value_error(given, f"it takes {_type_description(self.type)}") from None
         text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
@@ -108,6 +109,12 @@ class Parameter:
         if given != int(given):
             raise ValueError
         return int(given)
+
+    def _to_finite(self, given: str | float) -> float:
+        number = float(given)
+        if not math.isfinite(number):  # Python has no literal for it, and the script needs one
+            raise ValueError
+        return number
 
     def _value_error(self, given: object, why: str) -> ConfigurationError:
         return ConfigurationError(f"{self.name} = {given!r} does not fit: {why}")
