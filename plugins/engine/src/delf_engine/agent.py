@@ -691,9 +691,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     ) -> TaskRequest:
         """Return the request of a submitted task, prepared for a queue if options name one."""
         for_queue = queue_options(options)
-        request_options = {
-            name: value for name, value in options.items() if name not in (for_queue or ())
-        }
+        request_options = dict(options)
+        for name in for_queue or ():
+            del request_options[name]
         request = self._requests.make(
             task, timeout, interactive=False, listeners=listeners, **request_options
         )

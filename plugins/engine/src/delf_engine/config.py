@@ -375,13 +375,8 @@ class AgentConfig(FixedAttributes, BaseModel):
             providers: The model providers, which know other spellings of model names.
         """
         configured = as_llm_config(choice)
-        is_complete = (
-            configured.base_url
-            or configured.api_key
-            or configured.headers
-            or configured.provider != AUTO
-        )
-        if is_complete:
+        has_own_access = configured.base_url or configured.api_key or configured.headers
+        if has_own_access or configured.provider != AUTO:
             return configured
         names = providers.spellings(configured.model)
         roles = (self.llm, self.heavy_llm, self.light_llm, self.vision_llm)

@@ -128,13 +128,13 @@ def _wrap_text_tool(item: Any) -> Callable[..., Any]:
 
 def _wrap_smolagents(item: Any) -> Callable[..., Any] | None:
     inputs = getattr(item, "inputs", None)
-    if not (_is_named(item) and isinstance(inputs, Mapping) and hasattr(item, "output_type")):
+    is_tool = _is_named(item) and isinstance(inputs, Mapping) and hasattr(item, "output_type")
+    if not is_tool:
         return None
-    inputs_by_name = cast("Mapping[str, Mapping[str, Any]]", inputs)
-    optional = [name for name, part in inputs_by_name.items() if part.get("nullable")]
+    parameters = cast("Mapping[str, Mapping[str, Any]]", inputs)
     schema = {
-        "properties": {n: _as_json_schema_type(part) for n, part in inputs_by_name.items()},
-        "required": [name for name in inputs_by_name if name not in optional],
+        "properties": {name: _as_json_schema_type(part) for name, part in parameters.items()},
+        "required": [name for name, part in parameters.items() if not part.get("nullable")],
     }
     return _function(item.name, item.description, schema, item)
 
@@ -218,25 +218,23 @@ def _wrap_llm(item: Any) -> Callable[..., Any] | None:
 
 def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
     """Wrap a tool of the library cogency; return None for any other object."""
-    parameters, execute = getattr(item, "schema", None), getattr(item, "execute", None)
-    if not (_is_named(item) and isinstance(parameters, Mapping) and hasattr(item, "describe")):
+    declared = getattr(item, "schema", None)
+    execute = getattr(item, "execute", None)
+    is_tool = _is_named(item) and isinstance(declared, Mapping) and hasattr(item, "describe")
+    if not is_tool or not inspect.iscoroutinefunction(execute):
         return None
-    if not inspect.iscoroutinefunction(execute):
-        return None
-    by_name = cast("Mapping[str, Mapping[str, Any]]", parameters)
+    parameters = cast("Mapping[str, Mapping[str, Any]]", declared)
     schema = {
-        "properties": {name: _json_schema(parameter) for name, parameter in by_name.items()},
-        "required": [
-            name for name, parameter in by_name.items() if parameter.get("required", True)
-        ],
+        "properties": {name: _json_schema(part) for name, part in parameters.items()},
+        "required": [name for name, part in parameters.items() if part.get("required", True)],
     }
 
     async def call(**arguments: Any) -> Any:
         result = await execute(**arguments)
         # ``outcome`` is a short message for people, ``content`` the data for the model.
         if result.error:
-            texts = (str(part) for part in (result.outcome, result.content) if part)
-            raise ToolExecutionError("\n".join(texts))
+            messages = filter(None, (result.outcome, result.content))
+            raise ToolExecutionError("\n".join(map(str, messages)))
         return result.outcome if result.content is None else result.content
 
     return _function(item.name, item.description, schema, call)
@@ -282,16 +280,19 @@ def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
 
     The two may be in either order. Returns a list with the tool; None for any other tuple.
     """
+    if len(pair) != 2:
+        return None
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
-    if len(pair) != 2 or len(functions) != 1 or len(schemas) != 1:
+    if len(functions) != 1 or len(schemas) != 1:
         return None
-    inner = cast("Mapping[str, Any]", schemas[0].get("function", schemas[0]))
-    name = inner.get("name")
-    schema: Any = inner.get("parameters") or inner.get("input_schema")
+    declared = cast("Mapping[str, Any]", schemas[0].get("function", schemas[0]))
+    name = declared.get("name")
     if not isinstance(name, str):
         return None
-    return [_function(name, str(inner.get("description") or ""), schema or {}, functions[0])]
+    description = str(declared.get("description") or "")
+    parameters: Any = declared.get("parameters") or declared.get("input_schema") or {}
+    return [_function(name, description, parameters, functions[0])]
 
 
 def _is_named(item: Any) -> bool:
@@ -361,9 +362,12 @@ def _function(
         docs += [f"    {python_name}: {words}"] if words else []
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            names[n]: v for n, v in keywords.items() if v is not None or names[n] in required_names
-        }
+        given: dict[str, Any] = {}
+        for python_name, value in keywords.items():
+            schema_name = names[python_name]
+            if value is not None or schema_name in required_names:
+                given[schema_name] = value
+        return given
 
     async def call_async(**keywords: Any) -> Any:
         return await implementation(**arguments(keywords))
@@ -428,15 +432,16 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     }
     if restricting_keywords & _CHOICES:
         return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
-    kind = schema.get("type")
-    kinds = cast("list[str]", [kind] if isinstance(kind, str) else kind or [])
+    kinds: Any = schema.get("type") or []
+    if isinstance(kinds, str):
+        kinds = [kinds]
     # The type can also express these keywords, such as ``minimum``, if their values are numbers.
-    limit_keywords = {key for each in kinds for key in _LIMITS.get(each, {})}
-    return (
-        restricting_keywords <= limit_keywords | {"items"}
-        and all(_is_number(schema[key]) for key in restricting_keywords & limit_keywords)
-        and _is_type_exact(schema.get("items"), root, depth + 1)
-    )
+    limit_keywords = set[str]().union(*(_LIMITS.get(kind, {}) for kind in kinds))
+    if not restricting_keywords <= limit_keywords | {"items"}:
+        return False
+    if not all(_is_number(schema[key]) for key in restricting_keywords & limit_keywords):
+        return False
+    return _is_type_exact(schema.get("items"), root, depth + 1)
 
 
 def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
@@ -480,7 +485,9 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     schema = cast("Mapping[str, Any]", part)
     if isinstance(ref := schema.get("$ref"), str):
         return _type(_target(ref, root), root, depth + 1)
-    values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
+    values: Any = schema.get("enum")
+    if not values and "const" in schema:
+        values = [schema["const"]]
     if values and len(values) <= _MAX_VALUES and all(map(_is_literal, values)):
         return Literal[tuple(values)]
     alternatives: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()

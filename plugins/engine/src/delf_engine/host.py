@@ -351,14 +351,14 @@ class TaskHost:
         cause = None if raised is None else raised.cause
         changes = [*map(str, changes_of(log.events, attempt))]
         printed = self._printed()
-        is_silent = (
-            isinstance(outcome, Done)
-            and (outcome.value is None or outcome.value == "")
-            and not (printed.strip() or changes or self.scripts.output.files)
-        )
-        returned_texts, is_empty = (
-            describe_results(log.events, attempt) if is_silent else ((), False)
-        )
+        has_no_value = isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
+        has_effect = printed.strip() or changes or self.scripts.output.files
+        is_silent = has_no_value and not has_effect
+        returned_texts: Sequence[str] = ()
+        is_empty = False
+        if is_silent:
+            returned_texts, is_empty = describe_results(log.events, attempt)
+        may_go_on = self._answer_includes_last_output or self.scripts.may_go_on
         return ScriptResult(
             outcome=outcome,
             printed=printed,
@@ -368,8 +368,7 @@ class TaskHost:
             returned=[self._clean(line) for line in returned_texts],
             found_nothing=is_empty,
             refused=_refusal_behind(cause),
-            can_retry=(raised is None or raised.can_retry)
-            and (self._answer_includes_last_output or self.scripts.may_go_on),
+            can_retry=may_go_on and (raised is None or raised.can_retry),
             cause=cause,
             rejected=_is_rejection(raised, outcome, was_asked=refusal is not None),
             changes_requested=[self._clean(text) for text in requested_changes],
@@ -606,8 +605,10 @@ class TaskHost:
 
 def _is_rejection(error: Raised | None, outcome: Outcome, *, was_asked: bool) -> bool:
     """Return whether a script failed because a person rejected the script or one of its calls."""
-    is_rejection = isinstance(outcome, Failed) and outcome.kind == REJECTED
-    return is_rejection and (was_asked or (error is not None and error.kind == REJECTED))
+    if not isinstance(outcome, Failed) or outcome.kind != REJECTED:
+        return False
+    is_call_rejected = error is not None and error.kind == REJECTED
+    return was_asked or is_call_rejected
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:

@@ -132,15 +132,15 @@ def input_files(
             compared, not names: a stranger can choose the name of an attachment.
     """
     own_paths = [Path(os.path.expanduser(each)).resolve() for each in own_files]  # noqa: PTH111 - pathlib's raises for "~nobody"
-    return [
-        InputFile(
-            name,
-            path,
-            visible_path(path),
-            trust="own" if any(Path(path).is_relative_to(own) for own in own_paths) else "outside",
-        )
-        for path, name in name_by_path.items()
-    ]
+
+    def is_own(path: str) -> bool:
+        return any(Path(path).is_relative_to(own_path) for own_path in own_paths)
+
+    files: list[InputFile] = []
+    for path, name in name_by_path.items():
+        trust = "own" if is_own(path) else "outside"
+        files.append(InputFile(name, path, visible_path(path), trust=trust))
+    return files
 
 
 def readers_of(
@@ -154,5 +154,9 @@ def readers_of(
         formats: The installed formats.
     """
     specs = host.specs(ConnectionSpec)
-    wanted_specs = (s for s in specs if s.input_files == "always" or (s.input_files and files))
-    return [host.resolve(spec)(files=files, formats=formats) for spec in wanted_specs]
+    readers: list[ConnectionLike] = []
+    for spec in specs:
+        is_wanted = spec.input_files == "always" or (spec.input_files and files)
+        if is_wanted:
+            readers.append(host.resolve(spec)(files=files, formats=formats))
+    return readers

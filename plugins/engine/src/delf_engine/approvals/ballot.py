@@ -88,13 +88,16 @@ def deciders(
         people: All people in the journal, including removed ones.
     """
     present = [person for person in people if person.revoked_at is None]
-    return [
-        person
-        for person in present
-        if ("decide" in person.rights or (request.is_question and person.holder == task_owner))
-        and sees(person, present, task_owner)
-        and why_refused(request, task_owner, decider_of(person), Approved()) is None
-    ]
+    found: list[Person] = []
+    for person in present:
+        is_asked_owner = request.is_question and person.holder == task_owner
+        if "decide" not in person.rights and not is_asked_owner:
+            continue
+        if not sees(person, present, task_owner):
+            continue
+        if why_refused(request, task_owner, decider_of(person), Approved()) is None:
+            found.append(person)
+    return found
 
 
 def _name_of(decider: Decider) -> str:
@@ -125,21 +128,25 @@ def is_valid(
         task_owner: The owner of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
-    all_people, name = list(people), _voter(vote)
+    all_people = list(people)
     voter = next((person for person in all_people if person.holder == vote.key), None)
     if voter is None:
         # The voter is not a person of the journal, but has a key in the settings, uses a channel
         # such as Slack, or is the local user. Such a vote is valid unless a person of the journal
         # has the voter's name.
-        return all(normalise_name(person.name) != normalise_name(name) for person in all_people)
+        journal_names = {normalise_name(person.name) for person in all_people}
+        return normalise_name(_voter(vote)) not in journal_names
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
-    if not sees(voter, [person for person in all_people if person.revoked_at is None], task_owner):
+    present = [person for person in all_people if person.revoked_at is None]
+    if not sees(voter, present, task_owner):
         return False
-    journal_teams = {team for person in all_people for team in person.teams}
+    if not rule.deciders:
+        return True
+    journal_teams = set[str]().union(*(person.teams for person in all_people))
     # Teams unknown to the journal are the channel's own, such as its user groups.
-    teams = {team for team in vote.teams if team not in journal_teams or team in voter.teams}
-    return not rule.deciders or not {voter.name, *teams, *voter.teams}.isdisjoint(rule.deciders)
+    channel_teams = set(vote.teams) - journal_teams
+    return not {voter.name, *voter.teams, *channel_teams}.isdisjoint(rule.deciders)
 
 
 def _voter(vote: ApprovalVoted) -> str:

@@ -224,11 +224,11 @@ def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
     """Copy a request for a channel or a program, so that neither can change the call."""
-    copies = {
-        field.name: copy_of(cast("Mapping[str, Any]", value))
-        for field in fields(request)
-        if isinstance(value := getattr(request, field.name), Mapping)
-    }
+    copies: dict[str, Any] = {}
+    for name in [item.name for item in fields(request)]:
+        value = getattr(request, name)
+        if isinstance(value, Mapping):
+            copies[name] = copy_of(cast("Mapping[str, Any]", value))
     return replace(request, **copies)
 
 

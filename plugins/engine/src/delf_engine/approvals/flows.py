@@ -100,8 +100,10 @@ class TaskFlows:
         """
         reason = self.reason(call)
         rules: Sequence[str] = ()
-        if reason is not None and learned is not None and (rules := await learned()):
-            reason = self.reason(call, rules)
+        if reason is not None and learned is not None:
+            rules = await learned()
+            if rules:
+                reason = self.reason(call, rules)
         # Let the model extend the outline, until the outline has the call or cannot be extended.
         while reason is not None:
             known_answer_count = self._outline_answer_count

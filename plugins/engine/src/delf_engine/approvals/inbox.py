@@ -89,12 +89,12 @@ def _decider_of(data: Mapping[str, Any]) -> Decider:
     """Return the author of an answer or a remark, called ``inbox`` if the data has no name."""
     key = data.get("key")
     teams = data.get("teams")
+    if not isinstance(teams, (list, tuple)):
+        teams = ()
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
         key=None if key is None else str(key),
-        teams=tuple(map(str, cast("Sequence[object]", teams)))
-        if isinstance(teams, (list, tuple))
-        else (),
+        teams=tuple(map(str, cast("Sequence[object]", teams))),
         via=str(data.get("via") or "")[:200],
     )
 

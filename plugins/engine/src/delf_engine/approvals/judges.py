@@ -234,7 +234,10 @@ class RememberedJudge:
         resumed task shows that a person was asked.
         """
         was_person_asked = case.request_event is not None
-        if ruling.answer is not None or was_person_asked or case.outcome_unknown or self._is_strict:
+        if ruling.answer is not None or was_person_asked:
+            return ruling
+        must_ask_person = case.outcome_unknown or self._is_strict
+        if must_ask_person:
             return ruling
         # One case at a time: the journal may answer one look-up later than the next one, and people
         # would get the requests in another order than the script makes the calls.

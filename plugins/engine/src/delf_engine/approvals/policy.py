@@ -117,6 +117,7 @@ class TaskApprovals:
             recorded_request: The request and the decision in the journal of a resumed task; they
                 count only for the same script with the same actions.
         """
+        action_digests = {bound_action.name: bound_action.digest for bound_action in actions}
         request = self._request(
             call_id=0,
             action=SCRIPT,
@@ -125,9 +126,7 @@ class TaskApprovals:
             arguments={},
             digest=call_digest(SCRIPT, {"code": code}),
             # A later change of an action changes this digest, so that the approval is void.
-            action_digest=call_digest(
-                SCRIPT, {bound_action.name: bound_action.digest for bound_action in actions}
-            ),
+            action_digest=call_digest(SCRIPT, action_digests),
             code=self._log.redactor.redact_text(code),
             actions=tuple(bound_action.name for bound_action in actions),
             effects={bound_action.name: bound_action.action.effect for bound_action in actions},
@@ -327,7 +326,9 @@ class TaskApprovals:
             for bound_action in tools
             if bound_action.asks and not is_pre_approved(bound_action)
         ]
-        if not asking_actions or any(channel.can_ask for channel in self._approvals.channels):
+        if not asking_actions:
+            return
+        if any(channel.can_ask for channel in self._approvals.channels):
             return
         action_list = ", ".join(asking_actions[:5])
         if len(asking_actions) > 5:
@@ -396,7 +397,11 @@ class TaskApprovals:
         # What the person should know of the task so far, such as earlier equal calls.
         course_of_task = asdict(situation(self._log.events, fields["digest"], call_id))
         outcome_unknown = fields.get("outcome_unknown", False)
+        is_question = fields.get("is_question", False)
         asker = name_of_holder(self._task.on_behalf_of)
+        # A request about an interrupted call never expires.
+        expires_after = None if outcome_unknown else self._approvals.config.approval_timeout
+        takes_changes = self.can_request_changes and not outcome_unknown and not is_question
         common: dict[str, Any] = {
             "request_id": f"req_{secrets.token_hex(8)}",
             "task_id": self._log.task_id,
@@ -405,13 +410,11 @@ class TaskApprovals:
             **course_of_task,
             "worker": self._task.worker,
             "parent": None if self._task.child is None else self._task.child.parent,
-            # A request about an interrupted call never expires.
-            "expires_after": None if outcome_unknown else self._approvals.config.approval_timeout,
+            "expires_after": expires_after,
             "asked_by": asker,
             # The people whose edits, answers or changes influenced the task.
             "shaped_by": self._shapers(asker),
-            "takes_changes": self.can_request_changes
-            and not (outcome_unknown or fields.get("is_question", False)),
+            "takes_changes": takes_changes,
         }
         return ApprovalRequest(**{**common, **fields})
 

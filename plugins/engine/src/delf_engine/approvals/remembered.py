@@ -102,7 +102,12 @@ class RememberedDecisions:
             self._redactor.log_failure(_log, "remembered decisions cannot be read", error)
             return ()
         scope = (self.key, self.project)
-        return [d for d in decisions if d.task_id == self._task_id or (d.key, d.project) == scope]
+
+        def applies(decision: RememberedDecision) -> bool:
+            is_of_this_task = decision.task_id == self._task_id
+            return is_of_this_task or (decision.key, decision.project) == scope
+
+        return list(filter(applies, decisions))
 
 
 def require_remembered(journal: Journal) -> SupportsRemembered:
@@ -121,12 +126,13 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
 
     Requests that expired, and rejected repetitions of interrupted calls, are left out.
     """
-    return {
-        call_key(request_event): decision_event.reason or "rejected"
-        for request_event, decision_event in _decided_requests(events)
-        if decision_event.decision == "rejected"
-        and is_lasting_refusal(decision_event.source, request_event)
-    }
+    reasons: dict[CallKey, str] = {}
+    for request_event, decision_event in _decided_requests(events):
+        if decision_event.decision != "rejected":
+            continue
+        if is_lasting_refusal(decision_event.source, request_event):
+            reasons[call_key(request_event)] = decision_event.reason or "rejected"
+    return reasons
 
 
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:

@@ -70,16 +70,15 @@ class Approvals:
             task: The task.
             is_question: Whether the channels are for questions of scripts instead of approvals.
         """
-        present = [named for named in self.channels if task.interactive or not named.needs_presence]
+        channels = list(self.channels)
+        if not task.interactive:
+            channels = [named for named in channels if not named.needs_presence]
         if not is_question:
-            return present
-        is_interactive = self.config.approval_mode == "interactive"
-        return [
-            named
-            for named in present
-            if isinstance(named.channel, SupportsQuestions)
-            and (is_interactive or isinstance(named.channel, QuestionCallback))
-        ]
+            return channels
+        channels = [named for named in channels if isinstance(named.channel, SupportsQuestions)]
+        if self.config.approval_mode == "interactive":
+            return channels
+        return [named for named in channels if isinstance(named.channel, QuestionCallback)]
 
     def can_answer(self, task: TaskRequest) -> bool:
         """Return whether somebody may be able to answer a task's questions.

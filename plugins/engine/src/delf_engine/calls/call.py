@@ -86,11 +86,11 @@ def identity(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
             omitted.
     """
     try:
-        explicit = {
-            n: v
-            for n, v in arguments.items()
-            if n not in defaults or not _equals_default(v, defaults[n])
-        }
+        explicit: dict[str, Any] = {}
+        for argument, value in arguments.items():
+            is_default = argument in defaults and _equals_default(value, defaults[argument])
+            if not is_default:
+                explicit[argument] = value
         return call_digest(name, explicit)
     except (RecursionError, UnsupportedValueError):
         return secrets.token_hex(32)  # like no other call

@@ -211,7 +211,9 @@ class ChildTasks:
         Args:
             call: The ended call, whose children are cancelled; None for the children of all calls.
         """
-        ended_keys = [key for key in self._running if call is None or key[0] == call.number]
+        ended_keys = list(self._running)
+        if call is not None:
+            ended_keys = [key for key in ended_keys if key[0] == call.number]
         # Children are removed before they are cancelled, so that no call waits for the result of a
         # cancelled child.
         child_tasks = [self._running.pop(key) for key in ended_keys]
@@ -302,6 +304,7 @@ class ChildTasks:
         # declares that it wrote the text without data of others, or if the script passed the text
         # as an argument of the call.
         is_trusted_like_call = child.trust == "own" or child.task in call.arguments.values()
+        trust = self._run.trust_of(call) if is_trusted_like_call else "outside"
         changes: dict[str, Any] = {}
         if child.llm is not None:
             llm = self._run.chosen_llm(child.llm)
@@ -312,29 +315,31 @@ class ChildTasks:
         ledger = self._run.models.ledger
         if child.budget_usd is not None:
             ledger = Ledger(child.budget_usd, outer_ledger=ledger)
+        own_options = ChildOptions(
+            parent=self._run.log.task_id,
+            depth=self.depth + 1,
+            config=self._run.config.model_copy(update=changes),
+            clock=self._run.clock,
+            worker=child.worker,
+            ledger=ledger,
+            check=child.check,
+            trust=trust,
+            tools=None if child.tools is None else as_connections(child.tools),
+        )
+        inherited = self._run.request
         return TaskRequest(
             task=child.task,
-            listeners=self._run.request.child_listeners,
-            child_listeners=self._run.request.child_listeners,
-            timeout=self._run.request.timeout if child.timeout is None else child.timeout,
-            interactive=self._run.request.interactive,
-            wait_approvals=self._run.request.wait_approvals,
-            settle=self._run.request.settle,
-            key=self._run.request.on_behalf_of,
+            listeners=inherited.child_listeners,
+            child_listeners=inherited.child_listeners,
+            timeout=inherited.timeout if child.timeout is None else child.timeout,
+            interactive=inherited.interactive,
+            wait_approvals=inherited.wait_approvals,
+            settle=inherited.settle,
+            key=inherited.on_behalf_of,
             # Whoever influenced this task has also influenced the child task.
             setup={OTHER_AUTHORS_KEY: self._influencing_people()},
-            child=ChildOptions(
-                parent=self._run.log.task_id,
-                depth=self.depth + 1,
-                config=self._run.config.model_copy(update=changes),
-                clock=self._run.clock,
-                worker=child.worker,
-                ledger=ledger,
-                check=child.check,
-                trust=self._run.trust_of(call) if is_trusted_like_call else "outside",
-                tools=None if child.tools is None else as_connections(child.tools),
-            ),
-            files=self._run.request.files if child.files is None else [str(p) for p in child.files],
+            child=own_options,
+            files=inherited.files if child.files is None else list(map(str, child.files)),
             output=None if child.output is None else Output(child.output),
         )
 
