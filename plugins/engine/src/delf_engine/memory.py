@@ -96,9 +96,10 @@ class AgentMemory:
     def store(self) -> MemoryStore | None:
         """The store; None if it is not open."""
         opening = self._opening
-        if opening is None or not opening.done() or opening.cancelled() or opening.exception():
+        if opening is None or not opening.done():
             return None
-        return opening.result()
+        has_failed = opening.cancelled() or opening.exception() is not None
+        return None if has_failed else opening.result()
 
     def open(self) -> asyncio.Future[MemoryStore]:
         """Start opening the store, unless it is open; return a future of the store."""
@@ -178,13 +179,12 @@ class AgentMemory:
 
         async def save() -> None:
             store = await asyncio.shield(self.open())
-            # An equal fact is always among the most similar facts.
-            similar_facts = [await store.search(fact, _MAX_SIMILAR, 0.0) for fact in facts]
-            new = [
-                fact
-                for fact, similar in zip(facts, similar_facts, strict=True)
-                if fact not in {item.content for item in similar}
-            ]
+            new: list[str] = []
+            for fact in facts:
+                # An equal fact is always among the most similar facts.
+                similar_facts = await store.search(fact, _MAX_SIMILAR, 0.0)
+                if fact not in {similar.content for similar in similar_facts}:
+                    new.append(fact)
             if new:
                 await store.save(new)
 
@@ -281,9 +281,10 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
     Raises:
         DelfError: If the model fails or times out.
     """
+    known_list = "\n".join(f"- {fact}" for fact in done_task.recalled_facts)
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
-        known="\n".join(f"- {fact}" for fact in done_task.recalled_facts) or "- nothing",
+        known=known_list or "- nothing",
         task=done_task.task[:_MAX_SHOWN_LENGTH],
         answer=done_task.answer[:_MAX_SHOWN_LENGTH],
         max_facts=_MAX_FACTS,
@@ -293,10 +294,14 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
             text = await done_task.ask(question)
     except TimeoutError:
         raise DelfError(f"the model did not answer within {_MODEL_SECONDS:g} s") from None
-    known_facts = {
-        fact.removesuffix(_UNTRUSTED_MARK).strip() for fact in done_task.recalled_facts
-    } | set(done_task.recalled_facts)
-    return [fact for fact in _facts_in(text) if fact not in known_facts]
+    known_facts = {_without_mark(fact) for fact in done_task.recalled_facts}
+    return [fact for fact in _facts_in(text) if _without_mark(fact) not in known_facts]
+
+
+def _without_mark(fact: str) -> str:
+    for mark in (_UNTRUSTED_MARK, _USER_WORDS_MARK):
+        fact = fact.removesuffix(mark).strip()
+    return fact
 
 
 def _facts_in(text: str) -> list[str]:

@@ -116,6 +116,17 @@ def test_learned_fact_from_foreign_text_keeps_its_origin(desk: Any) -> None:
     assert memory.facts[1].startswith("Ada likes tea.")
 
 
+@pytest.mark.parametrize("mark", ["(the user's own words)", "(learned from what others wrote)"])
+def test_recalled_fact_is_not_learned_again_from_foreign_text(desk: Any, mark: str) -> None:
+    memory = Notebook()
+    memory.facts = [f"Ada likes tea. {mark}"]
+    with desk.agent(memory=memory, learn=True) as agent:
+        desk.model.writes("print(mails()[0]['body'])")
+        desk.model.says(json.dumps(["Ada likes tea."]))
+        agent.run("What is in my mail?")
+    assert memory.facts == [f"Ada likes tea. {mark}"]
+
+
 @pytest.mark.parametrize(
     "author", ["", " (learned from what others wrote)"], ids=["unknown author", "others"]
 )
