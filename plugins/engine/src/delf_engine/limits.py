@@ -64,15 +64,18 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     tools = [*tools]
     # The actions that start child tasks: a repeated call of such an action resumes its child tasks.
     starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
-    if not starters and calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None:
+    has_only_few_calls = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
+    if has_only_few_calls and not starters:
         return None  # the usual case, decided without parsing
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
-    if (started := sum(min_calls[name] for name in starters)) > children:
+    child_count = sum(min_calls[name] for name in starters)
+    if child_count > children:
         return (
-            f"the script starts at least {started:,} child tasks, and the task can have "
+            f"the script starts at least {child_count:,} child tasks, and the task can have "
             f"{children:,} more: make fewer calls, each with a larger part of the work"
         )
-    if (call_count := sum(min_calls.values())) > calls:
+    call_count = sum(min_calls.values())
+    if call_count > calls:
         return (
             f"the script makes at least {call_count:,} calls, and the task can make {calls:,} more"
         )

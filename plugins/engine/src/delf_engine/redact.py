@@ -308,12 +308,11 @@ def put_back(
         shown_arguments: The redacted arguments that the person saw.
         hidden_arguments: The original arguments with their secrets.
     """
-    return {
-        name: hidden_arguments[name]
-        if name in shown_arguments and value == shown_arguments[name]
-        else value
-        for name, value in arguments.items()
-    }
+    restored: dict[str, Any] = {}
+    for name, value in arguments.items():
+        is_unchanged = name in shown_arguments and value == shown_arguments[name]
+        restored[name] = hidden_arguments[name] if is_unchanged else value
+    return restored
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:

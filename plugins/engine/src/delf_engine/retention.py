@@ -58,8 +58,9 @@ def _remove_outputs(paths: Iterable[str]) -> None:
     temporary_folder = Path(tempfile.gettempdir()).resolve()
     for path in map(Path, paths):
         parents = [*path.parents]
+        temporary_folders = [folder for folder in parents if folder.parent == temporary_folder]
         output_folders = [
-            p for p in parents if p.parent == temporary_folder and p.name.startswith(OUTPUT_PREFIX)
+            folder for folder in temporary_folders if folder.name.startswith(OUTPUT_PREFIX)
         ]
         if not output_folders or ".." in path.parts:
             continue

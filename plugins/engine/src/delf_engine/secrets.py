@@ -152,11 +152,12 @@ def without_secrets(settings: Any) -> Any:
     if isinstance(settings, BaseModel):
         return {name: without_secrets(value) for name, value in settings}
     if isinstance(settings, Named):
-        secret_texts = {text for text in _secrets_in_named_values(settings) if text}
-        return {
-            name: _address_in(text) if any(secret in text for secret in secret_texts) else text
-            for name, text in reveal_secrets(settings).items()
-        }
+        secret_texts = set(filter(None, _secrets_in_named_values(settings)))
+        texts = reveal_secrets(settings)
+        for name, text in texts.items():
+            if any(secret in text for secret in secret_texts):
+                texts[name] = _address_in(text)
+        return texts
     if isinstance(settings, Mapping):
         items = cast("Mapping[Any, Any]", settings).items()
         return {str(name): without_secrets(value) for name, value in items}
@@ -301,11 +302,8 @@ def _forms_of_declared_secret(text: str) -> Iterator[str]:
     yield from secrets_in(text)
     lines = text.strip().splitlines()
     if len(lines) > 1:
-        yield from (
-            line
-            for line in lines
-            if len(line) >= _MIN_TOKEN_LENGTH and not line.startswith("-----")
-        )
+        long_lines = [line for line in lines if len(line) >= _MIN_TOKEN_LENGTH]
+        yield from (line for line in long_lines if not line.startswith("-----"))
     if text.lstrip().startswith("{"):  # the key file of a service account
         try:
             value: Any = json.loads(text)

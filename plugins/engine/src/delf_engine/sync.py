@@ -178,12 +178,10 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
     """Wait for cancelled tasks of a loop to finish."""
 
     async def wait_for_cancelled() -> None:
-        current_task = asyncio.current_task()
-        tasks = [
-            task for task in asyncio.all_tasks() if task is not current_task and task.cancelling()
-        ]
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+        other_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        cancelled_tasks = [task for task in other_tasks if task.cancelling()]
+        if cancelled_tasks:
+            await asyncio.wait(cancelled_tasks, timeout=seconds)
 
     try:
         asyncio.run_coroutine_threadsafe(wait_for_cancelled(), loop).result(seconds + 1)

@@ -119,8 +119,10 @@ def queue_options(keywords: Mapping[str, Any]) -> QueueOptions | None:
     ``key`` and ``setup`` are such keywords only together with ``queue``, because any task may have
     them.
     """
-    excluded = () if "queue" in keywords else ("key", "setup")
-    options: Any = {n: keywords[n] for n in _QUEUED if n in keywords and n not in excluded}
+    options: Any = {name: keywords[name] for name in _QUEUED if name in keywords}
+    if "queue" not in keywords:
+        options.pop("key", None)
+        options.pop("setup", None)
     return options or None
 
 
@@ -212,7 +214,9 @@ class TaskRequests:
         conversation = None if self.chat is None else self.chat.conversation_for(conversation_id)
         answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
-        setup_data: dict[str, Any] = {} if answer_type is None else {"output": answer_type.schema}
+        setup_data: dict[str, Any] = {}
+        if answer_type is not None:
+            setup_data["output"] = answer_type.schema
         if strategy is not None:
             setup_data["strategy"] = strategy
         if llm is not None:

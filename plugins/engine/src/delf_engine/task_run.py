@@ -278,21 +278,21 @@ class TaskRun:
         user_words = self._values.user_words
         choice = self.tool_choice()
         # The model does not see descriptions that a server wrote ("outside"), only the user's own.
-        untrusted_names = {
-            bound_action.name
-            for bound_action in self.tools.shown
-            if _trust_of_texts(bound_action.connection, "description_trust", default="own")
-            == "outside"
-        }
+        untrusted_names: set[str] = set()
+        for bound_action in self.tools.shown:
+            connection = bound_action.connection
+            if _trust_of_texts(connection, "description_trust", default="own") == "outside":
+                untrusted_names.add(bound_action.name)
         shown_tools = [
             _without_descriptions(tool) if tool.name in untrusted_names else tool
             for tool in choice.shown
         ]
         started_at = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
+        followed_texts = [f"{FOLLOWED}\n{text}" for text in followed]
         question = OUTLINE_QUESTION.format(
             tools=stubs_of(replace(choice, shown=shown_tools), self.request.task),
             now=moment(started_at, self.zone),
-            words="\n\n".join([user_words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
+            words="\n\n".join([user_words, *followed_texts]),
         )
         async with self.failures_as_warnings(
             "the model could not say which calls the task asks for"

@@ -194,10 +194,13 @@ class _Converter:
         itself, if a schema accepts any text; parsed JSON data; or a list with the text as its only
         item. A text that cannot be converted is returned as it is.
         """
-        allowed = [each for schema in alternatives for each in _allowed_texts(schema)]
+        allowed: list[str] = []
+        for schema in alternatives:
+            allowed += _allowed_texts(schema)
         if text in allowed:
             return text
-        similar = [each for each in allowed if each.casefold() == text.strip().casefold()]
+        folded_text = text.strip().casefold()
+        similar = [each for each in allowed if each.casefold() == folded_text]
         if len(similar) == 1:
             return similar[0]
         if any(schema.get("format") == "date" for schema in alternatives):

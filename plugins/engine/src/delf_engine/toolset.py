@@ -169,8 +169,10 @@ class Toolset:
         name = f"{connection}.{method}" if method else connection
         if name in self._forbidden_names:
             raise ToolRefusedError(f"{name} is not allowed here")
-        siblings = [b.name for b in self.actions if b.connection.name == connection]
-        action_names = siblings or [b.name for b in self.actions if not b.built_in]
+        candidates = [each for each in self.actions if each.connection.name == connection]
+        if not candidates:
+            candidates = [each for each in self.actions if not each.built_in]
+        action_names = [each.name for each in candidates]
         name_list = ", ".join(action_names[:40]) or "none"
         name = name[:_MAX_NAME_LENGTH]
         raise ToolRefusedError(
@@ -180,19 +182,8 @@ class Toolset:
     def catalog(self) -> Catalog:
         """Return a catalog entry for each allowed action except built-in ones, for prefilters."""
         if self._catalog is None:
-            self._catalog = Catalog(
-                CatalogEntry(
-                    name=b.name,
-                    summary=b.action.summary,
-                    tags=b.action.tags,
-                    parameters=tuple((p.name, p.doc or "") for p in b.action.parameters),
-                    values=tuple(v for p in b.action.parameters for v in values_in(p.type_text)),
-                    reads=b.action.effect == "read",
-                    description=b.action.description,
-                )
-                for b in self.actions
-                if not b.built_in
-            )
+            listed = (each for each in self.actions if not each.built_in)
+            self._catalog = Catalog(_catalog_entry(each.name, each.action) for each in listed)
         return self._catalog
 
     def showing(self, names: frozenset[str]) -> Toolset:
@@ -383,6 +374,21 @@ def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
         return action  # the connection declares the trust of each table or file
     return action if trust is None else replace(action, trust=trust)
+
+
+def _catalog_entry(name: str, action: Action) -> CatalogEntry:
+    values: list[str] = []
+    for parameter in action.parameters:
+        values += values_in(parameter.type_text)
+    return CatalogEntry(
+        name=name,
+        summary=action.summary,
+        tags=action.tags,
+        parameters=tuple((each.name, each.doc or "") for each in action.parameters),
+        values=tuple(values),
+        reads=action.effect == "read",
+        description=action.description,
+    )
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:

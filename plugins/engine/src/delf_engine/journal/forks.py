@@ -163,37 +163,20 @@ def forked(
             f"the task cannot be forked at event {at}",
             hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
         )
-    copied_before = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
-    open_calls = {event.call_id for event in copied_before if isinstance(event, CallStarted)}
-    open_calls -= {event.call_id for event in copied_before if isinstance(event, CallFinished)}
-    copied_before += [
-        event
-        for event in events
-        if event.seq > at and isinstance(event, CallFinished) and event.call_id in open_calls
-    ]
-    copied_before = _without_approvals(copied_before)
+    copied = _without_approvals(_copied_events(events, at))
     if script is not None:
-        copied_before += _replaced_script(events, at, script)
+        copied += _replaced_script(events, at, script)
     warning = (
         f"forked from {start.task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
-    copied_before.append(Warned(task_id=task_id, seq=0, at=copied_before[-1].at, message=warning))
+    copied.append(Warned(task_id=task_id, seq=0, at=copied[-1].at, message=warning))
     new_request_ids: dict[str, str] = {}
     result: list[Event] = []
-    for number, event in enumerate(copied_before, 1):
+    for number, event in enumerate(copied, 1):
         changed = replace(_without_cost(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
-            kept_setup = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
-            own_setup = {**kept_setup, **(setup or {}), COPIED: len(copied_before)}
-            if changed.key != key:  # the task's text was written by the other task's owner
-                asker = name_of_holder(changed.key)
-                own_setup[OTHER_AUTHORS_KEY] = list(
-                    dict.fromkeys((*kept_setup.get(OTHER_AUTHORS_KEY, ()), asker))
-                )
-            changed = replace(
-                changed, conversation=None, parent=None, worker=None, key=key, setup=own_setup
-            )
+            changed = _start_of_fork(changed, key, {**(setup or {}), COPIED: len(copied)})
         elif (request_id := getattr(changed, "request_id", None)) is not None:
             # With the old id, an answer to the other task's request would count here, too.
             new_request_id = new_request_ids.setdefault(request_id, f"req_{secrets.token_hex(8)}")
@@ -202,6 +185,33 @@ def forked(
                 changed = replace(changed, remember="no", key=None, project=None)
         result.append(changed)
     return result
+
+
+def _copied_events(events: Sequence[Event], at: int) -> list[Event]:
+    """Return the events up to number ``at``, and the later ends of the calls among these events."""
+    copied: list[Event] = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
+    open_calls = {event.call_id for event in copied if isinstance(event, CallStarted)}
+    open_calls -= {event.call_id for event in copied if isinstance(event, CallFinished)}
+    later_ends = [e for e in events if e.seq > at and isinstance(e, CallFinished)]
+    copied += [end for end in later_ends if end.call_id in open_calls]
+    return copied
+
+
+def _start_of_fork(start: TaskStarted, key: str | None, setup: Mapping[str, Any]) -> TaskStarted:
+    """Return the start of a fork, made from the start of the other task.
+
+    Args:
+        start: The start of the other task.
+        key: The owner of the fork; None for the local user.
+        setup: Setup data to add to the other task's setup data.
+    """
+    changed_setup = dict(start.setup)
+    changed_setup.pop(ASKED_FROM, None)
+    changed_setup |= setup
+    if start.key != key:  # the task's text was written by the other task's owner
+        authors = (*start.setup.get(OTHER_AUTHORS_KEY, ()), name_of_holder(start.key))
+        changed_setup[OTHER_AUTHORS_KEY] = list(dict.fromkeys(authors))
+    return replace(start, conversation=None, parent=None, worker=None, key=key, setup=changed_setup)
 
 
 def _without_cost(event: Event) -> Event:
@@ -216,7 +226,8 @@ def _without_cost(event: Event) -> Event:
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
     """Remove the approval events of each call or script whose end is not among the events."""
     ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
-    last_script_end = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
+    script_ends = [event.seq for event in events if isinstance(event, ScriptFinished)]
+    last_script_end = max(script_ends, default=0)
 
     def has_end(request: ApprovalRequested) -> bool:
         if request.code is not None:  # a request for a whole script
@@ -228,12 +239,14 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
         for event in events
         if isinstance(event, ApprovalRequested) and not has_end(event)
     }
-    return [
-        event
-        for event in events
-        if getattr(event, "request_id", None) not in open_requests
-        and not (isinstance(event, ApprovalRemembered) and event.call_id not in ended_calls)
-    ]
+    kept: list[Event] = []
+    for event in events:
+        if getattr(event, "request_id", None) in open_requests:
+            continue
+        if isinstance(event, ApprovalRemembered) and event.call_id not in ended_calls:
+            continue
+        kept.append(event)
+    return kept
 
 
 def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
@@ -248,15 +261,15 @@ def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Even
         UnknownTaskError: If the model wrote no script after the event.
     """
     later_events = [event for event in events if event.seq > at]
-    replied = next((e for e in later_events if isinstance(e, ModelReplied) and is_script(e)), None)
+    replies = (event for event in later_events if isinstance(event, ModelReplied))
+    replied = next(filter(is_script, replies), None)
     if replied is None:
         raise UnknownTaskError(
             f"no model wrote a script after event {at}",
             hint="without a script, the model is asked for one",
         )
-    call_events = [
-        e for e in later_events if isinstance(e, ModelCalled) and e.number == replied.number
-    ]
+    model_calls = [event for event in later_events if isinstance(event, ModelCalled)]
+    call_events = [call for call in model_calls if call.number == replied.number]
     text = f"```python\n{script.rstrip()}\n```"
     answer = replace(
         replied, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0

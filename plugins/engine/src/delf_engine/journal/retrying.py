@@ -87,9 +87,10 @@ def _is_temporary(error: BaseException | None) -> bool:
 
 def _has_unknown_write(events: Sequence[ev.Event]) -> bool:
     """Return True if a write call has an unknown outcome."""
-    ends = {e.call_id: e.status for e in events if isinstance(e, ev.CallFinished)}
-    starts = (e for e in events if isinstance(e, ev.CallStarted) and e.effect != "read")
-    return any(ends.get(event.call_id, "cancelled") == "cancelled" for event in starts)
+    statuses = {end.call_id: end.status for end in events if isinstance(end, ev.CallFinished)}
+    starts = [event for event in events if isinstance(event, ev.CallStarted)]
+    writes = [start for start in starts if start.effect != "read"]
+    return any(statuses.get(write.call_id, "cancelled") == "cancelled" for write in writes)
 
 
 def _failed_after_script(events: Sequence[ev.Event]) -> bool:
@@ -113,9 +114,7 @@ def _failed_read(events: Sequence[ev.Event]) -> int | None:
         if isinstance(event, (ev.CallStarted, ev.ApprovalRequested, ev.ScriptGenerated)):
             return None
         if isinstance(event, ev.CallFinished) and event.raised is not None:
-            number = event.call_id
-            started = (e for e in events if isinstance(e, ev.CallStarted) and e.call_id == number)
-            if any(e.effect == "read" for e in started):
-                return index
-            return None
+            starts = [each for each in events if isinstance(each, ev.CallStarted)]
+            effects = {start.effect for start in starts if start.call_id == event.call_id}
+            return index if "read" in effects else None
     return None

@@ -393,19 +393,21 @@ class TaskPipeline:
             # Add task and answer to the conversation before TaskFinished is recorded: if this
             # process died in between, a finished task would never be resumed to add them.
             await keep_turn(run, text, error)
+        reason: dict[str, Any] = {}
+        if error is not None:
+            reason |= {"error": error.message, "code": error.code}
+        if stopper is not None:
+            reason |= {"by": stopper.name, "via": stopper.via}
         try:
             await log.record(
                 TaskFinished,
                 status=error is None,
                 text=text,
                 duration_ms=outcome.duration_ms,
-                error=None if error is None else error.message,
-                code=None if error is None else error.code,
                 cost_usd=cost_of(log.events),
                 files=dict(outcome.files),
                 value=outcome.value,
-                by=None if stopper is None else stopper.name,
-                via="" if stopper is None else stopper.via,
+                **reason,
             )
         except DelfError as lost:
             if not isinstance(error, TaskTimeoutError):

@@ -234,27 +234,26 @@ class ModelClient:
         model: LLMConfig | None = None
         while True:
             # Only the model that began an answer continues it.
-            is_continuing = model is not None and bool(received_text)
-            models = [model] if model is not None and is_continuing else self._available(config)
+            writer = model if received_text else None
+            models = self._available(config) if writer is None else [writer]
             try:
                 reply, model = await self._ask_in_order(models, current_request, attempt)
             except LLMExecutionError as error:
-                other_models = [other for other in self._available(config) if other != model]
-                can_fall_back = (
-                    is_continuing and other_models and continuations_left and _is_unavailable(error)
-                )
-                if model is None or not can_fall_back:
+                if writer is None or not continuations_left:
                     raise
-                await self._fall_back(model, other_models[0], error)
+                other_models = [other for other in self._available(config) if other != writer]
+                if not other_models or not _is_unavailable(error):
+                    raise
+                await self._fall_back(writer, other_models[0], error)
                 # The other model answers from the start.
                 current_request, received_text = request, ""
                 continuations_left -= 1
                 continue
             # None if the reply does not continue the received text.
             joined_text = join_continuation(received_text, reply.text)
-            if reply.broken_by is None and (reply.calls or joined_text is not None):
-                is_continued = bool(received_text) and joined_text is not None
-                if is_continued:
+            is_answer = bool(reply.calls) or joined_text is not None
+            if reply.broken_by is None and is_answer:
+                if received_text and joined_text is not None:
                     return replace(reply, text=joined_text)
                 return reply
             if reply.broken_by == "length" and is_limited:
@@ -270,7 +269,8 @@ class ModelClient:
                 continue  # with the same request
             # The model has to write the answer again after a truncated tool call, an empty answer,
             # and a reply that does not continue the received text.
-            must_restart = bool(reply.calls) or not (joined_text or "").strip()
+            has_text = joined_text is not None and bool(joined_text.strip())
+            must_restart = bool(reply.calls) or not has_text
             current_request = _continuation_of(
                 request, reply, joined_text or received_text, must_restart=must_restart
             )

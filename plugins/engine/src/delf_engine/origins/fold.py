@@ -452,11 +452,11 @@ class Origins:
         A text that is only the identifier, such as a field ``id``, does not mention the record.
         """
         # The results include input files, each as the result of a made-up call.
-        return any(
-            trust == "outside" and mentions_record(text, identifier)
-            for call in self._all_searchable_calls()
-            for trust, _, text in texts_with_trust(call.result, call.trust)
-        )
+        for call in self._all_searchable_calls():
+            for trust, _, text in texts_with_trust(call.result, call.trust):
+                if trust == "outside" and mentions_record(text, identifier):
+                    return True
+        return False
 
     def _all_searchable_calls(self) -> Sequence[PastCall]:
         """Return all texts that the task has read, each as the result of a call.

@@ -169,12 +169,14 @@ class Outline:
 
     def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
         """Return whether a planned call of the action has this value as a literal argument."""
-        planned_nodes = (
-            self._planned_arguments(call).get(name) for call in self._planned_calls_of(action)
-        )
-        literals = (node for node in planned_nodes if node is not None and is_constant(node))
-        # A literal must equal the value, so it does not matter which values count as content.
-        return any(self._fits(literal, value, name, _nothing_is_content) for literal in literals)
+        for call in self._planned_calls_of(action):
+            node = self._planned_arguments(call).get(name)
+            if node is None or not is_constant(node):
+                continue
+            # A literal must equal the value, so it does not matter which values count as content.
+            if self._fits(node, value, name, _nothing_is_content):
+                return True
+        return False
 
     def admit_call(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned_count: int
@@ -326,12 +328,7 @@ class Outline:
             case ast.Dict(keys=keys, values=nodes) if (fields := fields_of(value)) is not None:
                 names = (getattr(key, "value", None) for key in keys)
                 planned = dict(zip(names, nodes, strict=True))
-                return all(
-                    self._fits(planned[name], fields.get(name), f"{path}.{name}", is_content)
-                    if name in planned
-                    else fields[name] is None
-                    for name in {**planned, **fields}
-                )
+                return self._fields_fit(planned, fields, path, is_content)
             case ast.Dict() if not is_constant(node):
                 return False  # a value without the planned fields
             case ast.Call(func=ast.Name(id="choose"), args=choices):
@@ -342,13 +339,39 @@ class Outline:
                 single_value = items[0] if len(items) == 1 else value
                 return _is_same(ast.literal_eval(node), single_value)
             case _:
-                # Each text in the value must be content, or a value that the expression allows.
-                return all(
-                    is_content(leaf_path, text)
-                    or (_is_ellipsis(node) and self._is_in_user_words(text))
-                    or self._is_from_field(node, text, names_in(leaf_path.removeprefix(path)))
-                    for leaf_path, text in leaves_of(value, path)
-                )
+                return self._texts_fit(node, value, path, is_content)
+
+    def _fields_fit(
+        self,
+        planned_fields: Mapping[Any, ast.expr],
+        fields: Mapping[Any, Any],
+        path: str,
+        is_content: IsContent,
+    ) -> bool:
+        """Return whether a record fits the planned fields, and has only None in other fields."""
+        for name in {**planned_fields, **fields}:
+            if name in planned_fields:
+                planned = planned_fields[name]
+                fits = self._fits(planned, fields.get(name), f"{path}.{name}", is_content)
+            else:
+                fits = fields[name] is None
+            if not fits:
+                return False
+        return True
+
+    def _texts_fit(
+        self, node: ast.expr | None, value: Any, path: str, is_content: IsContent
+    ) -> bool:
+        """Return whether each text in a value is content, or is allowed by a planned expression."""
+        for leaf_path, text in leaves_of(value, path):
+            if is_content(leaf_path, text):
+                continue
+            if _is_ellipsis(node) and self._is_in_user_words(text):
+                continue
+            names_below_path = names_in(leaf_path.removeprefix(path))
+            if not self._is_from_field(node, text, names_below_path):
+                return False
+        return True
 
     def _items_fit(
         self, planned_items: Sequence[ast.expr], value: Any, path: str, is_content: IsContent
@@ -494,14 +517,16 @@ class Outline:
 
 def _contains_literal(node: ast.expr) -> bool:
     """Return whether an expression is a literal, or contains one as an item, value or choice."""
-    parts: list[ast.expr | None] = []
+    if is_constant(node):
+        return True
+    parts: list[ast.expr] = []
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         parts += node.elts
     elif isinstance(node, ast.Dict):
         parts += node.values
     elif isinstance(node, ast.Call) and dotted(node.func) == "choose":
         parts += node.args
-    return is_constant(node) or any(_contains_literal(part) for part in parts if part is not None)
+    return any(map(_contains_literal, parts))
 
 
 def _is_ellipsis(node: ast.expr | None) -> bool:

@@ -182,11 +182,11 @@ class Scripts:
         ``{UNKNOWN}`` if no call passes the parameter; None if the script's text has no such call,
         or if the script may change variables in a way that its text does not show.
         """
-        sources_by_parameter_of_calls = [
-            arguments
-            for call, arguments in self._argument_sources[action].items()
-            if line is None or call.lineno <= line <= (call.end_lineno or 0)
-        ]
+        sources_by_parameter_of_calls: list[Mapping[str, AbstractSet[str]]] = []
+        for call, sources_by_parameter in self._argument_sources[action].items():
+            is_on_line = line is None or call.lineno <= line <= (call.end_lineno or 0)
+            if is_on_line:
+                sources_by_parameter_of_calls.append(sources_by_parameter)
         # A script that reads the connection's name or a builtin such as globals() as a value may
         # call the action by another name.
         connection_name = action.partition(".")[0]

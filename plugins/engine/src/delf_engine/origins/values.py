@@ -134,18 +134,22 @@ def fields_at(
     # could choose the names of fields in such a text.
     items = [*items_of(_parse_json(value))]
     for name, wanted_value in (conditions or {}).items():
-        records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
         wanted_text = normalized_text(str(wanted_value))
-        items = [
-            record
-            for record in records
+        matching: list[Any] = []
+        for record in _records_in(items):
             # Without the field, the whole record is searched for the value.
-            if wanted_text in map(normalized_text, _texts_in(record.get(name, record)))
-        ]
+            texts = _texts_in(record.get(name, record))
+            if wanted_text in map(normalized_text, texts):
+                matching.append(record)
+        items = matching
     for name in path:
-        records = (cast("Mapping[Any, Any]", e) for e in items if isinstance(e, Mapping))
-        items = [each for record in records if name in record for each in items_of(record[name])]
+        values = [record[name] for record in _records_in(items) if name in record]
+        items = [*items_of(values)]
     return iter(items)
+
+
+def _records_in(items: Iterable[Any]) -> list[Mapping[Any, Any]]:
+    return [cast("Mapping[Any, Any]", item) for item in items if isinstance(item, Mapping)]
 
 
 def _texts_in(value: Any) -> Iterator[str]:
@@ -200,15 +204,19 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
     # Every word of the name must be a word for content. The name ``message_id`` is not the name of
     # content, because ``id`` is no such word.
     words = _WORDS.findall("".join(names_in(path)[-1:]))
-    has_content_name = bool(words) and CONTENT_WORDS.issuperset(
-        w.lower().removesuffix("s") for w in words
-    )
+    singular_words = {word.lower().removesuffix("s") for word in words}
+    has_content_name = bool(words) and singular_words <= CONTENT_WORDS
+    if action.effect == "read" or not has_content_name:
+        return False
     # A path that ends in "[key 2]" is that of a mapping's key instead of a value.
     is_key = "[key " in path[path.rfind("[") :]
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
-    is_machine_data = bool(lines) and all(
-        " " not in line and _MACHINE_DATA.search(line) for line in lines
-    )
     is_json = _parse_json(text) is not text
-    is_for_people = not (is_key or is_machine_data or is_json)
-    return action.effect != "read" and has_content_name and is_for_people
+    return not (is_key or is_json or _is_machine_data(text))
+
+
+def _is_machine_data(text: str) -> bool:
+    """Return whether every non-empty line is data for machines; False without such lines."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return False
+    return all(" " not in line and _MACHINE_DATA.search(line) for line in lines)

@@ -200,14 +200,21 @@ def _named_files(
 
 def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
     """Return the paths of data files and folders in the settings of :data:`_DATA_SETTINGS`."""
-    values = (value for keys, value in leaves(document) if not _DATA_SETTINGS.isdisjoint(keys))
-    texts = (text for value in values for text in texts_in(value) if len(text) <= _MAX_PATH_LENGTH)
-    return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
+    paths: set[Path] = set()
+    for keys, value in leaves(document):
+        if _DATA_SETTINGS.isdisjoint(keys):
+            continue
+        for text in texts_in(value):
+            if len(text) <= _MAX_PATH_LENGTH and "\0" not in text:
+                paths.add(Path(os.path.normpath(root / text)))
+    return frozenset(paths)
 
 
 def _in_folder(root: Path, name: str) -> Path | None:
     """Return the path of the file called ``name`` if the file is inside ``root``, else None."""
-    if not name or len(name) > _MAX_PATH_LENGTH or not name.isprintable() or "://" in name:
+    may_be_path = 0 < len(name) <= _MAX_PATH_LENGTH and name.isprintable()
+    is_url = "://" in name
+    if is_url or not may_be_path:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
     is_inside = path.is_relative_to(root) and is_file(path)

@@ -49,11 +49,11 @@ class Prices:
         for name in self._prices:
             if name in names:
                 return self._prices[name]
-        matching = [
-            pattern
-            for pattern in self._prices
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names)
-        ]
+
+        def matches(pattern: str) -> bool:
+            return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+        matching = list(filter(matches, self._prices))
         if matching:
             return self._prices[max(matching, key=_specificity)]
         return None

@@ -191,14 +191,12 @@ def load_project(
     agent, connections, plugins = _from_file(folder.file, document)
     _merge_settings(agent, list(_settings_of_environ(variables, folder.env.path)))
     _merge_settings(agent, _put_overrides(overrides, connections, plugins))
-    set_flags = [(key, value) for key, value in (flags or {}).items() if value is not None]
-    _merge_settings(
-        agent,
-        [
-            _Setting((key,), value, f"{key} on the command line", _COMMAND_LINE)
-            for key, value in set_flags
-        ],
-    )
+    flag_settings = [
+        _Setting((name,), value, f"{name} on the command line", _COMMAND_LINE)
+        for name, value in (flags or {}).items()
+        if value is not None
+    ]
+    _merge_settings(agent, flag_settings)
     entries = entries_of(folder.file, document, connections, variables)
     return Project(
         root=folder.root,

@@ -136,9 +136,10 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     field = path[0]
     if len(path) == 1 and field in _LIST_FIELDS:
         return _parse_list(text)
-    is_table = (len(path) == 1 and field in (*_TABLE_FIELDS, *LLM_FIELDS)) or (
-        len(path) == 2 and field in LLM_FIELDS and path[1] in _LLM_TABLES
-    )
+    if len(path) == 1:
+        is_table = field in _TABLE_FIELDS or field in LLM_FIELDS
+    else:
+        is_table = len(path) == 2 and field in LLM_FIELDS and path[1] in _LLM_TABLES
     if is_table and text.lstrip().startswith("{"):
         return _parse_json(text)
     # The user chooses the keys of ``sandbox_config``, and of ``settings`` of a model.

@@ -291,12 +291,13 @@ class _Probe:
         inputs = tuple(map(str, targets.inputs))
         self._spec = SessionSpec(tools=(), limits=_LIMITS, files=inputs)
         self._session: SandboxSession | None = None
+        listener = str(targets.folders[0] / "listener") if targets.folders else ""
         self._script_constants = {
             "PATHS": [str(folder / "secret") for folder in targets.folders],
             "FOLDERS": list(map(str, targets.folders)),
             "INPUTS": [backend.visible_path(path) for path in inputs],
             "PORT": targets.port,
-            "LISTENER": str(targets.folders[0] / "listener") if targets.folders else "",
+            "LISTENER": listener,
             "PID": targets.pid,
         }
 

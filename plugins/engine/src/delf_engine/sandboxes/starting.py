@@ -194,11 +194,12 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             hint = hint or chosen_sandbox.hint
             continue
         # The warning also names stronger sandboxes that were not tried, as they run only a subset.
-        reasons_against_others += [
-            f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
-            for other in specs
-            if other.subset and isolation_rank(other.isolation) > isolation_rank(spec.isolation)
-        ]
+        for other in specs:
+            is_stronger = isolation_rank(other.isolation) > isolation_rank(spec.isolation)
+            if other.subset and is_stronger:
+                reasons_against_others.append(
+                    f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
+                )
         return replace(
             chosen_sandbox,
             warning=_warning(spec, reasons_against_others),

@@ -151,12 +151,11 @@ def _find_prompt(
     """
     if event.number:
         return prompts_by_number.get(event.number)
-    unanswered = (
-        p
-        for p in prompts_by_number.values()
-        if p.purpose == event.purpose and p.answer is None and not p.error
-    )
-    return next(unanswered, None)
+    for prompt in prompts_by_number.values():
+        is_unanswered = prompt.answer is None and not prompt.error
+        if prompt.purpose == event.purpose and is_unanswered:
+            return prompt
+    return None
 
 
 def _unpack_messages(

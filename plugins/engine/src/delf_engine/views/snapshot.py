@@ -83,7 +83,8 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
     first = events[0]
     last = ev.end_event(events)
     output = "".join(event.text for event in events if isinstance(event, ev.Printed))
-    files = {e.label: e.path for e in events if isinstance(e, ev.FileWritten)}
+    writes = [event for event in events if isinstance(event, ev.FileWritten)]
+    files = {write.label: write.path for write in writes}
     common: dict[str, Any] = {
         "task_id": first.task_id,
         "state": state_of(events, interrupted=interrupted),
@@ -96,8 +97,9 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         since_last_event = 0.0 if interrupted else time.time() - events[-1].at
         elapsed = int((_seconds(events) + since_last_event) * 1000)
         return StreamSnapshot(elapsed_ms=elapsed, **common)
+    events_to_end = [event for event in events if event.seq <= last.seq]
     return StreamSnapshot(
-        elapsed_ms=int(_seconds([event for event in events if event.seq <= last.seq]) * 1000),
+        elapsed_ms=int(_seconds(events_to_end) * 1000),
         result=last.text if last.status else None,
         value=last.value,
         error=last.error,

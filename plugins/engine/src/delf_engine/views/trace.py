@@ -377,23 +377,21 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the trace as JSON-ready data; types that JSON does not support are tagged."""
-        field_names = [name for name in vars(self) if not name.startswith("_")]
-        values = {name: getattr(self, name) for name in field_names if name != "tool_calls"}
+        public_names = [name for name in vars(self) if not name.startswith("_")]
+        values = {name: getattr(self, name) for name in public_names if name != "tool_calls"}
         # Properties are not in vars().
         for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
             values[name] = getattr(self, name)
-        values["approvals"] = [
-            {name: to_jsonable_or_repr(getattr(approval, name)) for name in _APPROVAL_FIELDS}
-            for approval in self.approvals
-        ]
-        values["tool_calls"] = [
-            {name: to_jsonable_or_repr(getattr(call, name)) for name in _CALL_FIELDS}
-            for call in self.tool_calls
-        ]
+        values["approvals"] = [_fields_of(each, _APPROVAL_FIELDS) for each in self.approvals]
+        values["tool_calls"] = [_fields_of(each, _CALL_FIELDS) for each in self.tool_calls]
         return to_jsonable(values)
 
     def __repr__(self) -> str:
         return f"<Trace {self.task_id}: {len(self.tool_calls)} calls>"
+
+
+def _fields_of(item: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: to_jsonable_or_repr(getattr(item, name)) for name in names}
 
 
 def _sum(first: float | None, second: float | None) -> float | None:
