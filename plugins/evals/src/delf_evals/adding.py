@@ -92,9 +92,8 @@ def add_task(
     answer_check: Any = "EqualsExpected"
     if judged:
         answer_check = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
-    changing_actions = [
-        e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"
-    ]
+    started_calls = [event for event in events if isinstance(event, CallStarted)]
+    changing_actions = [call.action for call in started_calls if call.effect != "read"]
     call_checks = [{"Called": action} for action in dict.fromkeys(changing_actions)]
     case["evaluators"] = [answer_check, *(call_checks or ["NoChanges"])]
     _append_case(path, json.loads(json.dumps(case, default=str)))

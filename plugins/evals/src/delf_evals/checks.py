@@ -63,15 +63,15 @@ class Called(Evaluator[object, object, object]):
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Return True if the number of matching calls is right, else False with that number."""
-        calls_of_action = [
-            c for c in _done_task(ctx).calls if fnmatchcase(c["action"], self.action)
-        ]
-        wanted = self.arguments or {}
-        matching_calls = [
-            call
-            for call in calls_of_action
-            if all(is_same(call["arguments"].get(key), value) for key, value in wanted.items())
-        ]
+        wanted_arguments = (self.arguments or {}).items()
+
+        def has_wanted_arguments(call: Mapping[str, Any]) -> bool:
+            arguments = call["arguments"]
+            return all(is_same(arguments.get(name), value) for name, value in wanted_arguments)
+
+        calls = _done_task(ctx).calls
+        calls_of_action = [call for call in calls if fnmatchcase(call["action"], self.action)]
+        matching_calls = list(filter(has_wanted_arguments, calls_of_action))
         is_met = bool(matching_calls) if self.times is None else len(matching_calls) == self.times
         count = f"{len(matching_calls)} such call{'' if len(matching_calls) == 1 else 's'}"
         if len(matching_calls) < len(calls_of_action):

@@ -275,15 +275,11 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     if not summaries:
         click.echo("There is no data set yet: delf evals add TASK", err=True)
         return
-    rows = [
-        (
-            visible(row["name"]),
-            str(row["runs"]),
-            row["last"] or "-",
-            "-" if row["passed"] is None else f"{row['passed']:.0%}",
-        )
-        for row in summaries
-    ]
+    rows: list[tuple[str, ...]] = []
+    for summary in summaries:
+        passed = "-" if summary["passed"] is None else f"{summary['passed']:.0%}"
+        last_run = summary["last"] or "-"
+        rows.append((visible(summary["name"]), str(summary["runs"]), last_run, passed))
     for line in table(rows, ("data set", ">runs", "last run", ">passed"), whole=True):
         click.echo(line)
 

@@ -231,12 +231,12 @@ def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:
     Raises:
         ConfigurationError: If the module defines no check.
     """
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    own_classes = [each for each in classes if each.__module__ == module.__name__]
     checks: list[type[Evaluator[Any, Any, Any]]] = [
-        cast("type[Evaluator[Any, Any, Any]]", value)
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Evaluator)
-        and value.__module__ == module.__name__
+        cast("type[Evaluator[Any, Any, Any]]", each)
+        for each in own_classes
+        if issubclass(each, Evaluator)
     ]
     if not checks:
         raise ConfigurationError(

@@ -197,11 +197,12 @@ class Report(BaseModel):
 
     def rates(self) -> dict[tuple[str, str], float]:
         """Return a mapping from (variant, case) to the share of passed runs, from 0 to 1."""
-        return {
-            (variant.name, name): sum(case.passed for case in runs) / len(runs)
-            for variant in self.variants
-            for name, runs in variant.runs().items()
-        }
+        rates: dict[tuple[str, str], float] = {}
+        for variant in self.variants:
+            for case_name, runs in variant.runs().items():
+                passed_runs = sum(run.passed for run in runs)
+                rates[variant.name, case_name] = passed_runs / len(runs)
+        return rates
 
     def meets(self, least: float) -> bool:
         """Return True if the share of passed runs of each variant is at least ``least``."""

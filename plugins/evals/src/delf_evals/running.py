@@ -287,6 +287,8 @@ def _with_task_results(
     """
     response = case_run.response
     events = () if response is None else response.events
+    files = {} if response is None else response.files
+    selections = [event for event in events if isinstance(event, ToolsSelected)]
     done = Done(
         calls=[
             {
@@ -297,13 +299,9 @@ def _with_task_results(
             }
             for start, end in _calls_of(events)
         ],
-        files={}
-        if response is None
-        else {name: Path(path) for name, path in response.files.items()},
+        files={name: Path(path) for name, path in files.items()},
         cost_usd=None if response is None else response.cost_usd,
-        actions=action_names.union(
-            {ASK}, *(event.actions for event in events if isinstance(event, ToolsSelected))
-        ),
+        actions=action_names.union({ASK}, *(selection.actions for selection in selections)),
     )
     spans = SpanTree()
     spans.add_spans(_spans_of(events))
@@ -360,20 +358,19 @@ def _result_of(
     """Build the result of a run from pydantic-evals' result and the task's events."""
     response = case_run.response
     events = () if response is None else response.events
+    calls: list[CallMade] = []
+    for start, end in _calls_of(events):
+        arguments = [f"{name}={value!r}"[:200] for name, value in start.arguments.items()]
+        calls.append(
+            CallMade(action=start.action, arguments=", ".join(arguments), status=end.status)
+        )
     case_result = CaseResult(
         name=result.name,
         task=case_run.inputs.task,
         passed=False,
         expected=_plain(result.expected_output),
         scripts=[event.code for event in events if isinstance(event, ScriptGenerated)],
-        calls=[
-            CallMade(
-                action=start.action,
-                arguments=", ".join(f"{k}={v!r}"[:200] for k, v in start.arguments.items()),
-                status=end.status,
-            )
-            for start, end in _calls_of(events)
-        ],
+        calls=calls,
         cost_usd=None if response is None else response.cost_usd,
         duration_ms=0 if response is None else response.duration_ms,
         unrecorded=case_run.environment.unrecorded,
