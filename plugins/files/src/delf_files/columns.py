@@ -167,7 +167,8 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
         texts: The cells of the column that are not empty.
     """
     numbers = [_UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text)) for text in texts]
-    if any(map(_LEADING_ZERO.fullmatch, numbers)) and all(text.isdigit() for text in numbers):
+    has_leading_zero = any(map(_LEADING_ZERO.fullmatch, numbers))
+    if has_leading_zero and all(map(str.isdigit, numbers)):
         yield "with leading zeros"
         return
     fits_by_notation = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
@@ -183,14 +184,16 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
         description = _describe_points(plain_numbers)
     else:
         description = notation
-    units = dict.fromkeys(match[0] for text in texts if (match := _UNITS.search(text)))
-    unit_list = " or ".join(map(repr, list(units)[:3]))
+    matches = filter(None, map(_UNITS.search, texts))
+    units = list(dict.fromkeys(match[0] for match in matches))
+    unit_list = " or ".join(map(repr, units[:3]))
     unit_note = f", with {unit_list} to strip" if unit_list else ""
     yield f"number {description}".strip() + unit_note
     negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, texts), None)
     if negative is not None:
         yield f"negative as {short(negative)}"
-    yield from _mention_others([text for text, fit in zip(texts, fits, strict=True) if not fit])
+    other_texts = [text for text, fit in zip(texts, fits, strict=True) if not fit]
+    yield from _mention_others(other_texts)
 
 
 def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
@@ -198,11 +201,10 @@ def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
 
     Numbers that match ``_PLAIN`` fit every notation except the one with decimal commas.
     """
-    pattern = _NOTATIONS[notation]
-    return [
-        bool(pattern.fullmatch(text) or (pattern is not _DECIMAL_COMMA and _PLAIN.fullmatch(text)))
-        for text in texts
-    ]
+    patterns = [_NOTATIONS[notation]]
+    if _NOTATIONS[notation] is not _DECIMAL_COMMA:
+        patterns.append(_PLAIN)
+    return [any(pattern.fullmatch(text) for pattern in patterns) for text in texts]
 
 
 def _describe_commas(numbers: Sequence[str]) -> str:
@@ -219,9 +221,10 @@ def _describe_commas(numbers: Sequence[str]) -> str:
     if may_be_thousands and not has_point:
         # Where commas separate thousands, a number without a comma is below 1,000, and no number
         # such as 0,123 occurs.
-        are_others_below_1000 = all(len(text) <= _THOUSANDS_DIGITS for text in without_comma)
+        max_length = max(map(len, without_comma), default=0)
+        has_numbers_below_1000_only = 0 < max_length <= _THOUSANDS_DIGITS
         has_leading_zero = any(text.lstrip("+-").startswith("0") for text in with_comma)
-        if without_comma and are_others_below_1000 and not has_leading_zero:
+        if has_numbers_below_1000_only and not has_leading_zero:
             return "with commas between thousands"
         return "with commas: for thousands or decimals, unclear"
     if any(re.search(r"\d\.\d{3}", text) for text in numbers):
@@ -357,14 +360,18 @@ def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
     Args:
         values: The dicts.
     """
-    keys = {key for value in values for key in value}
+    keys = set[str]().union(*values)
     if len(keys) > _MAX_FIELDS:
         return True
-    items = [item for value in values for item in islice(value.values(), _MAX_FIELDS)]
-    if len(keys) < _MIN_RECORDS or not all(isinstance(item, dict) for item in items):
+    if len(keys) < _MIN_RECORDS:
+        return False
+    items: list[Any] = []
+    for value in values:
+        items += islice(value.values(), _MAX_FIELDS)
+    if not all(isinstance(item, dict) for item in items):
         return False
     records = cast("list[dict[str, Any]]", items)
-    fields = {key for record in records for key in record}
+    fields = set[str]().union(*records)
     max_filled_fields = len(fields) * len(records)
     filled_fields = sum(map(len, records))
     return max_filled_fields > 0 and filled_fields >= _SIMILAR_SHARE * max_filled_fields
@@ -372,11 +379,13 @@ def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
 
 def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:
     """Describe dicts by their keys, or by a sample of values if the keys are data."""
-    keys = list(dict.fromkeys(key for value in values for key in value))
+    keys = list(dict.fromkeys(chain.from_iterable(values)))
     if not keys or depth >= _MAX_DEPTH:
         return "dict" if keys else "{}"
     if has_data_keys(values):
-        items = [item for value in values for item in value.values()]
+        items: list[Any] = []
+        for value in values:
+            items += value.values()
         sample = evenly_spaced(items, _MAX_ITEMS)
         has_all_items = is_complete and len(sample) == len(items)
         kinds = describe_values(sample, depth + 1, whole=has_all_items)

@@ -153,7 +153,7 @@ def _score(dialect: Dialect, sample: str) -> float:
     width, usual_rows = Counter(map(len, rows)).most_common(1)[0]
     if width < 2:
         return 0.0
-    cells = [cell for row in rows for cell in row if cell]
+    cells = [cell for cell in itertools.chain.from_iterable(rows) if cell]
     wrong_cells = sum(1 for cell in cells if _looks_wrongly_split(cell, dialect))
     correctness = 1 - wrong_cells / max(len(cells), 1)
     evenness = usual_rows / len(rows) * factor_for_misplaced_quotes

@@ -61,7 +61,8 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     matching_columns = 0
     numbers: list[float] = []
     for index, cell in enumerate(first):
-        kinds = [_kind(row[index]) for row in others if index < len(row) and _filled([row[index]])]
+        column = [row[index] for row in others if index < len(row)]
+        kinds = list(map(_kind, _filled(column)))
         if not kinds:
             continue
         usual_kind, count = Counter(kinds).most_common(1)[0]
@@ -73,9 +74,12 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
         matching_columns += 1
         if usual_kind == "number":
             numbers.append(float(str(cell).replace(",", "")))
-    are_years = len(numbers) == matching_columns and all(_is_year(number) for number in numbers)
+    if matching_columns == 0:
+        return False
+    has_numbers_only = len(numbers) == matching_columns
+    are_years = has_numbers_only and all(map(_is_year, numbers))
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
-    return matching_columns > 0 and not are_years and not are_consecutive
+    return not are_years and not are_consecutive
 
 
 def _kind(cell: Any) -> str:

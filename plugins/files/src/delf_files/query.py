@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefusedError
@@ -68,11 +69,14 @@ async def query(
         raise ToolRefusedError(f"the statement names no input file; FROM one of {file_list}")
     tables = [_table_data(file, formats, number) for number, file in enumerate(named_files)]
     headers = _header_rows(header, tables)
-    preloads = {module for file in named_files for module in PRELOADS.get(file.ending, ())}
+    preloads = set[str]().union(*(PRELOADS.get(file.ending, ()) for file in named_files))
+    readable = list(chain.from_iterable(map(readable_paths, named_files)))
+    if isinstance(params, (list, tuple)):
+        params = list(params)
     with tempfile.TemporaryDirectory(prefix="delf-query-") as folder:
         request = {
             "statement": statement,
-            "params": list(params) if isinstance(params, (list, tuple)) else params or [],
+            "params": params or [],
             "tables": tables,
             "headers": headers,
             "limit": limit or MAX_ROWS,
@@ -86,7 +90,7 @@ async def query(
             {"request": request},
             about=f"the query of {', '.join(file.name for file in named_files)}",
             key=key,
-            readable=[path for file in named_files for path in readable_paths(file)],
+            readable=readable,
             limits=Limits(
                 seconds=_MAX_SECONDS,
                 memory=_PROCESS_MEMORY_BYTES,
@@ -107,23 +111,24 @@ def _header_rows(
         ToolRefusedError: If ``header`` is one number although there are several tables, or names a
             table that is not in the SQL statement, or that has no row with column names.
     """
-    names = [name for table in tables for name in table["names"]]
+    tables_by_name: dict[str, Mapping[str, Any]] = {}
+    for table in tables:
+        for file_name in table["names"]:
+            tables_by_name.setdefault(file_name, table)
     if isinstance(header, int):
         if len(tables) > 1:
             example = {tables[0]["names"][0]: header}
             raise ToolRefusedError(f"the statement names several files; write header={example}")
-        header = dict.fromkeys(names, header)
+        header = dict.fromkeys(tables_by_name, header)
     for name, row in (header or {}).items():
         # A name may be that of a file, or of a table in a file, as in ``book.xlsx/Sheet``.
         matching_file_names = (
-            file_name
-            for file_name in names
-            if name == file_name or name.startswith(f"{file_name}/")
+            each for each in tables_by_name if name == each or name.startswith(f"{each}/")
         )
         file_name = next(matching_file_names, "")
         if not file_name:
             raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
-        table = next(table for table in tables if file_name in table["names"])
+        table = tables_by_name[file_name]
         if table["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if row < 0:

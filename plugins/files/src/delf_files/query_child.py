@@ -216,7 +216,9 @@ def _run_request_once(request: dict[str, Any]) -> dict[str, Any]:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     tables = [_prepare_file(table) for table in request["tables"]]
-    paths = [path for table in tables for path in (table["path"], table.get("copy_path")) if path]
+    paths: list[str] = []
+    for table in tables:
+        paths += filter(None, (table["path"], table.get("copy_path")))
     connection.execute(f"SET allowed_paths = {_list(paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -659,8 +661,10 @@ def _parse_duration(value: str) -> dt.timedelta | None:
     clock = dt.timedelta(
         hours=int(hours or 0), minutes=int(minutes or 0), seconds=float(seconds or 0)
     )
+    if sign:
+        clock = -clock
     try:
-        return dt.timedelta(days=int(days or 0)) + (-clock if sign else clock)
+        return dt.timedelta(days=int(days or 0)) + clock
     except OverflowError:
         return None
 

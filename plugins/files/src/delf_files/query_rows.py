@@ -43,16 +43,19 @@ def write_rows(
 
 def _duckdb_type(values: Sequence[Any]) -> str:
     """Return the DuckDB type that holds all values of a column; VARCHAR for mixed values."""
-    kinds: set[Any] = {type(value) for value in values if value is not None}
+    filled = [value for value in values if value is not None]
+    kinds: set[Any] = set(map(type, filled))
+    if not kinds:
+        return "VARCHAR"
     if kinds == {bool}:
         return "BOOLEAN"
-    if kinds == {int} and all(abs(v) < _FIRST_LARGE_INT for v in values if v is not None):
+    if kinds == {int} and all(abs(value) < _FIRST_LARGE_INT for value in filled):
         return "BIGINT"
-    if kinds and kinds <= {int, float} and not any(map(_loses_digits_as_float, values)):
+    if kinds <= {int, float} and not any(map(_loses_digits_as_float, values)):
         return "DOUBLE"
     if kinds == {dt.date}:
         return "DATE"
-    if kinds and kinds <= {dt.date, dt.datetime}:
+    if kinds <= {dt.date, dt.datetime}:
         return "TIMESTAMP"
     if kinds == {dt.time}:
         return "TIME"

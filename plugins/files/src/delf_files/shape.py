@@ -314,12 +314,13 @@ def _describe_sheet(
     row_of_sums = _row_of_sums(data_rows)
     if row_of_sums is not None:
         data_rows = data_rows[:-1]
-    values_by_column = (
-        [row[index] if index < len(row) else None for _, row in data_rows] for index in range(width)
-    )
+
+    def values_of(index: int) -> list[Any]:
+        return [row[index] if index < len(row) else None for _, row in data_rows]
+
     columns = [
         describe_column(name, values, whole=is_whole)
-        for name, values in zip(names, values_by_column, strict=True)
+        for name, values in zip(names, map(values_of, range(width)), strict=True)
     ]
     rest = "" if row_of_sums is None else f"  last row, unlike the others: {short(row_of_sums)}"
     return _Description(head, columns, rest, all_rows)
@@ -631,13 +632,12 @@ def _describe_separated(
             sample_rows = rows_of_chunk(piece, dialect)
             is_last_piece = index == len(later_pieces)
             last_row = sample_rows[-1] if sample_rows and is_last_piece else None
-            # Rows of another width are left out: a sample may begin in a quoted cell. The last row
-            # of the file may be shorter, such as a row with a total.
-            rows += [
-                (_UNKNOWN_ROW_NUMBER, row)
-                for row in sample_rows
-                if len(row) == width or (row is last_row and len(row) < width)
-            ]
+            for row in sample_rows:
+                # Rows of another width are left out: a sample may begin in a quoted cell. The last
+                # row of the file may be shorter, such as a row with a total.
+                is_short_last_row = row is last_row and len(row) < width
+                if len(row) == width or is_short_last_row:
+                    rows.append((_UNKNOWN_ROW_NUMBER, row))
     separator = _SEPARATORS.get(dialect.separator, repr(dialect.separator))
     separator_note = f", split at {separator}" if dialect.separator != "," else ""
     facts = f"{separator_note}{encoding_note}, every value str"

@@ -141,15 +141,14 @@ class Filesystem(Connection[FilesystemSettings]):
         needs_approval = place.settings.read_approval or any(
             needs_confirmation(self.confirm, item) for item in reading_actions
         )
+        reason = f"{place.name} needs approval before each read" if needs_approval else None
         with reading(place) as file:
             size = os.fstat(file.fileno()).st_size
         return ReadableFile(
             name=place.parts[-1],
             size=size,
             read=lambda: self.read_bytes(path),
-            approval_reason=f"{place.name} needs approval before each read"
-            if needs_approval
-            else None,
+            approval_reason=reason,
         )
 
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
@@ -486,7 +485,10 @@ def _read_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> 
     size = 0
     line_number = 1
     end = None if lines is None else start + lines
-    while (end is None or line_number < end) and (piece := file.readline(_CHUNK_BYTES)):
+    while end is None or line_number < end:
+        piece = file.readline(_CHUNK_BYTES)
+        if not piece:
+            break
         if line_number >= start:
             content.append(piece)
             size += len(piece)

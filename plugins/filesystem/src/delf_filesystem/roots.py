@@ -65,14 +65,15 @@ class Roots:
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         names = ", ".join(self._roots)
-        if path.startswith("/") or not parts or parts[0] not in self._roots or ".." in parts:
-            is_unknown = bool(parts) and parts[0] not in self._roots
-            suggestion = did_you_mean(parts[0], self._roots) if is_unknown else ""
+        root = parts[0] if parts else ""
+        if root not in self._roots or path.startswith("/") or ".." in parts:
+            is_unknown = bool(root) and root not in self._roots
+            suggestion = did_you_mean(root, self._roots) if is_unknown else ""
             raise ToolRefusedError(
                 f"cannot access {path!r}: a path begins with the name of a root and stays "
                 f"under it. Roots: {names}{suggestion}"
             )
-        place = Place(parts[0], self._roots[parts[0]], tuple(parts[1:]))
+        place = Place(root, self._roots[root], tuple(parts[1:]))
         if not _is_name(path):
             raise ToolRefusedError(f"cannot access {path!r}: that is not a name of a file")
         if not place.settings.hidden and any(part.startswith(".") for part in place.parts):

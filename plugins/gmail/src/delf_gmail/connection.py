@@ -170,16 +170,16 @@ class Gmail(GoogleConnection):
     async def attachment(self, message: str, name: str) -> FileData:
         """An attachment's content as bytes, by its name or its `part`."""
         parts = files_of((await self._get(message)).get("payload") or {})
-        part = next((p for p in parts if p.number == name), None) or next(
-            (p for p in parts if p.name == name), None
-        )
-        if part is None:
-            attachment_names = [p.name for p in parts]
+        matching = [part for part in parts if part.number == name]
+        matching += [part for part in parts if part.name == name]
+        if not matching:
+            attachment_names = [part.name for part in parts]
             raise ToolRefusedError(
                 f"message {message} has no attachment {name[:200]!r}"
                 f"{did_you_mean(name, attachment_names)}. "
                 f"Attachments: {', '.join(attachment_names) or 'none'}"
             )
+        part = matching[0]
         data = await self._content(message, part)
         return FileData(name=part.name, type=part.type, size=len(data), data=data)
 
@@ -408,7 +408,7 @@ class Gmail(GoogleConnection):
 
         The labels are fetched only if a message has a label that the user made.
         """
-        ids = {key for item in resources for key in item.get("labelIds") or ()}
+        ids = set[str]().union(*(item.get("labelIds") or () for item in resources))
         has_user_label = any(key.startswith("Label_") for key in ids)
         labels = await self._labels() if has_user_label else []
         names: dict[str, str] = {item["id"]: item["name"] for item in labels}

@@ -297,10 +297,9 @@ def body_text(payload: Resource, depth: int = 0) -> str:
 
 def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
     """Return the plain-text alternative, or the HTML one if the plain text is a placeholder."""
-    plain = next((text for child, text in texts if _kind(child) == "text/plain" and text), "")
-    html_text = next(
-        (text for child, text in reversed(texts) if _kind(child) != "text/plain" and text), ""
-    )
+    filled = [(_kind(child), text) for child, text in texts if text]
+    plain = next((text for kind, text in filled if kind == "text/plain"), "")
+    html_text = next((text for kind, text in reversed(filled) if kind != "text/plain"), "")
     if html_text and _is_placeholder(plain, html_text):
         return html_text
     return plain or html_text
@@ -345,10 +344,9 @@ def _files(payload: Resource, depth: int) -> Iterator[Part]:
     body: Resource = payload.get("body") or {}
     name = decoded(str(payload.get("filename") or ""))
     children = cast("Sequence[Resource]", payload.get("parts") or ())
-    is_file = bool(name) or (
-        not children and kind not in ("text/plain", "text/html") and bool(body.get("size"))
-    )
-    if is_file:
+    is_text = kind in ("text/plain", "text/html")
+    is_unnamed_file = not children and not is_text and bool(body.get("size"))
+    if name or is_unnamed_file:
         yield Part(
             number=str(payload.get("partId") or ""),
             name=_safe_name(name) or _default_name(kind),

@@ -116,18 +116,20 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     """
     shows_duration = [_is_duration_style(book, style) for style in book.xf_list]
     merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
+
+    def value_of(cell: Any) -> Any:
+        is_number = cell.ctype in (_NUMBER, _DATE)
+        if is_number and shows_duration[cell.xf_index or 0]:
+            return _duration(cell.value)
+        return _value(cell, book.datemode)
+
     merged_texts: dict[tuple[int, int], str] = {}
     for number in range(sheet.nrows):
-        values = [
-            _duration(cell.value)
-            if cell.ctype in (_NUMBER, _DATE) and shows_duration[cell.xf_index or 0]
-            else _value(cell, book.datemode)
-            for cell in sheet.row(number)
-        ]
+        values = list(map(value_of, sheet.row(number)))
         for column, value in enumerate(values):
             end = merged.get((number, column))
             if end is not None and isinstance(value, str):
-                positions = ((n, c) for n in range(number, end[0]) for c in range(column, end[1]))
+                positions = itertools.product(range(number, end[0]), range(column, end[1]))
                 merged_texts.update(dict.fromkeys(positions, value))
         values = [merged_texts.get((number, c), value) for c, value in enumerate(values)]
         while values and values[-1] is None:
