@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
@@ -181,8 +182,9 @@ class SqlConversations:
         def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
             no_limit = 2**31 - 1
             candidates = _find_records(connection, self._namespace, no_limit)[keep:]
-            old = [(k, r) for k, r in candidates if before is None or r.updated_at < before]
-            return list(reversed(old))  # oldest first
+            if before is not None:
+                candidates = [each for each in candidates if each[1].updated_at < before]
+            return list(reversed(candidates))  # oldest first
 
         def delete_old_rows_without_messages(connection: Connection) -> None:
             # The row of a removed conversation is kept for a while, so that a summary of the
@@ -199,9 +201,7 @@ class SqlConversations:
         removed: list[ConversationRecord] = []
         for start in range(0, len(chosen), _PRUNE_BATCH_SIZE):
             batch = chosen[start : start + _PRUNE_BATCH_SIZE]
-            removed += await self.run_write(
-                lambda c, batch=batch: [r for key, r in batch if _clear(c, key, r.updated_at)]
-            )
+            removed += await self.run_write(functools.partial(_clear_batch, batch=batch))
         await self.run_write(delete_old_rows_without_messages)
         await self._reclaim_space()
         return removed
@@ -235,6 +235,13 @@ def _find_records(
         )
         for row in rows
     ]
+
+
+def _clear_batch(
+    connection: Connection, batch: Sequence[tuple[int, ConversationRecord]]
+) -> list[ConversationRecord]:
+    """Clear the conversations that have not changed since they were read; return their records."""
+    return [record for key, record in batch if _clear(connection, key, record.updated_at)]
 
 
 def _clear(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:

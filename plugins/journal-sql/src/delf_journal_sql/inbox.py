@@ -120,12 +120,9 @@ class StopRequests:
             stop_requests = _stops_of(connection, unchecked_ids)
             # Of the requests to the other tasks, read those posted since the last search.
             if newest_position > self._position:
-                new_notes = notes_from(connection, self._position)
-                stop_requests += [
-                    (note.task_id, note.data)
-                    for _, note in new_notes
-                    if note is not None and note.kind == STOP
-                ]
+                for _, note in notes_from(connection, self._position):
+                    if note is not None and note.kind == STOP:
+                        stop_requests.append((note.task_id, note.data))
             self._position = newest_position
             self._stops = {task_id: cached_stops.get(task_id) for task_id in wanted_ids}
             for task_id, data in stop_requests:
@@ -209,17 +206,14 @@ def find_requests(
             record = requests[event.request_id]
             discussion = (*record.discussion, event)
             requests[event.request_id] = replace(record, discussion=discussion, task=task)
-    matching_requests = [
-        record
-        for name, record in requests.items()
-        if name.startswith((id_prefix, f"req_{id_prefix}"))
-        and (record.waits or not waiting)
-        and record.task.task_id not in errors_by_task
-    ]
-    is_exact = any(
-        record.requested.request_id in (id_prefix, f"req_{id_prefix}")
-        for record in matching_requests
-    )
+    wanted_ids = (id_prefix, f"req_{id_prefix}")
+    matching_requests: list[RequestRecord] = []
+    for request_id, record in requests.items():
+        is_readable = record.task.task_id not in errors_by_task
+        is_in_wanted_state = record.waits or not waiting
+        if is_readable and is_in_wanted_state and request_id.startswith(wanted_ids):
+            matching_requests.append(record)
+    is_exact = any(record.requested.request_id in wanted_ids for record in matching_requests)
     if id_prefix and errors_by_task and not is_exact:
         raise next(iter(errors_by_task.values()))
     for error in errors_by_task.values():

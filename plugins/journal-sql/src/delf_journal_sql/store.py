@@ -392,12 +392,11 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         values,
     )
     is_alive = cached_is_alive(now)
-    removed = {
-        int(row.id): str(row.task_id)
-        for row in rows
-        if row.state != TaskState.QUEUED
-        and not (row.state == TaskState.RUNNING and is_alive(owner_of(row)))
-    }
+    removed: dict[int, str] = {}
+    for row in rows:
+        is_running = row.state == TaskState.RUNNING and is_alive(owner_of(row))
+        if row.state != TaskState.QUEUED and not is_running:
+            removed[int(row.id)] = str(row.task_id)
     if not removed:
         return Pruned()
     keys = f"({', '.join(map(str, removed))})"

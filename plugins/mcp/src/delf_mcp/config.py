@@ -97,12 +97,11 @@ def server_settings(
     expanded = cast("dict[str, Any]", _expand(supported, environ, where, source))
     expanded |= _command_and_args(expanded, where, source)
     if isinstance(headers := expanded.get("headers"), dict):
-        pairs = cast("dict[str, Any]", headers).items()
-        expanded["headers"] = {
-            key: _as_text(value, f"{where}: headers.{key}", source)
-            for key, value in pairs
-            if value is not None
-        }
+        texts: dict[str, Any] = {}
+        for key, value in cast("dict[str, Any]", headers).items():
+            if value is not None:
+                texts[key] = _as_text(value, f"{where}: headers.{key}", source)
+        expanded["headers"] = texts
     return {**expanded, **_program_variables(entry, expanded, environ, folder, where, source)}
 
 

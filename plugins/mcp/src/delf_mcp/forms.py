@@ -115,11 +115,9 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         return AlreadyDone(result=_parse_result(content.get(_RESULT)), reason=reason or None)
     if content.get(_APPROVE) is not True:
         return Rejected(reason=reason or NO_REASON)
-    changed = {
-        name: content[name]
-        for name, value in _editable_arguments(request).items()
-        if name in content and content[name] != value
-    }
+    editable = _editable_arguments(request)
+    given = {name: content[name] for name in editable if name in content}
+    changed = {name: value for name, value in given.items() if value != editable[name]}
     if changed:
         return Edited(arguments={**request.arguments, **changed})
     return Approved()
@@ -177,10 +175,9 @@ def _editable_arguments(request: ApprovalRequest) -> dict[str, Any]:
     needs_two_approvers = bool(request.rule.get("two_of"))
     if request.code is not None or request.outcome_unknown or needs_two_approvers:
         return {}
-    return {
-        name: value
-        for name, value in request.arguments.items()
-        if type(value) in _JSON_TYPES
-        and name not in _RESERVED
-        and not (isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS)
-    }
+    editable: dict[str, Any] = {}
+    for name, value in request.arguments.items():
+        is_long_text = isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS
+        if type(value) in _JSON_TYPES and name not in _RESERVED and not is_long_text:
+            editable[name] = value
+    return editable

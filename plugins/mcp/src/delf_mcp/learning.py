@@ -46,11 +46,11 @@ class Results:
         samples = self._get_samples()
         tool_key = _sample_key(tool)
         # A field that is declared as text may contain JSON, whose type is shown to the model.
-        types_in_json_texts = {
-            ((field,), type_name)
-            for field in (tool.output_schema or {}).get("properties", ())
-            if (type_name := samples.type_of(_field_key(tool_key, field)))
-        }
+        types_in_json_texts: set[tuple[tuple[str, ...], str]] = set()
+        for field in (tool.output_schema or {}).get("properties", ()):
+            type_name = samples.type_of(_field_key(tool_key, field))
+            if type_name:
+                types_in_json_texts.add(((field,), type_name))
         undeclared_types = samples.undeclared_types(tool_key) | types_in_json_texts
         return samples.type_of(tool_key), undeclared_types
 
@@ -83,11 +83,12 @@ class Results:
             found for found in new_types if with_types(shown_type, [found]) != shown_type
         }
         samples.note_undeclared(tool_key, types_that_change_shown_type)
-        return ", ".join(
-            f"{type_name} at {paths[place, type_name]}"
-            for place, type_name in new_types
-            if type_name == "None" or (place, type_name) in types_that_change_shown_type
-        )
+        reports: list[str] = []
+        for found in new_types:
+            _, type_name = found
+            if type_name == "None" or found in types_that_change_shown_type:
+                reports.append(f"{type_name} at {paths[found]}")
+        return ", ".join(reports)
 
     async def aclose(self) -> None:
         """Finish pending writes."""

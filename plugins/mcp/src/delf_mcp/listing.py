@@ -196,8 +196,9 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
     """
     effects_of_tool: list[Effect] = [effects[name] for name in names if name in effects]
     if not effects_of_tool:
-        patterns = effects.items()
-        effects_of_tool = [e for p, e in patterns if any(fnmatchcase(name, p) for name in names)]
+        for pattern, effect in effects.items():
+            if any(fnmatchcase(name, pattern) for name in names):
+                effects_of_tool.append(effect)
     return strictest(effects_of_tool) if effects_of_tool else "irreversible"
 
 

@@ -171,7 +171,7 @@ def forget(
     if everything == bool(numbers):  # both or neither
         raise click.UsageError("give the numbers of facts, or --all")
     facts = memory_store.use(lambda store: store.all())
-    chosen = [fact for fact in facts if everything or fact.id in numbers]
+    chosen = facts if everything else [fact for fact in facts if fact.id in numbers]
     missing = set(numbers) - {fact.id for fact in facts}
     if missing:
         raise click.ClickException(f"there is no fact {min(missing)}")

@@ -184,15 +184,11 @@ class FactDatabase:
             saved_at: The Unix time at which each fact was first saved; the present time when None.
         """
         now = datetime.now(UTC).timestamp()
-        rows = {
-            digest_of(content): (
-                content,
-                source,
-                vectors[n] if vectors is not None else None,
-                now if saved_at is None else saved_at[n],
-            )
-            for n, (content, source) in enumerate(facts)
-        }
+        rows: dict[str, tuple[str, str | None, bytes | None, float]] = {}
+        for index, (content, source) in enumerate(facts):
+            vector = None if vectors is None else vectors[index]
+            time_saved = now if saved_at is None else saved_at[index]
+            rows[digest_of(content)] = (content, source, vector, time_saved)
         with self._begin() as connection:
             # Other processes watch two counters: after additions, they load the new facts; after
             # invalidations, they load all facts again.

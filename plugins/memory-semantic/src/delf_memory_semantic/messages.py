@@ -182,26 +182,23 @@ class MessageIndex:
         rows = self._database.execute(
             "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
         )
-        vectors: list[tuple[int, Any]] = [
-            (number, self._vectors[digest]) for number, digest in rows if digest in self._vectors
-        ]
-        vectors = [
-            (number, message_vector)
-            for number, message_vector in vectors
-            if len(message_vector) == len(vector)
-        ]
+        numbers: list[int] = []
+        vectors: list[Any] = []
+        for number, digest in rows:
+            message_vector = self._vectors.get(digest)
+            if message_vector is not None and len(message_vector) == len(vector):
+                numbers.append(number)
+                vectors.append(message_vector)
         if not vectors:
             return {}
         # einsum uses one thread; BLAS's threads would contend with a model's.
-        similarities = np.einsum(
-            "ij,j->i", np.stack([message_vector for _, message_vector in vectors]), vector
-        )
+        similarities = np.einsum("ij,j->i", np.stack(vectors), vector)
         nearest_indexes: list[int] = np.argsort(-similarities)[:RANKING_SIZE].tolist()
-        numbers = {vectors[index][0] for index in nearest_indexes} | by_words.keys()
+        wanted_numbers = {numbers[index] for index in nearest_indexes} | by_words.keys()
         return {
             number: float(similarity)
-            for (number, _), similarity in zip(vectors, similarities, strict=True)
-            if number in numbers
+            for number, similarity in zip(numbers, similarities, strict=True)
+            if number in wanted_numbers
         }
 
     def _message(self, number: int) -> FoundMessage:

@@ -263,16 +263,14 @@ class SemanticStore:
         selected: list[StoredFact] = []
         size = max(2 * top_k, _MIN_BATCH)
         for start in range(0, len(ranked), size):
-            facts = self._database.facts(ranked[start : start + size])
-            selected += (
-                facts[number]
-                for number in ranked[start : start + size]
-                if number in facts
-                and (
-                    similarities.get(number, 0.0) >= min_similarity
-                    or share_of_words(query, facts[number].content) >= min_similarity
-                )
-            )
+            batch = ranked[start : start + size]
+            facts = self._database.facts(batch)
+            for number in batch:
+                if number not in facts:
+                    continue
+                is_similar = similarities.get(number, 0.0) >= min_similarity
+                if is_similar or share_of_words(query, facts[number].content) >= min_similarity:
+                    selected.append(facts[number])
             if len(selected) >= top_k:
                 break
         return selected[:top_k]

@@ -34,6 +34,12 @@ class RequestParts:
     search: Tool | None = None
 
 
+def system_texts(request: ModelRequest) -> list[str]:
+    """Return the texts of a request's system messages, without empty texts."""
+    texts = [message.text for message in request.messages if message.role == "system"]
+    return [text for text in texts if text]
+
+
 def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Merge extra fields into a request body; nested objects are merged, other values replaced."""
     merged = dict(body)

@@ -160,7 +160,8 @@ class HttpEmbedder:
             raise UnreadableError("no list of vectors") from error
         except UnreadableError as error:
             raise UnreadableError(f"no list of vectors: {error}") from None
-        if len(vectors) != count or len({len(row) for row in vectors}) != 1 or not vectors[0]:
+        lengths = {len(vector) for vector in vectors}
+        if len(vectors) != count or len(lengths) != 1 or 0 in lengths:
             raise UnreadableError(f"{len(vectors)} vectors for {count} texts")
         return vectors
 

@@ -48,7 +48,8 @@ class EventReader:
         self._rest = lines.pop() if has_partial_line else b""
         if len(self._rest) + self._size > MAX_BYTES:
             raise UnreadableError(f"an event of more than {MAX_BYTES // 1_000_000} MB")
-        return [event for line in lines if (event := self._line(line)) is not None]
+        events = map(self._line, lines)
+        return [event for event in events if event is not None]
 
     def end(self) -> list[str]:
         """End the stream; return the data of an event that lacked only a line end."""

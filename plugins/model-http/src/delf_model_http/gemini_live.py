@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from delf.messages import Message, ModelDelta, ModelRequest, TextPart, ToolResult
+from delf.messages import Message, ModelDelta, ModelRequest, Part, TextPart, ToolResult
 from delf_model_http.answer import Answer, ReportedError, fields, items, required
-from delf_model_http.google import generation_config, parts_of, tokens_of, tool_declarations
+from delf_model_http.dialect import system_texts
+from delf_model_http.google import (
+    generation_config,
+    parts_of,
+    role_of,
+    tokens_of,
+    tool_declarations,
+)
 from delf_model_providers.endpoint import Endpoint
 
 _URL: Final = "https://generativelanguage.googleapis.com"
@@ -55,7 +63,7 @@ class GeminiLive:
                 "responseModalities": ["TEXT"],
                 **generation_config(settings),
             }
-            rules = [m.text for m in request.messages if m.role == "system" and m.text]
+            rules = system_texts(request)
             if rules:
                 self._setup["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
             if request.tools:
@@ -74,27 +82,21 @@ class GeminiLive:
         The event contains the results if the request has results and no message of the model.
         """
         cancelled_ids, self._cancelled_ids = self._cancelled_ids, set()
-        messages = [
-            _with_cancelled_as_text(m, cancelled_ids)
-            for m in request.messages
-            if m.role != "system"
-        ]
-        parts = [part for message in messages for part in message.parts]
+        turns = [message for message in request.messages if message.role != "system"]
+        messages = [_with_cancelled_as_text(message, cancelled_ids) for message in turns]
+        parts = list(chain.from_iterable(message.parts for message in messages))
         results = [part for part in parts if isinstance(part, ToolResult)]
         texts = [part.text for part in parts if isinstance(part, TextPart)]
-        if results and all(message.role == "user" for message in messages):
+        has_user_messages_only = all(message.role == "user" for message in messages)
+        if results and has_user_messages_only:
             function_responses = [_response(result) for result in results]
             if texts:  # a separate text would interrupt the model
                 function_responses[-1]["response"]["notice"] = "\n".join(texts)
             return [{"toolResponse": {"functionResponses": function_responses}}]
-        turns = [
-            {
-                "role": "model" if message.role == "assistant" else "user",
-                "parts": parts_of(message.parts),
-            }
-            for message in messages
+        contents = [
+            {"role": role_of(message), "parts": parts_of(message.parts)} for message in messages
         ]
-        return [{"clientContent": {"turns": turns, "turnComplete": True}}]
+        return [{"clientContent": {"turns": contents, "turnComplete": True}}]
 
     def read_session_event(self, event: Mapping[str, Any]) -> None:
         """Store a session handle, the announced end of the connection, and cancelled calls."""
@@ -129,12 +131,13 @@ class GeminiLive:
 
 def _with_cancelled_as_text(message: Message, cancelled_ids: set[str]) -> Message:
     """Convert the results of cancelled calls to text, because the server refuses such results."""
-    parts = (
-        TextPart(f"(the call of {part.name} that you cancelled was made: {part.text})")
-        if isinstance(part, ToolResult) and part.id in cancelled_ids
-        else part
-        for part in message.parts
-    )
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult) and part.id in cancelled_ids:
+            text = f"(the call of {part.name} that you cancelled was made: {part.text})"
+            parts.append(TextPart(text))
+        else:
+            parts.append(part)
     return replace(message, parts=tuple(parts))
 
 

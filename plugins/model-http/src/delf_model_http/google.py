@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from delf.messages import (
     ImagePart,
+    Message,
     ModelDelta,
     ModelTool,
     Part,
@@ -31,7 +32,7 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
-from delf_model_http.dialect import RequestParts
+from delf_model_http.dialect import RequestParts, system_texts
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import UnreadableError
@@ -78,17 +79,13 @@ class GenerateContent:
     def body(self, parts: RequestParts) -> dict[str, Any]:
         """Return the JSON body of a request."""
         request = parts.request
-        result: dict[str, Any] = {
-            "contents": [
-                {
-                    "role": "model" if message.role == "assistant" else "user",
-                    "parts": _with_signature(parts_of(message.parts), parts.endpoint),
-                }
-                for message in request.messages
-                if message.role != "system"
-            ]
-        }
-        rules = [m.text for m in request.messages if m.role == "system" and m.text]
+        contents: list[Any] = []
+        for message in request.messages:
+            if message.role != "system":
+                content = _with_signature(parts_of(message.parts), parts.endpoint)
+                contents.append({"role": role_of(message), "parts": content})
+        result: dict[str, Any] = {"contents": contents}
+        rules = system_texts(request)
         if rules:
             result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
         if config := {**generation_config(parts.settings), **_thinking(parts)}:
@@ -161,11 +158,10 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
 
 def generation_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Convert generation settings to Gemini's names."""
-    return {
-        _SETTINGS[name]: listed(value) if name == "stop" else value
-        for name, value in settings.items()
-        if name in _SETTINGS
-    }
+    config = {_SETTINGS[name]: value for name, value in settings.items() if name in _SETTINGS}
+    if "stop" in settings:
+        config[_SETTINGS["stop"]] = listed(settings["stop"])
+    return config
 
 
 def tool_declarations(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
@@ -179,6 +175,11 @@ def tool_declarations(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
         for tool in tools
     ]
     return [{"functionDeclarations": functions}]
+
+
+def role_of(message: Message) -> str:
+    """Return Gemini's role for a message of the user or the model."""
+    return "model" if message.role == "assistant" else "user"
 
 
 def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:

@@ -145,9 +145,7 @@ class HttpModel(EndpointModel):
             address = None
             name = name_or_address
         dialect = _LIVE_DIALECTS[self._endpoint.dialect or ""](name)
-        settings = {
-            n: v for n, v in self._settings.items() if v is not None and n not in _DELF_SETTINGS
-        }
+        settings = _without_own_settings(self._settings)
         facts = catalog.facts(self._endpoint.provider, name)
         session = LiveSession(
             dialect,
@@ -340,10 +338,9 @@ class HttpModel(EndpointModel):
         endpoint = self._endpoint
         dialect = self._dialect_of(request)
         settings = {**self._settings, **request.settings}
-        options = {n: v for n, v in settings.items() if v is not None and n not in _DELF_SETTINGS}
         parts = RequestParts(
             request=request,
-            settings=options,
+            settings=_without_own_settings(settings),
             endpoint=endpoint,
             facts=self._facts,
             stream=stream,
@@ -397,6 +394,12 @@ class HttpModel(EndpointModel):
             text = bytes(refusal.body or b"").decode("utf-8", "replace")
             return refused(refusal.status_code, text, endpoint)
         return explain(error, endpoint, timeout)
+
+
+def _without_own_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for the provider: without delf's own settings and without None."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return {name: value for name, value in given.items() if name not in _DELF_SETTINGS}
 
 
 def _is_event_stream(begin: bytes) -> bool:

@@ -20,6 +20,7 @@ from delf.messages import (
 )
 from delf_model_http.address import joined
 from delf_model_http.answer import Answer, ReportedError, Tokens, fields, integer_field, required
+from delf_model_http.dialect import system_texts
 from delf_model_providers import chat
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
@@ -70,7 +71,7 @@ class Realtime:
         changed. Each part of a message becomes an item of the server's conversation.
         """
         self._calls.clear()
-        rules = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text)
+        rules = "\n\n".join(system_texts(request))
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
             session["max_output_tokens"] = settings["max_tokens"]
