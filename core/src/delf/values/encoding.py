@@ -230,7 +230,7 @@ class _Sizes:
                 ) or self.measure(part, level + 1)
                 cost += inner_cost
                 characters += inner_characters
-                if inner_levels >= levels:
+                if inner_levels >= levels:  # the deepest part so far
                     levels = 1 + inner_levels
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)

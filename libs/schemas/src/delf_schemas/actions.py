@@ -133,9 +133,10 @@ def action_from_schema(
         schema, types that occurred in earlier results but not in the schema are added.
         """
         declared = declared_types()
-        observed_type, undeclared_types = (
-            (None, frozenset[Found]()) if observed_types is None else observed_types()
-        )
+        observed_type: str | None = None
+        undeclared_types: frozenset[Found] = frozenset()
+        if observed_types is not None:
+            observed_type, undeclared_types = observed_types()
         result_type = declared.returns
         if not has_result_schema and observed_type is not None:
             result_type = observed_type
