@@ -176,7 +176,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             options["llm"] = config
             config = None
         elif isinstance(config, Sequence):
-            config, tools = None, [*config, *(tools or ())]
+            tools = [*config, *(tools or ())]
+            config = None
         file_config = None if project is None else project.agent
         named_parts = {"memory": memory, "strategy": strategy}
         names = {option: value for option, value in named_parts.items() if isinstance(value, str)}

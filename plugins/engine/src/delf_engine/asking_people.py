@@ -50,10 +50,11 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
         ToolRefusedError: If a person cannot answer the question.
     """
     parameter_names = [parameter.name for parameter in _PARAMETERS]
-    unknown = [name for name in arguments if name not in parameter_names]
-    if unknown or "question" not in arguments:
-        problem = f"no parameter {unknown[0]!r}" if unknown else "needs a question"
-        raise ToolRefusedError(f"{ASK} {problem}; {ASK}{_ACTION.signature}")
+    for name in arguments:
+        if name not in parameter_names:
+            raise ToolRefusedError(f"{ASK} no parameter {name!r}; {ASK}{_ACTION.signature}")
+    if "question" not in arguments:
+        raise ToolRefusedError(f"{ASK} needs a question; {ASK}{_ACTION.signature}")
     values = {name: value for name, value in arguments.items() if value is not None}
     if not isinstance(values.get("question"), str):
         raise ToolRefusedError(f"the question of {ASK} is a text")

@@ -103,14 +103,14 @@ class BoundAction:
         """
         parameters = self.action.parameters
         keywords = dict(kwargs)
+        description = None
         if keywords:
             names = [parameter.name for parameter in parameters]
-            keywords = with_spelling_of_parameters(
-                keywords, names if "desc" not in keywords else [*names, "desc"]
-            )
-        description = None
-        if "desc" in keywords and all(parameter.name != "desc" for parameter in parameters):
-            description = str(keywords.pop("desc"))
+            # A description keeps its name: ``desc`` is no other spelling of a parameter.
+            known_names = [*names, "desc"] if "desc" in keywords else names
+            keywords = with_spelling_of_parameters(keywords, known_names)
+            if "desc" in keywords and "desc" not in names:
+                description = str(keywords.pop("desc"))
         if len(args) > len(parameters):
             raise ToolRefusedError(
                 f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "

@@ -441,14 +441,17 @@ class AgentConfig(FixedAttributes, BaseModel):
         list; the plugins in a default list are not required.
         """
         for field, info in type(self).model_fields.items():
+            # The metadata of a field that names plugins has the kind of the plugins.
             for kind in info.metadata:
-                if isinstance(kind, type) and issubclass(kind, Spec):
-                    value: str | Sequence[str] | None = getattr(self, field)
-                    if isinstance(value, str):
-                        if value != AUTO:
-                            yield kind, value
-                    elif field in self.model_fields_set:
-                        yield from ((kind, name) for name in value or ())
+                if not (isinstance(kind, type) and issubclass(kind, Spec)):
+                    continue
+                value: str | Sequence[str] | None = getattr(self, field)
+                if isinstance(value, str):
+                    if value != AUTO:
+                        yield kind, value
+                elif value is not None and field in self.model_fields_set:
+                    for name in value:
+                        yield kind, name
 
     def main_settings(self) -> dict[str, Any]:
         """Return the main settings of the agent as JSON-ready data, without API keys."""

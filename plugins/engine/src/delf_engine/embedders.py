@@ -81,9 +81,9 @@ class Embedders:
         """
         specs_by_length: dict[int, list[EmbedderSpec]] = {}
         for spec in self._host.specs(EmbedderSpec):
-            lengths = (len(p) for p in (*spec.serves, spec.name) if fnmatchcase(name, p))
-            specs_by_length.setdefault(max(lengths, default=-1), []).append(spec)
-        specs_by_length.pop(-1, None)
+            lengths = [len(p) for p in (*spec.serves, spec.name) if fnmatchcase(name, p)]
+            if lengths:
+                specs_by_length.setdefault(max(lengths), []).append(spec)
         if specs_by_length:
             return self._host.preferred_spec(
                 specs_by_length[max(specs_by_length)], f"embedder {name!r}"

@@ -90,7 +90,6 @@ def _mentions(
         # mentions the action ``mail.send`` without calling the action.
         case ast.Call() | ast.Attribute() | ast.Name() if (label := _action_name(node)) in names:
             yield label, node.lineno
-            return
         case ast.Call(func=function):
             label = _action_name(function)
             if label in names:
@@ -100,19 +99,15 @@ def _mentions(
                 yield from _mentions(function, names, is_deferred=is_deferred)
             for argument in (*node.args, *node.keywords):
                 yield from _mentions(argument, names, is_deferred=is_deferred)
-            return
         case ast.Lambda(body=body):
             yield from _mentions(body, names, is_deferred=True)
-            return
         case ast.IfExp(test=test):
             yield from _mentions(test, names, is_deferred=is_deferred)
-            return
         case _ if isinstance(node, _MAY_NOT_RUN):
-            return
-        case _:
             pass
-    for child in ast.iter_child_nodes(node):
-        yield from _mentions(child, names, is_deferred=is_deferred)
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from _mentions(child, names, is_deferred=is_deferred)
 
 
 def _action_name(node: ast.AST) -> str:

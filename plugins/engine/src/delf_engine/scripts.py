@@ -202,14 +202,14 @@ class ScriptRunner(ScriptHost):
         """
         # Tell the gate and the replay that a script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
-        recorded_end = None if recorded_script is None else recorded_script.finished
-        has_lost_sandbox = recorded_end is not None and recorded_end.status in ("crashed", "limit")
-        if recorded_script is not None and recorded_end is not None and has_lost_sandbox:
-            # The recorded output belongs to the answer, and the script does not print it again.
-            self.printed_text += recorded_script.printed
-            # With the status ``crashed``, the replay expects no further call of the script.
-            self._replay.end_script("crashed", "")
-            return _recorded_loss(recorded_end)
+        if recorded_script is not None:
+            recorded_end = recorded_script.finished
+            if recorded_end is not None and recorded_end.status in ("crashed", "limit"):
+                # The recorded output belongs to the answer, and the script does not print it again.
+                self.printed_text += recorded_script.printed
+                # With the status ``crashed``, the replay expects no further call of the script.
+                self._replay.end_script("crashed", "")
+                return _recorded_loss(recorded_end)
         if self._is_session_used and not self.sandbox.alive:
             # The variables of earlier scripts, which this script relies on, are lost.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")

@@ -200,9 +200,13 @@ def _secrets_within(
     if isinstance(value, (bytes, bytearray)):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        yield from _forms_of_declared_secret(value) if is_declared else secrets_in(value)
+        if is_declared:
+            yield from _forms_of_declared_secret(value)
+        else:
+            yield from secrets_in(value)
     elif isinstance(value, int):
-        yield from (str(value),) if is_declared else ()
+        if is_declared:
+            yield str(value)
     elif _is_url(value):
         yield from secrets_in(str(value))
     elif id(value) not in objects_by_id:

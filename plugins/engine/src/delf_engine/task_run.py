@@ -307,7 +307,7 @@ class TaskRun:
 
         def earlier_texts() -> Iterator[ContextText]:
             """Yield each text that the model gets in addition to the user's words."""
-            if not is_task_trusted:  # a script of the parent task wrote the text of this task
+            if not is_task_trusted:
                 yield ContextText("outside", self.request.task, PARENT)
             # The variables that were passed with this task.
             for name, value in self.request.variables.items():

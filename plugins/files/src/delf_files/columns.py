@@ -335,13 +335,14 @@ def _describe_kind(
         is_complete: Whether ``values`` are all values of the type, and not a sample.
         is_mixed: Whether there are also values of other types.
     """
-    first = values[0]
     if kind == "dict":
         return _describe_record(cast("list[dict[str, Any]]", values), depth, is_complete)
     if kind == "list":
         items = list(islice(chain.from_iterable(values), _MAX_ITEMS))
-        if not items or depth >= _MAX_DEPTH:
-            return "list" if items else "[]"
+        if not items:
+            return "[]"
+        if depth >= _MAX_DEPTH:
+            return "list"
         return f"[{describe_values(items, depth + 1, whole=is_complete)}, …]"
     if kind == "str" and is_mixed:
         distinct_texts = list(dict.fromkeys(values))
@@ -349,7 +350,9 @@ def _describe_kind(
         return " | ".join(map(short, distinct_texts[:_MAX_MIXED_TEXTS])) + more
     if kind == "str":
         return _describe_texts(values, is_complete=is_complete)
-    return kind if kind == "bool" else f"{kind} {short(first)}"
+    if kind == "bool":
+        return kind
+    return f"{kind} {short(values[0])}"
 
 
 def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:

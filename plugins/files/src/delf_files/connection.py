@@ -115,16 +115,28 @@ class Files(Connection):
             return await self.query(statement, context=context)
         self._check_size(file)
         if factory is not None:
-            arguments = {"factory": factory, "path": file.path, "name": file.name, "part": sheet}
-            arguments |= {"header": header}
+            arguments = {
+                "factory": factory,
+                "path": file.path,
+                "name": file.name,
+                "part": sheet,
+                "header": header,
+            }
             return await self._in_child("delf_files.reading:read_rows", arguments, file, context)
         if kind == "excel":
             raise OptionalDependencyError(
                 f"reading {file.ending} files needs a library that is not installed",
                 package="delf-plugin-files[excel]",
             )
-        arguments = {"path": file.path, "name": file.name, "ending": file.ending, "kind": kind}
-        arguments |= {"encoding": encoding, "max_bytes": self._most_bytes, "header": header}
+        arguments = {
+            "path": file.path,
+            "name": file.name,
+            "ending": file.ending,
+            "kind": kind,
+            "encoding": encoding,
+            "max_bytes": self._most_bytes,
+            "header": header,
+        }
         content = await self._in_child("delf_files.reading:read_content", arguments, file, context)
         if "too_large" in content:
             raise self._too_large(file, content["too_large"])

@@ -209,7 +209,6 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     """
     if dialect.quote != '"' or '"' not in text:
         return dialect
-    unquoted = Dialect(dialect.separator, None, start=dialect.start)
     quoting_error, has_cell_with_line_break = _first_quoting_error(dialect, text)
     # Programs that write tab-separated values often do not quote cells, so that a quote in such a
     # file is probably a character of the text.
@@ -228,6 +227,7 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     # characters if all rows then have the same number of cells.
     is_tab_separated = dialect.separator == "\t"
     may_quotes_be_plain = bool(quoting_error) or (has_cell_with_line_break and is_tab_separated)
+    unquoted = Dialect(dialect.separator, None, start=dialect.start)
     if may_quotes_be_plain and _has_even_rows(unquoted, text):
         return unquoted
     return dialect

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from delf.values.json_reader import JSONReader
 from delf_confined.text import encoding_of_file
-from delf_files.dialects import LARGEST_CELL, dialect_of
+from delf_files.dialects import LARGEST_CELL, Dialect, dialect_of
 from delf_files.headers import SAMPLE_ROWS
 from delf_files.json_text import JSONLinesReader
 from delf_files.tables import (
@@ -125,8 +125,6 @@ def write_table(
     copy_path: str,
     shown_name: str,
     names_row: int | None = None,
-    *,
-    strict: bool = True,
 ) -> Table:
     """Rewrite separated values with commas, CRLF and no header, row by row.
 
@@ -137,8 +135,6 @@ def write_table(
         shown_name: The file's name in notes and errors for the model.
         names_row: The number of the row with column names, from 1; 0 if no row has column names;
             None for the first non-empty row.
-        strict: Whether a quote inside a quoted cell is a fault. At the first such fault, the file
-            is read again from the beginning, with ``strict=False``.
 
     Raises:
         ValueError: If the file is not a table.
@@ -146,10 +142,55 @@ def write_table(
     encoding = encoding_of_file(path, shown_name)
     with _open(path, encoding) as source:
         sample = source.read(_SAMPLE_CHARACTERS)
-    if names_row is None and strict:
+    if names_row is None:
         _note_unlikely_header(sample, ending)
+    dialect = dialect_of(sample, ending)
+    try:
+        header, statistics = _copy_rows(path, encoding, dialect, copy_path, names_row, strict=True)
+    except csv.Error:
+        header, statistics = _copy_rows(path, encoding, dialect, copy_path, names_row, strict=False)
+    note_escapes(sample[dialect.start :], dialect)
+    if names_row == 0:
+        note_uneven(statistics.min_cells, statistics.max_cells)
+    note_wider(
+        statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
+    )
+    with Path(copy_path).open("r+b") as file:  # remove the row with the end marker
+        file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
+    return Table(
+        columns_of(header, statistics.max_cells),
+        ragged=statistics.max_cells != statistics.min_cells_with_header,
+        longest=statistics.max_characters,
+    )
+
+
+def _copy_rows(
+    path: str,
+    encoding: str,
+    dialect: Dialect,
+    copy_path: str,
+    names_row: int | None,
+    *,
+    strict: bool,
+) -> tuple[list[str], _RowStatistics]:
+    """Write the rows after the header, and then the row ``[END]``, to a file.
+
+    Args:
+        path: The path of the file to read.
+        encoding: The encoding of the file.
+        dialect: The dialect of the file.
+        copy_path: The path of the file to write.
+        names_row: The number of the row with column names, as for :func:`write_table`.
+        strict: Whether a quote inside a quoted cell is a fault.
+
+    Returns:
+        The header, which is empty if no row has column names; and statistics of the rows.
+
+    Raises:
+        csv.Error: With ``strict``, at the first fault of quoting.
+        ValueError: If the file is not a table.
+    """
     with _open(path, encoding) as source, _create(copy_path) as out:
-        dialect = dialect_of(sample, ending)
         source.read(dialect.start)
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
         csv.field_size_limit(_MAX_CELL_CHARACTERS)
@@ -165,30 +206,17 @@ def write_table(
             csv.writer(out).writerows(map(statistics.add, rows))
         except csv.Error as error:
             message = str(error)
-            is_large = message.startswith("field larger")
-            if strict and not is_large:
-                if "unexpected end" not in message:
-                    note_undoubled_quote(reader.line_num)
-                return write_table(path, ending, copy_path, shown_name, names_row, strict=False)
-            if is_large:
+            if message.startswith("field larger"):
                 limit = f"{_MAX_CELL_CHARACTERS:,}"
                 message = f"a cell over {limit} characters, or a quote that is not closed"
+            elif strict:
+                if "unexpected end" not in message:
+                    note_undoubled_quote(reader.line_num)
+                raise
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
             raise ValueError(f"line {statistics.row_line}: a quote is not closed")
-    note_escapes(sample[dialect.start :], dialect)
-    if not has_header:
-        note_uneven(statistics.min_cells, statistics.max_cells)
-    note_wider(
-        statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
-    )
-    with Path(copy_path).open("r+b") as file:  # remove the row with the end marker
-        file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
-    return Table(
-        columns_of(header, statistics.max_cells),
-        ragged=statistics.max_cells != statistics.min_cells_with_header,
-        longest=statistics.max_characters,
-    )
+    return header, statistics
 
 
 def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -202,16 +230,13 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
     Raises:
         ValueError: If the row with this number does not exist or is empty.
     """
-    first_number = number or 1
-    for row_number, row in enumerate(rows, 1):
-        is_first_row_empty = row_number == number and not row
-        is_end_marker = row == [END]
-        # The table ends before the row with this number.
-        is_first_row_missing = number is not None and row_number <= number and is_end_marker
-        if is_first_row_empty or is_first_row_missing:
+    remaining = iter(rows)
+    if number is not None:
+        first_row = next(itertools.islice(remaining, number - 1, None), list[str]())
+        if first_row in ([], [END]):
             raise ValueError(f"row {number} is empty or not there, so it names no columns")
-        if row and row_number >= first_number:
-            yield row
+        yield first_row
+    yield from filter(None, remaining)
 
 
 def _note_unlikely_header(sample: str, ending: str) -> None:
@@ -338,7 +363,9 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         blanks = _BLANKS_AND_COMMAS.match(text, position)
         position = blanks.end() if blanks else position
         if is_list and text.startswith("]", position):
-            break
+            if (text[position + 1 :] + source.read(CHUNK_CHARACTERS)).strip():
+                raise ValueError("there is more after its list")
+            return
         try:
             value, end = reader.first(text, position)
         except json.JSONDecodeError as error:
@@ -358,8 +385,6 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         text = text[position:] + chunk
         position = 0
         is_at_end = not chunk
-    if (text[position + 1 :] + source.read(CHUNK_CHARACTERS)).strip():
-        raise ValueError("there is more after its list")
 
 
 def _open(path: str, encoding: str) -> TextIO:

@@ -492,34 +492,37 @@ def arrow_table(path: str) -> Any:
         ) from None
 
 
+def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, list[str], list[str]]:
+    """Run a statement; return a cursor, and the names and types of the columns.
+
+    A SELECT is changed such that it yields each column twice: first all values, then for each value
+    its text if Python cannot represent the value (else NULL).
+    """
+    import duckdb
+
+    if statement.type != duckdb.StatementType.SELECT:
+        cursor = connection.execute(statement, parameters)
+        columns = [str(column[0]) for column in cursor.description]
+        return cursor, columns, ["VARCHAR"] * len(columns)
+    relation = connection.sql(statement.query, params=parameters)
+    kinds = [str(kind) for kind in relation.types]
+    cells = [
+        f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
+        for number, kind in enumerate(kinds, 1)
+    ]
+    cells += [_sql_for_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
+    return relation.select(", ".join(cells)), list(relation.columns), kinds
+
+
 def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Run a checked statement, and return the rows in the format of :func:`run_request`.
-
-    A SELECT is changed such that it yields each column twice: the value, and its text if Python
-    cannot represent the value (else NULL).
 
     Args:
         connection: The DuckDB connection.
         statement: The statement, parsed by DuckDB.
         request: The request, as :func:`run_request` gets it, with the statement's parameters.
     """
-    import duckdb
-
-    values = request["params"]
-    if statement.type == duckdb.StatementType.SELECT:
-        relation = connection.sql(statement.query, params=values)
-        kinds = [str(kind) for kind in relation.types]
-        columns = list(relation.columns)
-        cells = [
-            f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
-            for number, kind in enumerate(kinds, 1)
-        ]
-        cells += [_sql_for_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
-        cursor = relation.select(", ".join(cells))
-    else:
-        cursor = connection.execute(statement, values)
-        columns = [str(column[0]) for column in cursor.description]
-        kinds = ["VARCHAR"] * len(columns)
+    cursor, columns, kinds = _executed(connection, statement, request["params"])
     limit = request["limit"]
     total_bytes = 0
     rows: list[list[Any]] = []

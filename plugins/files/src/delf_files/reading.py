@@ -74,11 +74,11 @@ def read_content(
     if len(data) > max_bytes:  # the file has grown, or reports no size, as in /proc
         return {"too_large": f"has more than {max_bytes:,} bytes"}
     try:
-        if kind in DOCUMENTS and is_document(data, kind):
-            return {"content": read_document(path, name, kind)}
-        if kind in DOCUMENTS and is_locked(path):
-            raise ToolExecutionError(f"{name} has a password; save it without one")
         if kind in DOCUMENTS:
+            if is_document(data, kind):
+                return {"content": read_document(path, name, kind)}
+            if is_locked(path):
+                raise ToolExecutionError(f"{name} has a password; save it without one")
             _note_other_format(data, name, kind)
         return {"content": _parse(data, name, ending, kind, encoding, max_bytes, header)}
     except TooWideError:

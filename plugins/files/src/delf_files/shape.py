@@ -421,7 +421,8 @@ def _describe_text(
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
         data = data[:_BEGINNING_BYTES]
-        data = data[: data.rfind(b"\n") + 1] or data
+        complete_lines = data[: data.rfind(b"\n") + 1]
+        data = complete_lines or data
         pieces = _sample_lines(path, len(data), size)
     text = decode_if_text(data) if kind == "other" else decode(data, None, name)
     if text is None:
@@ -483,10 +484,10 @@ def _describe_document(path: str, name: str, kind: str, max_characters: int) -> 
     head = f"list[str], the text of each of {document.total:,} pages"
     head += _joined_words_note(document.texts)
     pages = [text.splitlines() for text in document.texts]
-    is_whole = document.total == len(pages) and any(map(any, pages))
-    if is_whole and sum(map(_count_characters, pages)) <= min(
-        _MAX_WHOLE_CHARACTERS, max_characters
-    ):
+    has_all_pages = document.total == len(pages)
+    has_text = any(map(any, pages))
+    max_length = min(_MAX_WHOLE_CHARACTERS, max_characters)
+    if has_all_pages and has_text and sum(map(_count_characters, pages)) <= max_length:
         lines = [
             line
             for number, page in enumerate(pages, 1)

@@ -85,12 +85,12 @@ def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """
     with _opened(path) as database:
         kinds = dict(database.execute(_LIST_TABLES))
-        if name is None and kinds:
-            name = next(iter(kinds))
         if not kinds:
             raise ToolExecutionError("the database has no tables")
+        if name is None:
+            name = next(iter(kinds))
         if name not in kinds:
-            names = ", ".join(map(repr, kinds)) or "none"
+            names = ", ".join(map(repr, kinds))
             raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
         quoted = '"' + str(name).replace('"', '""') + '"'
         declared = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({quoted})")}

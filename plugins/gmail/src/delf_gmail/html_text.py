@@ -35,42 +35,59 @@ def text_of(source: str) -> str:
         source: The HTML, which may be malformed. Only the first two million characters are read.
     """
     pieces: list[str] = []
-    # The tag of the open invisible element, and the number of open elements with this tag.
-    invisible_tag = ""
-    depth = 0
     # The URL of the open link, and the number of pieces before the link.
     link = ""
     link_start = 0
-    for piece in _pieces(source[:_MAX_SOURCE_LENGTH]):
-        name_match = _NAME.match(piece) if piece.startswith("<") else None
+    for tag, piece in _visible_pieces(source[:_MAX_SOURCE_LENGTH]):
+        is_end_tag = piece.startswith("</")
+        if tag is None:
+            pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
+        elif tag == "a" and not is_end_tag:
+            link = _attribute(_LINK, piece)
+            link_start = len(pieces)
+        elif tag == "a" and link:
+            pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
+            link = ""
+        elif not is_end_tag:
+            pieces.append(_text_of_start_tag(tag, piece))
+        elif _BLOCK_TAGS.fullmatch(tag):
+            pieces.append("\n\n" if tag in ("p", "table", "ul", "ol") else "\n")
+    text = re.sub(r"[ \t\xa0]+", " ", "".join(pieces))
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
+
+
+def _visible_pieces(source: str) -> Iterator[tuple[str | None, str]]:
+    """Yield the texts and tags outside of invisible elements, each after the name of its tag.
+
+    The name is None for a text. Tags without a name, such as ``<!doctype html>``, are left out.
+    """
+    # The tag of the open invisible element, and the number of open elements with this tag.
+    invisible_tag = ""
+    depth = 0
+    for piece in _pieces(source):
+        if not piece.startswith("<"):
+            if not depth:
+                yield None, piece
+            continue
+        name_match = _NAME.match(piece)
         if name_match is None:
-            if not invisible_tag and not piece.startswith("<"):
-                pieces.append(re.sub(r"\s+", " ", html.unescape(piece)))
             continue
         tag = name_match[1].lower()
         is_end_tag = piece.startswith("</")
-        if invisible_tag:
+        if depth:
             if tag == invisible_tag:
                 depth += -1 if is_end_tag else 1
-                invisible_tag = invisible_tag if depth else ""
-        elif is_end_tag:
-            if tag == "a" and link:
-                pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
-                link = ""
-            elif _BLOCK_TAGS.fullmatch(tag):
-                pieces.append("\n\n" if tag in ("p", "table", "ul", "ol") else "\n")
-        elif _INVISIBLE_TAGS.fullmatch(tag) or (
-            _HIDDEN.search(piece) and not _VOID_TAGS.fullmatch(tag)
-        ):
+        elif not is_end_tag and _hides_content(tag, piece):
             invisible_tag = tag
             depth = 1
-        elif tag == "a":
-            link = _attribute(_LINK, piece)
-            link_start = len(pieces)
         else:
-            pieces.append(_text_of_start_tag(tag, piece))
-    text = re.sub(r"[ \t\xa0]+", " ", "".join(pieces))
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r" ?\n ?", "\n", text)).strip()
+            yield tag, piece
+
+
+def _hides_content(tag: str, piece: str) -> bool:
+    if _INVISIBLE_TAGS.fullmatch(tag):
+        return True
+    return _HIDDEN.search(piece) is not None and not _VOID_TAGS.fullmatch(tag)
 
 
 def _pieces(source: str) -> Iterator[str]:

@@ -51,13 +51,13 @@ def find(
         digests: The digests of the sessions to return; None for all.
         ended: Whether to include the records of ended sessions.
     """
-    parameters = {f"id{n}": digest for n, digest in enumerate(digests or ())}
-    if digests is None:
-        condition = ""
-    else:
-        condition = f"AND digest IN ({', '.join(f':{n}' for n in parameters)}) "
-    if digests is not None and not parameters:
-        return []
+    parameters: dict[str, str] = {}
+    condition = ""
+    if digests is not None:
+        if not digests:
+            return []
+        parameters = {f"id{number}": digest for number, digest in enumerate(digests)}
+        condition = f"AND digest IN ({', '.join(f':{name}' for name in parameters)}) "
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - only names of this module
         # Every session ends after time 0, so that 0 includes ended sessions.

@@ -266,7 +266,13 @@ class Gate:
         if self._replay.active:
             is_only_call = request.alone  # the script waits for no other call
             recorded_call = await self._replay.call(call.digest, blocks_script=is_only_call)
-        if recorded_call is not None and recorded_call.finished is not None:
+        if recorded_call is None:
+            # From now on, the script can abandon the call, which is then recorded.
+            self._records.register(request.call_id, call)
+            return await self._make_new(call)
+        if recorded_call.finished is not None:
+            # The call has ended, and cannot be abandoned.
+            #
             # Remember the unknown outcome: the script may make the same call again after the
             # replay.
             if recorded_call.finished.outcome_unknown:
@@ -275,23 +281,22 @@ class Gate:
             if decision_event is not None and decision_event.decision == "changes_requested":
                 self._reject_further_calls_of_script()
             return recorded_call.answer()
-        if recorded_call is not None:
-            # Further events of this call must have the number under which the journal knows it.
-            call.number = recorded_call.call_id
-            call.has_start_event = call.was_begun_before = recorded_call.started is not None
-        # From now on, the script can abandon the call, which is then recorded. A call that was
-        # answered from the journal above has ended, and cannot be abandoned.
+        # Further events of this call must have the number under which the journal knows it.
+        call.number = recorded_call.call_id
+        call.has_start_event = call.was_begun_before = recorded_call.started is not None
         self._records.register(request.call_id, call)
-        if recorded_call is None and self._rejects_calls:
-            return await self._reject(call, "changes to the script were requested")
-        if recorded_call is None:
-            if call.digest in self._maker.unknown_outcomes:
-                return await self._ask_after_unknown_outcome(call)
-            return await self._ask_and_make(call)
         # A read is repeated; any other call may have taken effect already.
         if recorded_call.started is not None and recorded_call.started.effect != "read":
             return await self._repeat_or_ask(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
+
+    async def _make_new(self, call: Call) -> CallAnswer:
+        """Make a call that no earlier process knew, if allowed."""
+        if self._rejects_calls:
+            return await self._reject(call, "changes to the script were requested")
+        if call.digest in self._maker.unknown_outcomes:
+            return await self._ask_after_unknown_outcome(call)
+        return await self._ask_and_make(call)
 
     def _reject_further_calls_of_script(self) -> None:
         """Reject all further calls of the running script, for which a person requested changes."""

@@ -100,7 +100,7 @@ class Claims:
         is_claimed = False
         try:
             events = await journal.read(task_id)
-            if is_over(events) and not (even_if_ended_at_limit and ended_at_limit(events)):
+            if not _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit):
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
@@ -116,7 +116,7 @@ class Claims:
                     end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))
                 )
                 events = await journal.read(task_id)
-            is_claimed = not is_over(events) or (even_if_ended_at_limit and ended_at_limit(events))
+            is_claimed = _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit)
             return events
         finally:
             if not is_claimed:
@@ -125,6 +125,11 @@ class Claims:
                 # claim. Unreleased, it would keep other processes away until the lease expires.
                 if _has_succeeded(claiming):
                     await self.release(journal, task_id)
+
+
+def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool:
+    """Return whether a task has not ended; optionally also if it ended at its timeout or budget."""
+    return not is_over(events) or (even_if_ended_at_limit and ended_at_limit(events))
 
 
 async def _claim(

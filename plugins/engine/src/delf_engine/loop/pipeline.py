@@ -182,7 +182,7 @@ class TaskPipeline:
     async def _work(self) -> str:
         """Prepare the task, and return the strategy's answer."""
         run = self._run
-        tools = self._run.tools
+        initial_tools = run.tools
         if run.request.output is not None:
             answer_tool: Any = AnswerTool(run.request.output)
             run.tools = await run.tools.with_builtins([answer_tool])
@@ -191,7 +191,7 @@ class TaskPipeline:
         if not run.replay.resumed:
             run.models.ledger.check()
             run.approvals.check_answerable(run.tools)
-        seconds = self._run.clock.seconds * _PREPARATION_SHARE
+        seconds = run.clock.seconds * _PREPARATION_SHARE
         if run.memory is not None or run.request.conversation is not None:
             await recall_context(run, seconds)
         if run.agent_tools.need_setup:
@@ -201,7 +201,7 @@ class TaskPipeline:
         if not shows_all_tools and isinstance(self._strategy, SupportsOwnTools):
             connections = self._strategy.own_tools(run.tool_choice())
             run.tools = await run.tools.with_builtins(connections)
-        if run.tools is not tools:
+        if run.tools is not initial_tools:
             self._host.use(run.tools)
         if runs_scripts(self._strategy):
             # The sandbox starts while the context loads and the model answers.
@@ -263,7 +263,9 @@ class TaskPipeline:
             error = host.check_answer(text)
             if error is not None:
                 return host.output, error
-            return text if text or host.value is None else _as_text(host.value), None
+            if not text and host.value is not None:
+                text = _as_text(host.value)
+            return text, None
         if not isinstance(error, DelfError):
             error = self._internal_error(error)
         # A tool's refusal becomes the answer of a task without a parent. The parent of a child task

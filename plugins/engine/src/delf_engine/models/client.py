@@ -348,6 +348,61 @@ class ModelClient:
     ) -> ModelReply:
         """Make one model call; record the request, the answer or failure, and the cost."""
         number = self.log.next_model_call()
+        await self._record_request(config, request, attempt, number)
+        # Started after the journal's write, which is not the model's time.
+        started = time.perf_counter()
+        shown_pieces: list[str] = []
+        try:
+            reply = await self._answer(config, request, on_delta, session, draft, shown_pieces)
+        except DelfError as error:
+            self.pool.add_load_failures_to(error)
+            if draft is not None:
+                await draft.record()
+            await self.log.record(
+                ModelFailed,
+                model=config.model,
+                purpose=request.purpose,
+                error=error.message,
+                duration_ms=_ms_since(started),
+                number=number,
+            )
+            if draft is not None and not draft.is_empty:
+                return draft.reply
+            if shown_pieces and not isinstance(error, BudgetExceededError | EndlessAnswerError):
+                text = "".join(shown_pieces)
+                return ModelReply(text=text, model=config.model, finish_reason="cut")
+            raise
+        except Exception as error:
+            name = self.pool.name_of(config)
+            self.unexpected = error, name
+            error.add_note(name)  # the traceback does not name the model
+            raise
+        reply = self.redactor.redact_value(reply)
+        usage = complete_usage(request, reply)
+        cost = await self._cost(config, reply, usage)
+        self.ledger.learn(config, request, cost)
+        self.ledger.add(reply.usage, cost, self.log.task_id)
+        if draft is not None:
+            draft.close()
+        await self.log.record(
+            ModelReplied,
+            model=config.model,
+            purpose=request.purpose,
+            text=reply.text,
+            usage=reply.usage,
+            cost_usd=cost,
+            duration_ms=_ms_since(started),
+            calls=reply.calls,
+            finish_reason=reply.finish_reason,
+            number=number,
+            reply_id=reply.reply_id,
+        )
+        return replace(reply, cost_usd=cost)
+
+    async def _record_request(
+        self, config: LLMConfig, request: ModelRequest, attempt: int, number: int
+    ) -> None:
+        """Record the start of a model call, with the request's messages if prompts are kept."""
         shared_count = 0
         prompt = None
         if self.keep_prompts:
@@ -371,55 +426,6 @@ class ModelClient:
             tools=tuple(tool.name for tool in request.tools),
             server_side=config.server_side_tools_for(request.purpose),
         )
-        # Started after the journal's write, which is not the model's time.
-        started = time.perf_counter()
-        shown_pieces: list[str] = []
-        try:
-            reply = await self._answer(config, request, on_delta, session, draft, shown_pieces)
-        except Exception as error:
-            if not isinstance(error, DelfError):
-                name = self.pool.name_of(config)
-                self.unexpected = error, name
-                error.add_note(name)  # the traceback does not name the model
-                raise
-            self.pool.add_load_failures_to(error)
-            if draft is not None:
-                await draft.record()
-            await self.log.record(
-                ModelFailed,
-                model=config.model,
-                purpose=request.purpose,
-                error=error.message,
-                duration_ms=_ms_since(started),
-                number=number,
-            )
-            if draft is not None and not draft.is_empty:
-                return draft.reply
-            if shown_pieces and not isinstance(error, BudgetExceededError | EndlessAnswerError):
-                text = "".join(shown_pieces)
-                return ModelReply(text=text, model=config.model, finish_reason="cut")
-            raise
-        reply = self.redactor.redact_value(reply)
-        usage = complete_usage(request, reply)
-        cost = await self._cost(config, reply, usage)
-        self.ledger.learn(config, request, cost)
-        self.ledger.add(reply.usage, cost, self.log.task_id)
-        if draft is not None:
-            draft.close()
-        await self.log.record(
-            ModelReplied,
-            model=config.model,
-            purpose=request.purpose,
-            text=reply.text,
-            usage=reply.usage,
-            cost_usd=cost,
-            duration_ms=_ms_since(started),
-            calls=reply.calls,
-            finish_reason=reply.finish_reason,
-            number=number,
-            reply_id=reply.reply_id,
-        )
-        return replace(reply, cost_usd=cost)
 
     async def _answer(
         self,
@@ -463,17 +469,17 @@ class ModelClient:
             """
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None
-            deltas_to_show = None
-            if (delta.text or completes_call) and on_delta is not None:
+            deltas_to_show: Iterable[ModelDelta] = (delta,) if is_answer_text else ()
+            if on_delta is not None and (delta.text or completes_call):
                 if draft is not None:
                     draft.add(delta)
-                deltas_to_show = on_delta(delta)
+                chosen = on_delta(delta)
+                if chosen is not None:
+                    deltas_to_show = chosen
             if is_answer_text:
                 received_pieces.append(delta.text)
-            if deltas_to_show is None and is_answer_text:
-                deltas_to_show = (delta,)
             if show_to_people is not None:
-                for delta_to_show in deltas_to_show or ():
+                for delta_to_show in deltas_to_show:
                     show_to_people(delta_to_show)
 
         final: ModelReply | None = None

@@ -210,10 +210,11 @@ class Origins:
             changes_data=event.effect != "read",
         )
         # A service may later return texts that it received, even the search terms of a read.
-        is_service_read = not call.changes_data and call.connection != ""
-        may_return_arguments_later = call.changes_data or (
-            is_service_read and not self.has_author_read_untrusted_data
-        )
+        if call.changes_data:
+            may_return_arguments_later = True
+        else:
+            is_of_service = call.connection != ""
+            may_return_arguments_later = is_of_service and not self.has_author_read_untrusted_data
         may_send_untrusted = self.has_received_untrusted and may_return_arguments_later
         may_taint = may_send_untrusted and call.connection not in self._tainted_connections
         needs_argument_check = bool(declared) or may_taint
@@ -271,17 +272,16 @@ class Origins:
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.
                 fields = cast("Any", record if isinstance(record, dict) else call.arguments)
+                author = fields.get(author_field)
+                if not isinstance(author, str) or not self.is_in_user_words(author):
+                    continue
                 lines = (
                     f"{path.lstrip('.')}: {text}" for _, path, text in texts_with_trust(record)
                 )
-                text, author = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH], fields.get(author_field)
+                text = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH]
                 # A quotation may contain instructions of another person than the text's author.
                 may_quote_others = _QUOTATION_SIGNS.search(text) is not None
-                if (
-                    isinstance(author, str)
-                    and self.is_in_user_words(author)
-                    and not may_quote_others
-                ):
+                if not may_quote_others:
                     yield text
 
     def is_only_from_user(self, action: str, path: str, text: str, line: int | None) -> bool:

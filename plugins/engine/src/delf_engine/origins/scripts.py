@@ -290,24 +290,14 @@ class Scripts:
                     return self._read_parts(node)
             case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
                 with self._visiting(node, self.read(rows)):
-                    match target, rows:
-                        case (
-                            ast.Tuple(elts=[number, item]),
-                            ast.Call(func=ast.Name(id="enumerate"), args=[values, *start]),
-                        ):
-                            # Within the loop, the rows decide only how often the script counts.
-                            start += [each.value for each in rows.keywords]
-                            self._bind(number, self._read_all(start), rows)
-                            self._bind(item, self.read(values), ast.Starred(values))
-                        case _:
-                            self._bind(target, self.read(rows), ast.Starred(rows))
+                    self._bind_loop_target(target, rows)
                     return self._read_parts(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 with self._visiting(node, set()):
-                    for each in node.generators:
-                        rows = ast.Starred(each.iter)
-                        self._bind(each.target, self.read(rows), rows, is_passed=True)
-                        self._add_to(self._condition_sources[node], self._read_parts(each))
+                    for clause in node.generators:
+                        item = ast.Starred(clause.iter)
+                        self._bind(clause.target, self.read(item), item, is_passed=True)
+                        self._add_to(self._condition_sources[node], self._read_parts(clause))
                     return self._condition_sources[node] | self._read_parts(node)
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 # A condition may decide which of two functions has the name.
@@ -327,6 +317,20 @@ class Scripts:
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return set[str]().union(*map(self.read, nodes))
+
+    def _bind_loop_target(self, target: ast.expr, rows: ast.expr) -> None:
+        """Record the sources of the variables to which a ``for`` loop assigns its rows."""
+        match target, rows:
+            case (
+                ast.Tuple(elts=[number, item]),
+                ast.Call(func=ast.Name(id="enumerate"), args=[values, *start]),
+            ):
+                # Within the loop, the rows decide only how often the script counts.
+                start += [each.value for each in rows.keywords]
+                self._bind(number, self._read_all(start), rows)
+                self._bind(item, self.read(values), ast.Starred(values))
+            case _:
+                self._bind(target, self.read(rows), ast.Starred(rows))
 
     def _read_branching(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
         """Collect the sources of a node whose parts decide which parts run, such as ``a or b``.

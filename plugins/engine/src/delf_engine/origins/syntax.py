@@ -69,8 +69,9 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
             case ast.Attribute(value=inner, attr=name):
                 path.append(name)
             case ast.Subscript(value=inner, slice=index):
-                name = getattr(index, "value", None)
-                path += [name] if isinstance(name, str) else []
+                key = getattr(index, "value", None)
+                if isinstance(key, str):  # a number selects an item of a list
+                    path.append(key)
             case _:
                 return None
         node = inner

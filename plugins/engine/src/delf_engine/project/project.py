@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -129,17 +130,18 @@ class Project:
         """Yield all configured secrets, including overridden and unused ones."""
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
-        for path, setting in (leaf for values in sections for leaf in values.written()):
+        for path, setting in chain.from_iterable(values.written() for values in sections):
             try:
                 value = substitute(setting.value, self.environ, setting.origin)
             except ConfigurationError:
                 value = setting.value  # a variable is missing; the other parts are still secret
-            if not _SECRET_TABLES.isdisjoint(path[:-1]) and isinstance(value, str):
-                yield from secrets_of_headers({path[-1]: value})
-            elif not _API_KEY_TABLES.isdisjoint(path[:-1]) and isinstance(value, str):
+            *tables, name = path
+            if isinstance(value, str) and not _SECRET_TABLES.isdisjoint(tables):
+                yield from secrets_of_headers({name: value})
+            elif isinstance(value, str) and not _API_KEY_TABLES.isdisjoint(tables):
                 yield value
             else:
-                yield from secrets_of_options({path[-1]: value})
+                yield from secrets_of_options({name: value})
 
 
 def load_project(

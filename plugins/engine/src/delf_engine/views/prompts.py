@@ -122,17 +122,22 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
             case ModelReplied():
                 prompt = _find_prompt(prompts_by_number, event)
                 if prompt is not None:
-                    prompt.model, prompt.answer, prompt.calls = event.model, event.text, event.calls
-                    prompt.usage, prompt.cost_usd = event.usage, event.cost_usd
+                    prompt.model = event.model
+                    prompt.answer = event.text
+                    prompt.calls = event.calls
+                    prompt.usage = event.usage
+                    prompt.cost_usd = event.cost_usd
                     # A fork replays the copied model calls at no cost. An answer that a person gave
                     # in place of a model had no cost in the first place.
                     prompt.replayed = event.seq <= copied and event.model != PERSON
                     prompt.duration_ms = event.duration_ms
-                    prompt.finish_reason, prompt.reply_id = event.finish_reason, event.reply_id
+                    prompt.finish_reason = event.finish_reason
+                    prompt.reply_id = event.reply_id
             case ModelFailed():
                 prompt = _find_prompt(prompts_by_number, event)
                 if prompt is not None:
-                    prompt.error, prompt.duration_ms = event.error, event.duration_ms
+                    prompt.error = event.error
+                    prompt.duration_ms = event.duration_ms
             case _:
                 pass
     return list(prompts_by_number.values())

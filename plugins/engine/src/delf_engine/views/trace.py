@@ -125,16 +125,16 @@ class Trace:
             case ev.StepFinished():
                 self._current_step = ""
                 at = event.at - event.duration_ms / 1000
-                line = self._running_entries.pop(event.step, None) or self._add_timeline_entry(
-                    "phase", event.step, at
-                )
-                _finish(line, event.duration_ms, ok=True)
+                entry = self._running_entries.pop(event.step, None)
+                if entry is None:
+                    entry = self._add_timeline_entry("phase", event.step, at)
+                _finish(entry, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
                     self._setup().duration_ms = event.duration_ms
             case ev.ScriptFinished() if event.status not in ("done", "rerun"):
-                line = self._running_entries.get(ev.Step.EXECUTE)
-                if line is not None:
-                    line.status = "error"
+                entry = self._running_entries.get(ev.Step.EXECUTE)
+                if entry is not None:
+                    entry.status = "error"
             case ev.ScriptFinished():
                 self._script_ms = event.duration_ms
             case ev.RerunRequested():

@@ -267,7 +267,8 @@ def _filled_rows(
         for index, formula in enumerate(formulas):
             if values[index] is None and (number, index) in scan.uncomputed_cells:
                 text = getattr(formula, "text", formula)  # for array formulas
-                values[index] = text if isinstance(text, str) else None  # None for data tables
+                if isinstance(text, str):  # no text for data tables
+                    values[index] = text
         if open_areas or number in areas_by_top_row:
             open_areas = _fill_merged_cells(
                 values, number, open_areas, areas_by_top_row.get(number, ())
