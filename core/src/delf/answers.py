@@ -270,14 +270,15 @@ def join_continuation(first: str, second: str) -> str | None:
         return first[:code_start] + second.lstrip("\n")
     # The continuation may repeat the line at which the first answer broke off.
     *lines, last = code.split("\n")
-    next_line = second.split("\n", maxsplit=1)[0]
-    if (
-        last.strip()
-        and len(last) >= _MIN_REPEATED_CHARACTERS
-        and next_line.strip().startswith(last.strip())
-    ):
-        return first[: len(first) - len(last)] + second.lstrip("\n")
-    if not last.strip() and lines and next_line.strip() and lines[-1].strip() == next_line.strip():
+    broken_line = last.strip()
+    next_line = second.split("\n", maxsplit=1)[0].strip()
+    if broken_line:
+        is_long_enough = len(last) >= _MIN_REPEATED_CHARACTERS
+        if is_long_enough and next_line.startswith(broken_line):
+            return first.removesuffix(last) + second.lstrip("\n")
+        return first + second
+    last_whole_line = lines[-1].strip() if lines else ""
+    if next_line and next_line == last_whole_line:
         return None  # ambiguous: either the model repeats its last line, or the code has it twice
     return first + second
 

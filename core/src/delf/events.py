@@ -1159,11 +1159,17 @@ def cost_of(events: Sequence[Event]) -> float | None:
 
     None if any price is unknown. Calls for the set-up of connections do not count.
     """
-    paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
-    costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
-    if None in costs:
-        return None
-    return sum((cost or 0.0 for cost in costs), 0.0)
+    costs: list[float] = []
+    for event in events:
+        if not isinstance(event, (ModelReplied, ChildFinished)):
+            continue
+        is_setup = isinstance(event, ModelReplied) and event.purpose == "setup"
+        if is_setup:
+            continue
+        if event.cost_usd is None:
+            return None
+        costs.append(event.cost_usd)
+    return sum(costs, 0.0)
 
 
 def _one_line(text: object, limit: int = 300) -> str:

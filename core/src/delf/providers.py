@@ -53,7 +53,10 @@ class Providers:
         word, slash, _ = name.partition("/")
         if slash:
             return self.by_name(word)
-        return next((p for p in self.all if any(fnmatchcase(name, m) for m in p.models)), None)
+        for provider in self.all:
+            if any(fnmatchcase(name, pattern) for pattern in provider.models):
+                return provider
+        return None
 
     def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Resolve a model name of the form ``provider:model`` in a configuration.

@@ -127,13 +127,18 @@ def _methods(cls: type, *, frozen: bool, slots: bool) -> Mapping[str, Callable[.
     return methods
 
 
+def _is_hashed(field: dataclasses.Field[Any]) -> bool:
+    """Return True if the value of a field is part of a record's hash, as in dataclasses."""
+    if field.hash is None:
+        return field.compare
+    return field.hash
+
+
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
     """Return the methods that ``dataclass(frozen=True)`` adds to a class, by name."""
     fields = dataclasses.fields(cls)
     names = [field.name for field in fields]
-    get_hashed_values = _values_getter(
-        [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
-    )
+    get_hashed_values = _values_getter([field.name for field in fields if _is_hashed(field)])
 
     def digest(self: Any) -> int:
         return hash(get_hashed_values(self))

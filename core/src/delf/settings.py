@@ -286,16 +286,15 @@ def _check_addresses(
     sources: Mapping[str, Source],
 ) -> None:
     """Refuse to send a secret from the environment to an address from a project's file."""
-    secrets = [
-        field
-        for field, source in sources.items()
-        if source == "environment" and field in cls.model_fields and _is_secret(cls, field)
-    ]
-    for field in secrets:
+    fields_from_environment = [key for key, source in sources.items() if source == "environment"]
+    keys_from_project = [key for key, source in sources.items() if source == "project"]
+    for field in fields_from_environment:
+        if not _is_secret(cls, field):
+            continue
         addresses = _declared_addresses(cls, field)
-        for key, source in sources.items():
+        for key in keys_from_project:
             is_address = _is_address(key, values[key]) if addresses is None else key in addresses
-            if source != "project" or key == field or not is_address:
+            if not is_address:
                 continue
             variable = f"{prefix}{field.upper()}"
             raise KeyAddressError(
@@ -317,6 +316,8 @@ def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...
 
 
 def _is_secret(cls: type[PluginSettings], field: str) -> bool:
+    if field not in cls.model_fields:
+        return False
     types_to_visit: list[Any] = [cls.model_fields[field].annotation]
     while types_to_visit:
         kind = types_to_visit.pop()
@@ -348,9 +349,14 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
     from pydantic_settings import EnvSettingsSource, SettingsError
 
     for field, info in cls.model_fields.items():
-        text = variables.get(key := f"{prefix}{field}".lower(), "")
-        if text and not text.lstrip().startswith("[") and _is_list(info.annotation):
-            variables[key] = json.dumps([part.strip() for part in text.split(",") if part.strip()])
+        key = f"{prefix}{field}".lower()
+        if key not in variables or not _is_list(info.annotation):
+            continue
+        text = variables[key]
+        is_json = text.lstrip().startswith("[")
+        if not is_json:
+            parts = [part.strip() for part in text.split(",")]
+            variables[key] = json.dumps([part for part in parts if part])
     source = EnvSettingsSource(cast("Any", cls), env_prefix=prefix)
     source.env_vars = variables
     try:

@@ -182,10 +182,13 @@ def _mixes_letters(host: str) -> bool:
 
     A word without a top-level domain, such as ``.com``, is no host name.
     """
-    return re.search(_TOP_LEVEL_DOMAIN, host) is not None and any(
-        re.search("[A-Za-z]", run) and re.search(_LOOKALIKE_LETTERS, run)
-        for run in re.findall(_LETTER_RUNS, host)
-    )
+    if re.search(_TOP_LEVEL_DOMAIN, host) is None:
+        return False
+    for run in re.findall(_LETTER_RUNS, host):
+        has_latin_letter = re.search("[A-Za-z]", run) is not None
+        if has_latin_letter and re.search(_LOOKALIKE_LETTERS, run):
+            return True
+    return False
 
 
 def _escape_letter(letter: str) -> str:

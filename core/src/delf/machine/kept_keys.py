@@ -55,12 +55,17 @@ class KeptKeys:
         Args:
             without: Variables that are set already; their stored values are left out.
         """
-        values = {name: value for name, value in self._read().items() if name not in without}
-        if None in values.values():
-            ring = _keyring()
-            for name in [name for name, value in values.items() if value is None]:
-                values[name] = None if ring is None else _read_keyring(ring, name)
-        return {name: value for name, value in values.items() if value is not None}
+        stored = {name: value for name, value in self._read().items() if name not in without}
+        needs_keyring = None in stored.values()
+        ring = _keyring() if needs_keyring else None
+        values: dict[str, str] = {}
+        for name, stored_value in stored.items():
+            value = stored_value
+            if value is None and ring is not None:
+                value = _read_keyring(ring, name)
+            if value is not None:
+                values[name] = value
+        return values
 
     def keep(self, name: str, value: str) -> str:
         """Store a variable in the keyring or, without a keyring, in the file.

@@ -90,13 +90,13 @@ class Proxies:
             proxy_urls = getproxies()
         # The entry "no", from the variable NO_PROXY, lists the hosts without a proxy.
         self._direct_entries = re.split(r"[,\s]+", proxy_urls.get("no", "").lower())
-        # The variable of a scheme comes after ALL_PROXY, so that it takes precedence.
-        self._proxy_by_scheme = {
-            scheme: Proxy(f"{name.upper()}_PROXY", proxy_urls[name])
-            for scheme in _PORTS
-            for name in ("all", scheme)
-            if proxy_urls.get(name)
-        }
+        self._proxy_by_scheme: dict[str, Proxy] = {}
+        for scheme in _PORTS:
+            # The variable of a scheme comes after ALL_PROXY, so that it takes precedence.
+            for name in ("all", scheme):
+                url = proxy_urls.get(name)
+                if url:
+                    self._proxy_by_scheme[scheme] = Proxy(f"{name.upper()}_PROXY", url)
 
     def __bool__(self) -> bool:
         """Return True if any proxy is configured."""

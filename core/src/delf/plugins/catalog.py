@@ -25,7 +25,7 @@ from delf.packages.official import (
 )
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
-from delf.providers import Providers
+from delf.providers import Provider, Providers
 from delf.records import dataclass
 from delf.specs import ModelSpec, Spec
 
@@ -88,8 +88,9 @@ class Catalog:
             return record
         plugin = record.plugin
         conflicts: list[str] = []
-        if rivals := [each for each in plugins_by_name[plugin.name] if each is not plugin]:
-            conflicts.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(rivals)}")
+        namesakes = [each for each in plugins_by_name[plugin.name] if each is not plugin]
+        if namesakes:
+            conflicts.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(namesakes)}")
         for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
             winner = self._winner(offers)
@@ -162,7 +163,11 @@ class Catalog:
         Raises:
             PluginError: If there are several specs, and the user prefers none.
         """
-        offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
+        offers: list[Offer] = []
+        for spec in specs:
+            owner = self.owner(spec)
+            if owner:
+                offers.append(Offer(spec, owner))
         chosen = self._winning_offer(offers, purpose).spec
         return next(spec for spec in specs if spec == chosen)
 
@@ -347,18 +352,24 @@ def _score_for_name(
     for provider in spec.providers:
         # A fallback plugin matches by a provider only if the user gives an address, and the
         # provider has a protocol that no other server uses.
-        if spec.fallback and not (provider.own_protocol and has_address):
+        matches_fallback = provider.own_protocol and has_address
+        if spec.fallback and not matches_fallback:
             continue
         patterns = provider.patterns(at_address=has_address)
         scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
     if spec.fallback:
         return max(scores, default=_FALLBACK_SCORE)
     compatible = [provider for provider in spec.providers if provider.compatible]
+    if not compatible:
+        return max(scores, default=-1)
     if "/" not in name:  # a name without a provider goes to the address in the environment
-        has_address |= any(environ.get(var) for each in compatible for var in each.addresses)
-    if compatible:
-        scores.append(_ADDRESS_SCORE if has_address else 0)
-    return max(scores, default=-1)
+        has_address |= any(_is_address_set(provider, environ) for provider in compatible)
+    scores.append(_ADDRESS_SCORE if has_address else 0)
+    return max(scores)
+
+
+def _is_address_set(provider: Provider, environ: Mapping[str, str]) -> bool:
+    return any(environ.get(variable) for variable in provider.addresses)
 
 
 def _unusable_plugin_for(

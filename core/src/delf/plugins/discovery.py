@@ -222,20 +222,22 @@ def _read_candidates(read_text: ReadText) -> list[Candidate]:
     except Exception as error:
         problem = f"its metadata cannot be read: {type(error).__name__}: {error}"
         return [Candidate(name=name, distribution=name, problem=problem)]
-    return [
-        Candidate(
-            name=point,
-            target=target,
-            distribution=name,
-            version=headers.get("version"),
-            keywords=tuple(re.findall(r"[^\s,]+", headers.get("keywords", ""))),
-            exports=tuple(points.get(EXPORTS_GROUP, ())),
-            connection=target if group == CONNECTIONS_GROUP else None,
-            summary=headers.get("summary", ""),
-        )
-        for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
-        for point, target in points.get(group, ())
-    ]
+    keywords = tuple(re.findall(r"[^\s,]+", headers.get("keywords", "")))
+    candidates: list[Candidate] = []
+    for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP):
+        for point, target in points.get(group, ()):
+            candidate = Candidate(
+                name=point,
+                target=target,
+                distribution=name,
+                version=headers.get("version"),
+                keywords=keywords,
+                exports=tuple(points.get(EXPORTS_GROUP, ())),
+                connection=target if group == CONNECTIONS_GROUP else None,
+                summary=headers.get("summary", ""),
+            )
+            candidates.append(candidate)
+    return candidates
 
 
 def _broken_candidates(read_text: ReadText, problem: str) -> list[Candidate]:

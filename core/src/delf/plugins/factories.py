@@ -135,7 +135,8 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
     for spec in specs:
         fitting_options(host, spec, options)  # raises if an option does not fit
     is_known_plugin = bool(all_specs)
-    if options and is_known_plugin and not (settings_classes or specs):
+    takes_options = bool(settings_classes or specs)
+    if options and is_known_plugin and not takes_options:
         raise ConfigurationError(
             f"[plugins.{plugin}]: the plugin takes no options", hint=f"remove {', '.join(options)}"
         )

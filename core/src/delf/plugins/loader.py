@@ -113,7 +113,8 @@ def why_not_imported(candidate: Candidate) -> tuple[State, str] | None:
         return "disabled", candidate.blocked
     if candidate.problem is not None:
         return "failed", candidate.problem
-    numbers = [int(match[1]) for word in candidate.keywords if (match := _API.fullmatch(word))]
+    matches = map(_API.fullmatch, candidate.keywords)
+    numbers = [int(match[1]) for match in matches if match]
     if numbers and PLUGIN_API not in numbers:
         api_numbers = " or ".join(map(str, sorted(numbers)))
         return "skipped", f"needs delf with plugin API {api_numbers}, this has {PLUGIN_API}"
@@ -157,10 +158,11 @@ def _register(
         try:
             manager.register(plugin, name=name)
         except pluggy.PluginValidationError as error:
-            text = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
-            raise _BadPluginError(text) from error
+            lines = map(str.strip, str(error).splitlines())
+            raise _BadPluginError(" ".join(filter(None, lines))) from error
     callers = manager.get_hookcallers(plugin) or []
-    return sorted((c for c in callers if c.name in HOOKS), key=lambda caller: caller.name)
+    known_callers = [caller for caller in callers if caller.name in HOOKS]
+    return sorted(known_callers, key=lambda caller: caller.name)
 
 
 def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[Spec]:

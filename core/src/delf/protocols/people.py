@@ -128,12 +128,11 @@ def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | No
     """
     if person.scope == "all":
         return None
-    mates = (
-        other.holder
-        for other in people
-        if person.scope == "team" and not set(person.teams).isdisjoint(other.teams)
-    )
-    return frozenset((person.holder, *mates))
+    owners = {person.holder}
+    if person.scope == "team":
+        teams = set(person.teams)
+        owners.update(other.holder for other in people if not teams.isdisjoint(other.teams))
+    return frozenset(owners)
 
 
 def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
@@ -254,14 +253,17 @@ def check_unique_names(person: Person, people: Iterable[Person]) -> None:
         ConfigurationError: If names collide.
     """
     other_people = [other for other in people if other.name != person.name]
-    taken_names = {
-        normalise_name(word) for other in other_people for word in (other.name, other.mail) if word
-    }
-    teams = {normalise_name(team) for each in (person, *other_people) for team in each.teams}
-    names = {normalise_name(other.name) for other in other_people} | {normalise_name(person.name)}
+    taken_names: set[str] = set()
+    for other in other_people:
+        taken_names.update(normalise_name(word) for word in (other.name, other.mail) if word)
     for word in (person.name, person.mail):
         if normalise_name(word) in taken_names:
             raise ConfigurationError(f"{word!r} is another person's name or mail")
+    names: set[str] = set()
+    teams: set[str] = set()
+    for each in (person, *other_people):
+        names.add(normalise_name(each.name))
+        teams.update(map(normalise_name, each.teams))
     ambiguous_names = teams & names
     if ambiguous_names:
         raise ConfigurationError(

@@ -147,17 +147,21 @@ class Action:
         if verbose:
             result["description"] = self.summary
             result["signature"] = f"{self.name}{self.signature}"
-            result["parameters"] = [
-                {
-                    "name": p.name,
-                    "type": p.type_text,
-                    "required": p.required,
-                    **({"default": p.default_text} if not p.required else {}),
-                    **({"description": p.doc} if p.doc else {}),
-                }
-                for p in self.parameters
-            ]
+            result["parameters"] = [_describe_parameter(each) for each in self.parameters]
         return result
+
+
+def _describe_parameter(parameter: Parameter) -> dict[str, Any]:
+    description: dict[str, Any] = {
+        "name": parameter.name,
+        "type": parameter.type_text,
+        "required": parameter.required,
+    }
+    if not parameter.required:
+        description["default"] = parameter.default_text
+    if parameter.doc:
+        description["description"] = parameter.doc
+    return description
 
 
 @dataclass(frozen=True, slots=True)

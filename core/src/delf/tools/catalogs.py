@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
@@ -179,8 +179,8 @@ def interleaved(rankings: Sequence[Sequence[int]]) -> list[int]:
     Args:
         rankings: Lists of positions in a catalog, each best first.
     """
-    rounds = zip_longest(*rankings)
-    return list(dict.fromkeys(number for row in rounds for number in row if number is not None))
+    numbers = chain.from_iterable(zip_longest(*rankings))
+    return list(dict.fromkeys(number for number in numbers if number is not None))
 
 
 def _ranking(catalog: Catalog) -> Ranking:

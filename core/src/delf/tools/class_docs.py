@@ -33,19 +33,25 @@ def class_doc(owner: type[Any]) -> str:
     Args:
         owner: A record type or an enum.
     """
-    summary = next(
-        (read_docstring(doc).summary for each in _documented_classes(owner) if (doc := _doc(each))),
-        "",
-    )
+    summary = _summary(owner)
     if not issubclass(owner, enum.Enum):
         return summary
     docs = field_docs(owner)
-    members = (
-        f"{member.value!r}: {text}"
-        for member in owner
-        if (text := _member_doc(member) or docs.get(member.name, ""))
-    )
-    return "; ".join([*filter(None, [summary.rstrip(".")]), *members])
+    texts = [summary.rstrip(".")]
+    for member in owner:
+        text = _member_doc(member) or docs.get(member.name, "")
+        if text:
+            texts.append(f"{member.value!r}: {text}")
+    return "; ".join(filter(None, texts))
+
+
+def _summary(owner: type[Any]) -> str:
+    """Return the first paragraph of the docstring of a class or, without one, of a base class."""
+    for each in _documented_classes(owner):
+        doc = _doc(each)
+        if doc:
+            return read_docstring(doc).summary
+    return ""
 
 
 def field_docs(owner: type[Any]) -> Mapping[str, str]:
@@ -68,12 +74,12 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
 
 def _documented_classes(owner: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and its base classes, except those of libraries such as pydantic."""
-    bases = [base for base in owner.__mro__ if base is not owner]
+    classes: list[type[Any]] = list(owner.__mro__)
     for base in getattr(owner, "__orig_bases__", ()):  # a TypedDict keeps its bases only here
         origin = getattr(base, "__origin__", base)
-        if isinstance(origin, type) and origin is not owner and origin not in bases:
-            bases += [each for each in origin.__mro__ if each not in bases]
-    for each in (owner, *bases):
+        if isinstance(origin, type) and origin not in classes:
+            classes += [each for each in origin.__mro__ if each not in classes]
+    for each in classes:
         if each.__module__.partition(".")[0] not in _LIBRARIES:
             yield each
 

@@ -310,4 +310,7 @@ def _checked_contents(contents: Any, name: str) -> Mapping[str, tuple[str, ...]]
 
 
 def _first_line(cls: type) -> str:
-    return next((line.strip() for line in (cls.__doc__ or "").splitlines() if line.strip()), "")
+    for line in (cls.__doc__ or "").splitlines():
+        if line.strip():
+            return line.strip()
+    return ""

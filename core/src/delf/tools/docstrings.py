@@ -93,7 +93,8 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     while index < len(lines):
         line = lines[index]
         section, length = _header(lines, index)
-        if section and not line.startswith((" ", "\t")):
+        is_indented = line.startswith((" ", "\t"))
+        if section and not is_indented:
             yield name, section_lines
             name = section
             section_lines = []
@@ -101,12 +102,8 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             continue
         # Only the NumPy style has sections with unindented lines. In other styles, an unindented
         # line ends the section.
-        if (
-            name
-            and line.strip()
-            and not line.startswith((" ", "\t"))
-            and not _is_numpy(section_lines)
-        ):
+        is_unindented_text = line.strip() and not is_indented
+        if name and is_unindented_text and not _is_numpy(section_lines):
             yield name, section_lines
             name = _TEXT_AFTER_SECTION
             section_lines = []

@@ -219,9 +219,8 @@ def _check_callable_by_scripts(target: Callable[..., Any]) -> None:
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
         return  # read_signature() reports this fault
-    warn_of_missing_hints(
-        name, [i.name for i in parameters if i.name not in hints and _is_named(i)]
-    )
+    without_hint = [item for item in parameters if item.name not in hints]
+    warn_of_missing_hints(name, [item.name for item in without_hint if _is_named(item)])
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):
             raise ToolDefinitionError(
@@ -251,15 +250,13 @@ def as_connection(item: Any) -> ConnectionLike:
     """
     if isinstance(item, ConnectionLike):
         return item
-    is_partial = isinstance(item, functools.partial)
-    if (
-        isinstance(item, type)
-        or not callable(item)
-        or not (is_partial or hasattr(item, "__name__"))
-    ):
-        type_name = item.__name__ + " (a class)" if isinstance(item, type) else type(item).__name__
-        raise ToolDefinitionError(
-            f"{type_name} is not a tool",
-            hint="give connections (made, not their classes), @tool functions or functions",
-        )
-    return tool(cast("Callable[..., Any]", item))
+    if isinstance(item, type):
+        type_name = f"{item.__name__} (a class)"
+    elif callable(item) and (isinstance(item, functools.partial) or hasattr(item, "__name__")):
+        return tool(cast("Callable[..., Any]", item))
+    else:
+        type_name = type(item).__name__
+    raise ToolDefinitionError(
+        f"{type_name} is not a tool",
+        hint="give connections (made, not their classes), @tool functions or functions",
+    )

@@ -188,16 +188,15 @@ def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
 def _dataclass_fields(hint: Any, as_input: bool) -> list[RecordField]:
     """Return the fields of a dataclass; with ``as_input`` only those that its constructor takes."""
     hints = _hints_of(hint)
-    return [
-        RecordField(
-            field.name,
-            (field_hint := hints.get(field.name, Any)),
-            not as_input or _is_needed(field),
-            _join_texts(_metadata_description(field.metadata), doc_of(field_hint)),
-        )
-        for field in dataclasses.fields(hint)
-        if field.init or not as_input
-    ]
+    record_fields: list[RecordField] = []
+    for field in dataclasses.fields(hint):
+        if as_input and not field.init:
+            continue
+        field_hint = hints.get(field.name, Any)
+        is_needed = not as_input or _is_needed(field)
+        doc = _join_texts(_metadata_description(field.metadata), doc_of(field_hint))
+        record_fields.append(RecordField(field.name, field_hint, is_needed, doc))
+    return record_fields
 
 
 def _attribute_fields(hint: Any, as_input: bool) -> list[RecordField]:
@@ -251,12 +250,7 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
     for name, field in cast("dict[str, Any]", hint.model_fields).items():
         if field.exclude is True and not as_input:
             continue
-        shown_name = name
-        if as_input:
-            by_name = config.get("populate_by_name") or config.get("validate_by_name")
-            shown_name = name if by_name else _alias(field) or name
-        elif config.get("serialize_by_alias"):
-            shown_name = field.serialization_alias or field.alias or name
+        shown_name = _alias_in_use(field, config, as_input) or name
         doc = _join_texts(field.description or "", *map(_limits_of, field.metadata))
         is_needed = not as_input or field.is_required()
         fields.append(RecordField(shown_name, field.annotation, is_needed, doc, name))
@@ -267,6 +261,16 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
             for name, item in computed.items()
         ]
     return fields
+
+
+def _alias_in_use(field: Any, config: Mapping[str, Any], as_input: bool) -> str | None:
+    """Return the alias of a field in data; None if the data has the field under its name."""
+    if as_input:
+        accepts_name = config.get("populate_by_name") or config.get("validate_by_name")
+        return None if accepts_name else _alias(field)
+    if config.get("serialize_by_alias"):
+        return field.serialization_alias or field.alias
+    return None
 
 
 def _alias(field: Any) -> str | None:
@@ -516,13 +520,13 @@ def _parts(as_input: Any) -> Sequence[Any]:
 
 def _limits_of(item: Any) -> str:
     """Return the limits of a value as text, from an annotation such as ``Field(ge=0)``."""
-    limit_texts = ((words, getattr(item, name, None)) for name, words in _LIMITS)
-    return ", ".join(
-        words.format(getattr(value, "pattern", value))
-        for words, value in limit_texts
+    texts: list[str] = []
+    for name, words in _LIMITS:
+        value = getattr(item, name, None)
         # An annotation may be any object, with a method of the same name as a limit.
-        if value is not None and not callable(value)
-    )
+        if value is not None and not callable(value):
+            texts.append(words.format(getattr(value, "pattern", value)))
+    return ", ".join(texts)
 
 
 def _metadata_description(metadata: Mapping[Any, Any]) -> str:

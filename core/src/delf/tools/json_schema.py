@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
@@ -254,25 +254,29 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     fails deepest in the value. If several do, the message joins their messages.
     """
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
-    inner = [fault for branch in branches for fault in branch]
-    if not inner:
-        problem = _allowed_values(error, root)
-        if problem is None:
-            message = clean(error.message, _MAX_MESSAGE_CHARACTERS)
-        else:
-            message = clean(problem, _MAX_LIST_CHARACTERS)
-        return Fault(tuple(error.instance_path), message)
+    errors_of_branches = list(chain.from_iterable(branches))
+    if not errors_of_branches:
+        return _fault_of_single_error(error, root)
     # The alternative ``null`` is not what the author of a value intended.
-    inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
+    intended = [e for e in errors_of_branches if not e.message.endswith('is not of type "null"')]
+    inner = intended or errors_of_branches
     best = max(inner, key=_depth_rank)
     path = best.instance_path
-    equally_close = [
-        e for e in inner if e.instance_path == path and _depth_rank(e) == _depth_rank(best)
-    ]
+    at_same_path = [each for each in inner if each.instance_path == path]
+    equally_close = [each for each in at_same_path if _depth_rank(each) == _depth_rank(best)]
     if len(equally_close) == 1:
         return _fault(best, root)
-    messages = dict.fromkeys(e.message for e in equally_close)
+    messages = dict.fromkeys(each.message for each in equally_close)
     return Fault(tuple(path), clean("; or ".join(messages), _MAX_MESSAGE_CHARACTERS))
+
+
+def _fault_of_single_error(error: Any, root: Mapping[str, Any]) -> Fault:
+    problem = _allowed_values(error, root)
+    if problem is None:
+        message = clean(error.message, _MAX_MESSAGE_CHARACTERS)
+    else:
+        message = clean(problem, _MAX_LIST_CHARACTERS)
+    return Fault(tuple(error.instance_path), message)
 
 
 def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:

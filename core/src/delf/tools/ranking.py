@@ -72,7 +72,11 @@ def parts_of(word: str) -> list[str]:
     """
     if not _UNSPACED_RUN.search(word):
         return [word]
-    return [part for run in _UNSPACED_RUN.split(word) if run for part in _pairs(run)]
+    parts: list[str] = []
+    for run in _UNSPACED_RUN.split(word):
+        if run:
+            parts += _pairs(run)
+    return parts
 
 
 def _pairs(run: str) -> list[str]:

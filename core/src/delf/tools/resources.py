@@ -75,7 +75,10 @@ def resource_of(name: str, shared: Container[str] = ()) -> str:
             only if the name has no other noun.
     """
     connection, _, method = name.rpartition(".")
-    nouns = [noun for noun in nouns_of(name) if noun not in shared] or nouns_of(name)
+    nouns = nouns_of(name)
+    for noun in nouns:
+        if noun not in shared:
+            return noun
     if nouns:
         return nouns[0]
     return connection or method
@@ -134,13 +137,16 @@ def change_of(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
         name: The action's name, such as ``update_task`` or ``tickets_partial_update``.
         shared: Words in most actions' names, which name no resource, from :func:`shared_words`.
     """
+    method = name.rpartition(".")[2]
     known_verbs = _VERBS - {"run"}  # in "update_flow_run", "run" is a noun
-    verbs = [word for word in _words(name.rpartition(".")[2]) if word in known_verbs]
-    kinds = {kind for kind, words in _CHANGE_VERBS.items() if words.issuperset(verbs)}
+    verbs = known_verbs.intersection(_words(method))
     nouns = frozenset(stem(noun) for noun in nouns_of(name) if noun not in shared)
-    if verbs and len(kinds) == 1 and nouns:
-        return Change(kinds.pop(), nouns)
-    return None
+    if not verbs or not nouns:
+        return None
+    kinds = [kind for kind, kind_verbs in _CHANGE_VERBS.items() if verbs <= kind_verbs]
+    if len(kinds) != 1:
+        return None
+    return Change(kinds[0], nouns)
 
 
 def kinds_of_change(step: str) -> frozenset[str]:
@@ -156,11 +162,10 @@ def kinds_of_change(step: str) -> frozenset[str]:
         return frozenset()
     # A word such as "open" is a verb only at the beginning of a step.
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}
-    kinds = frozenset(
-        kind
-        for kind, known in _CHANGE_VERBS.items()
-        if kind != "update" and known.intersection(verbs)
-    )
+    expressed_kinds = [
+        kind for kind, kind_verbs in _CHANGE_VERBS.items() if kind_verbs.intersection(verbs)
+    ]
+    kinds = frozenset(expressed_kinds) - {"update"}
     # "Add the label new to the ticket" may also be an update of the ticket.
     names_container = not {"to", "from"}.isdisjoint(words)
     if not kinds or names_container:
@@ -181,18 +186,9 @@ def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterat
     readers = _read_actions_by_rarest_noun(catalog)
     yielded_names: set[str] = set()
     for name in names:
-        nouns = _nouns(name)
-        matching_groups = [
-            group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns
-        ]
-        # An action about `flow run` matches the resources `flow run` and `flow`: keep `flow run`.
-        exact_groups = [
-            group
-            for group in matching_groups
-            if not any(group.nouns < other.nouns for other in matching_groups)
-        ]
-        exact_groups.sort(key=lambda group: (-len(group.nouns), group.names))
-        siblings = [item for group in exact_groups for item in group.names[:_MAX_SIBLINGS]]
+        siblings: list[str] = []
+        for group in _groups_of_resource(_nouns(name), readers):
+            siblings += group.names[:_MAX_SIBLINGS]
         for item in (name, *siblings):
             if item not in yielded_names:
                 yielded_names.add(item)
@@ -238,6 +234,25 @@ class _ReadActions(NamedTuple):
 
     nouns: frozenset[str]
     names: list[str]
+
+
+def _groups_of_resource(
+    nouns: frozenset[str], readers: Mapping[str, Sequence[_ReadActions]]
+) -> list[_ReadActions]:
+    """Return the read actions of the resource that the nouns in an action's name express.
+
+    The groups with the most nouns come first.
+    """
+    matching: list[_ReadActions] = []
+    for noun in nouns:
+        matching += [group for group in readers.get(noun, ()) if group.nouns <= nouns]
+
+    def has_more_exact_match(group: _ReadActions) -> bool:
+        return any(group.nouns < other.nouns for other in matching)
+
+    # An action about `flow run` matches the resources `flow run` and `flow`: keep `flow run`.
+    exact = [group for group in matching if not has_more_exact_match(group)]
+    return sorted(exact, key=lambda group: (-len(group.nouns), group.names))
 
 
 def _read_actions_by_rarest_noun(
@@ -294,10 +309,11 @@ def _nouns(name: str) -> frozenset[str]:
     differs from every stem.
     """
     connection, _, method = name.rpartition(".")
-    words = [
-        word for word in _words(method) if word not in _READ_VERBS and word not in _IGNORED_WORDS
-    ]
-    return frozenset([*map(stem, words), *([f"{connection}."] if connection else [])])
+    words = set(_words(method)) - _READ_VERBS - _IGNORED_WORDS
+    nouns = set(map(stem, words))
+    if connection:
+        nouns.add(f"{connection}.")
+    return frozenset(nouns)
 
 
 def _words(name: str) -> list[str]:

@@ -87,8 +87,9 @@ def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
     with the fewest nouns.
     """
     words = min((nouns_of(tool.name) for tool in tools), key=len)
-    name = "".join(word.capitalize() for word in words) or tools[0].connection.title() or "Result"
-    base = name
+    name_of_nouns = "".join(word.capitalize() for word in words)
+    base = name_of_nouns or tools[0].connection.title() or "Result"
+    name = base
     number = 2
     while name in used_names:
         name = f"{base}{number}"

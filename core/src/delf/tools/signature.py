@@ -131,6 +131,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             )
         )
     result = hints.get("return", Any)
+    optional = [item for item in passed_parameters if item.default is not item.empty]
     return Signature(
         parameters=tuple(parameters),
         returns=type_text(result),
@@ -139,7 +140,7 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         notes=parsed.notes,
         doc=doc,
         hints={item.name: hints.get(item.name, Any) for item in passed_parameters},
-        defaults={i.name: i.default for i in passed_parameters if i.default is not i.empty},
+        defaults={item.name: item.default for item in optional},
         context=contexts[0] if contexts else None,
     )
 

@@ -13,6 +13,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from delf.protocols.prefilter import Catalog
 from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.catalogs import best_first
 from delf.tools.ranking import named_by
@@ -174,29 +175,20 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     if whole_size(by_name.values(), choice.budget) <= choice.budget:  # all tools fit
-        wanted_names = (name for name in ranked if name in by_name)
-        return frozenset(add_readers(wanted_names, choice.catalog))
+        names = (name for name in ranked if name in by_name)
+        return frozenset(add_readers(names, choice.catalog))
     budget = _without_notes(choice.budget)
     is_mentioned = named_by(task)
     best_match_limits = _best_match_limits(choice, is_mentioned, task)
     kept_tools: dict[str, ToolDescription] = {}
     ranked_names = [name for name in ranked if name in by_name]
-    known_names = frozenset(ranked_names)
-    # Word search comes first, because a prefilter may miss an action that the task names plainly.
-    matches = best_first(choice.catalog, task)[:_MAX_BEST]
-    first_names = [name for name in matches if name in known_names]
-    first_names += ranked_names[:_MAX_BEST]
-    # Read actions of the resources that the task names, since scripts have to find records first.
-    read_names = readers_mentioned(task, choice.catalog)
-    first_names += [name for name in read_names if name in known_names]
-    wanted_names = dict.fromkeys([*first_names, *add_readers(ranked_names, choice.catalog)])
+    wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
     remaining_tools = [by_name[name] for name in wanted_names]
     # Stubs share headers and types. Each round measures the stubs of all kept tools together, and
     # fills the space that the sharing saved with further tools.
     for _ in range(_ROUNDS):
-        text_of_omitted_names = names_of(
-            (name for name in by_name if name not in kept_tools), budget
-        )
+        omitted_names = [name for name in by_name if name not in kept_tools]
+        text_of_omitted_names = names_of(omitted_names, budget)
         stubs_size = _size(
             [*kept_tools.values()], _MIN_LIMITS, is_mentioned, budget, best_match_limits
         )
@@ -213,6 +205,25 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
             break
         kept_tools |= selected
     return frozenset(kept_tools)
+
+
+def _names_by_priority(catalog: Catalog, ranked_names: Sequence[str], task: str) -> Iterable[str]:
+    """Return the names of tools in the order in which their stubs are chosen, without repeats.
+
+    Args:
+        catalog: All actions.
+        ranked_names: The names of the tools, best first.
+        task: The user's task, in plain words.
+    """
+    # Word search comes first, because a prefilter may miss an action that the task names plainly.
+    matches = best_first(catalog, task)[:_MAX_BEST]
+    # Read actions of the resources that the task names, since scripts have to find records first.
+    read_names = readers_mentioned(task, catalog)
+    known_names = frozenset(ranked_names)
+    first_names = [name for name in matches if name in known_names]
+    first_names += ranked_names[:_MAX_BEST]
+    first_names += [name for name in read_names if name in known_names]
+    return dict.fromkeys([*first_names, *add_readers(ranked_names, catalog)])
 
 
 def _without_notes(budget: int) -> int:
@@ -359,12 +370,13 @@ def _lines(
             apply only if they are larger than ``limits``.
     """
     results = named_results(tools)
-    limits_of_results = {
-        result.name: best_match_limits[tool.name]
-        for tool in tools
-        if tool.name in best_match_limits
-        if (result := results.get(tool.returns))
-    }
+    limits_of_results: dict[str, StubLimits] = {}
+    for tool in tools:
+        if tool.name not in best_match_limits:
+            continue
+        result = results.get(tool.returns)
+        if result is not None:
+            limits_of_results[result.name] = best_match_limits[tool.name]
 
     def lines_of_tool(tool: ToolDescription, indent: str) -> Iterable[str]:
         """Yield the lines of a tool's stub.
@@ -379,11 +391,13 @@ def _lines(
             tool, max(best_match_limits.get(tool.name, limits), limits), is_mentioned, results
         )
 
+    actions_by_connection: dict[str, list[ToolDescription]] = {}
     for tool in tools:
-        if not tool.connection:
+        if tool.connection:
+            actions_by_connection.setdefault(tool.connection, []).append(tool)
+        else:
             yield from lines_of_tool(tool, "")
-    for connection in dict.fromkeys(tool.connection for tool in tools if tool.connection):
-        methods = [tool for tool in tools if tool.connection == connection]
+    for methods in actions_by_connection.values():
         yield _head(methods[0])
         for tool in methods:
             yield from lines_of_tool(tool, "    ")
@@ -428,15 +442,18 @@ def names_of(names: Iterable[str], budget: int) -> str:
     max_chars = int(budget * _NAMES_SHARE)
     by_size = sorted(lines, key=lambda group: len(lines[group]))
     sizes = accumulate(len(lines[group]) + 1 for group in by_size)
-    fitting = {group for group, size in zip(by_size, sizes, strict=True) if size <= max_chars}
+    fitting_count = sum(size <= max_chars for size in sizes)
+    fitting = set(by_size[:fitting_count])
     counts_by_connection: dict[str, list[str]] = {}
     for (connection, resource), methods in groups.items():
         if (connection, resource) not in fitting:
             counts_by_connection.setdefault(connection, []).append(f"{resource} ({len(methods)})")
     text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
     for connection in dict.fromkeys(connection for connection, _ in groups):
-        text += [f"# {connection}:"] if connection else []
-        text += [lines[group] for group in groups if group in fitting and group[0] == connection]
+        if connection:
+            text.append(f"# {connection}:")
+        groups_of_connection = [group for group in groups if group[0] == connection]
+        text += [lines[group] for group in groups_of_connection if group in fitting]
         if connection in counts_by_connection:
             text.append(
                 _one_line(
@@ -502,11 +519,11 @@ def _stub_text(
     needs_approval = tool.asks
     if needs_approval:
         summary += " [asks]"
-    docs = [
-        (p.name, _describe(p.doc, p.notes, limits))
-        for p in parameters
-        if limits.is_detailed or p.required or is_mentioned(p.name)
-    ]
+    docs: list[tuple[str, str]] = []
+    for parameter in parameters:
+        is_described = limits.is_detailed or parameter.required or is_mentioned(parameter.name)
+        if is_described:
+            docs.append((parameter.name, _describe(parameter.doc, parameter.notes, limits)))
     if limits.is_detailed:
         notes = "" if named_result else result_notes  # the definition of the record has the notes
         docs.append(("returns", _describe(tool.returns_doc, notes, limits)))

@@ -152,12 +152,13 @@ def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
     key, rest = path[0], path[1:]
     if key == _ITEMS:
         return _with_type_in_list(parts, rest, added_type)
-    return tuple(
-        _with_type_in_record(part, key, rest, added_type)
-        if isinstance(part, _RecordOrLiteral) and part.is_record
-        else part
-        for part in parts
-    )
+    changed_parts: list[str | _RecordOrLiteral] = []
+    for part in parts:
+        if isinstance(part, _RecordOrLiteral) and part.is_record:
+            changed_parts.append(_with_type_in_record(part, key, rest, added_type))
+        else:
+            changed_parts.append(part)
+    return tuple(changed_parts)
 
 
 def _with_type_in_record(
@@ -192,9 +193,10 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
         path: The path within the items.
         added_type: The type to add.
     """
-    begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
-    if begin is None:
+    list_indices = [n for n, part in enumerate(parts) if isinstance(part, str) and _LIST in part]
+    if not list_indices:
         return parts
+    begin = list_indices[0]
     # Read the parts of the items' type, from "list[" to the bracket that closes the list.
     before_list, _, text_after_bracket = str(parts[begin]).partition(_LIST)
     item_parts: list[str | _RecordOrLiteral] = []
@@ -321,18 +323,7 @@ def _text_of_record_or_literal(
 
     Items that the text of the task mentions always stay.
     """
-    max_items = limits.max_values
-    if type_part.is_record:
-        max_items = limits.max_keys if limits.depth > 0 else 0
-    ranked_items: Sequence[_KeyOrValue] = type_part.items
-    if not type_part.is_record:
-        # If the values are the names of fields, omit the paths of nested fields first, such as
-        # "assignee.name".
-        ranked_items = sorted(type_part.items, key=_is_path)
-    first_ids = {id(item) for item in ranked_items[:max_items]}
-    kept_items = [
-        item for item in type_part.items if id(item) in first_ids or _is_named(item, is_mentioned)
-    ]
+    kept_items = _kept_items(type_part, limits, is_mentioned)
     if not kept_items and type_part.is_record:
         return "dict"
     # An envelope is an outer record that only wraps the data, and does not count as a level.
@@ -340,11 +331,11 @@ def _text_of_record_or_literal(
     inner_depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:
+        depth = max(inner_depth, 0)
         # A record under a key that the task names shows its keys even beyond the limit of depth.
-        min_depth = 1 if type_part.is_record and is_mentioned(item.key) else 0
-        inner_limits = limits._replace(
-            depth=max(inner_depth, min_depth), is_in_envelopes_only=is_envelope
-        )
+        if type_part.is_record and is_mentioned(item.key):
+            depth = max(inner_depth, 1)
+        inner_limits = limits._replace(depth=depth, is_in_envelopes_only=is_envelope)
         item_texts.append(item.head + _format_type(item.parts, inner_limits, is_mentioned))
     if type_part.is_shortened or len(kept_items) < len(type_part.items):
         item_texts.append(_ELLIPSIS)
@@ -352,19 +343,33 @@ def _text_of_record_or_literal(
     return f"{{{text}}}" if type_part.is_record else f"{_LITERAL}{text}]"
 
 
+def _kept_items(
+    type_part: _RecordOrLiteral, limits: _Limits, is_mentioned: NameTest
+) -> list[_KeyOrValue]:
+    if type_part.is_record:
+        ranked_items: Sequence[_KeyOrValue] = type_part.items
+        max_items = limits.max_keys if limits.depth > 0 else 0
+    else:
+        # If the values are the names of fields, omit the paths of nested fields first, such as
+        # "assignee.name".
+        ranked_items = sorted(type_part.items, key=_is_path)
+        max_items = limits.max_values
+    first_ids = {id(item) for item in ranked_items[:max_items]}
+    return [
+        item for item in type_part.items if id(item) in first_ids or _is_named(item, is_mentioned)
+    ]
+
+
 def _is_envelope(group: _RecordOrLiteral) -> bool:
     """Return True if a record has few keys, and exactly one of them holds a large record."""
-    large = [
-        item
-        for item in group.items
-        if any(
-            isinstance(part, _RecordOrLiteral)
-            and part.is_record
-            and len(part.items) > _MAX_ENVELOPE_KEYS
-            for part in item.parts
-        )
-    ]
+    large = [item for item in group.items if any(map(_is_large_record, item.parts))]
     return len(group.items) <= _MAX_ENVELOPE_KEYS and len(large) == 1
+
+
+def _is_large_record(part: str | _RecordOrLiteral) -> bool:
+    if isinstance(part, str) or not part.is_record:
+        return False
+    return len(part.items) > _MAX_ENVELOPE_KEYS
 
 
 def _is_path(item: _KeyOrValue) -> bool:

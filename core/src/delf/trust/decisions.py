@@ -227,8 +227,9 @@ def all_trusted() -> list[Trusted]:
     folder = store()
     if not is_private_folder(folder):
         return []
-    records = [record for path in folder.glob("*.json") if (record := _read(path)) is not None]
-    return sorted(records, key=lambda record: record.root)
+    records = map(_read, folder.glob("*.json"))
+    readable = [record for record in records if record is not None]
+    return sorted(readable, key=lambda record: record.root)
 
 
 def remember(root: Path, items: Items) -> None:

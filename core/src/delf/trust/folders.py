@@ -74,13 +74,14 @@ def _upwards(start: Path) -> Iterator[Path]:
     # The index of the root of the repository; None outside of a repository.
     top = next((index for index, folder in enumerate(folders) if _is_repository(folder)), None)
     home = _home()
-    for folder in folders if top is None else folders[: top + 1]:
-        is_above_start = folder != start
-        if is_above_start and home is not None and home.is_relative_to(folder):
+    yield start
+    for parent in start.parents if top is None else start.parents[:top]:
+        holds_home = home is not None and home.is_relative_to(parent)
+        if holds_home:
             return
-        if is_above_start and top is None and not _is_own(folder):
+        if top is None and not _is_own(parent):
             return
-        yield folder
+        yield parent
 
 
 def _is_repository(folder: Path) -> bool:
@@ -221,7 +222,10 @@ class UntrustedFolder:
 
     def resolve_path(self, text: str) -> Path | None:
         """Resolve a path within the folder; None for a path that leads out of it."""
-        if not text or len(text) > _LONGEST_PATH or not text.isprintable() or "://" in text:
+        if not text or len(text) > _LONGEST_PATH:
+            return None
+        is_url = "://" in text
+        if is_url or not text.isprintable():
             return None
         path = Path(os.path.normpath(self.root / os.path.expanduser(text)))  # noqa: PTH111
         is_inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)

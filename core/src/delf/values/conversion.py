@@ -282,26 +282,40 @@ def _table(value: Any, convert_unsupported: Converter) -> Table | None:
         elif kind == "Series":
             value = value.to_frame(value.name or _ONE_COLUMN)
         if hasattr(value, "iter_slices"):
-            parts = value.iter_slices(_ROWS_AT_ONCE)
-            cells = ([_arrow_or_polars_cells(c) for c in part.get_columns()] for part in parts)
-            return _by_columns(value.columns, cells, convert_unsupported)
+            slices = value.iter_slices(_ROWS_AT_ONCE)
+            chunks = (list(map(_arrow_or_polars_cells, part.get_columns())) for part in slices)
+            return _by_columns(value.columns, chunks, convert_unsupported)
     if library == "pyarrow":
         if kind == "RecordBatchReader":
             value = value.read_all()
         if hasattr(value, "column_names"):
             starts = range(0, value.num_rows, _ROWS_AT_ONCE)
-            parts = (value.slice(start, _ROWS_AT_ONCE) for start in starts)
-            cells = ([_arrow_or_polars_cells(c) for c in part.columns] for part in parts)
-            return _by_columns(value.column_names, cells, convert_unsupported)
+            slices = (value.slice(start, _ROWS_AT_ONCE) for start in starts)
+            chunks = (list(map(_arrow_or_polars_cells, part.columns)) for part in slices)
+            return _by_columns(value.column_names, chunks, convert_unsupported)
     if library in ("duckdb", "_duckdb") and hasattr(value, "fetchall"):
         rows = value.fetchall()
         columns = unique_names(map(str, value.columns))
-        return Table(columns, ([_cell(cell, convert_unsupported) for cell in row] for row in rows))
-    if library == "numpy" and getattr(value, "ndim", 0) == 1 and value.dtype.names:
+        return Table(columns, _convert_rows(rows, convert_unsupported))
+    if library == "numpy" and getattr(value, "ndim", 0) == 1:
         names = value.dtype.names
-        rows = ([_cell(row[name], convert_unsupported) for name in names] for row in value)
-        return Table(unique_names(names), rows)
+        if names:  # an array of records
+            return Table(unique_names(names), _convert_records(value, names, convert_unsupported))
     return None
+
+
+def _convert_rows(
+    rows: Iterable[Iterable[Any]], convert_unsupported: Converter
+) -> Iterator[list[Any]]:
+    for row in rows:
+        yield [_cell(cell, convert_unsupported) for cell in row]
+
+
+def _convert_records(
+    records: Iterable[Any], names: Iterable[str], convert_unsupported: Converter
+) -> Iterator[list[Any]]:
+    for record in records:
+        yield [_cell(record[name], convert_unsupported) for name in names]
 
 
 def _by_columns(
@@ -310,12 +324,9 @@ def _by_columns(
     convert_unsupported: Converter,
 ) -> Table:
     """Make a table from chunks; a chunk is a list of columns with the cells of the chunk's rows."""
-    rows = (
-        [_cell(cell, convert_unsupported) for cell in row]
-        for columns in chunks
-        for row in zip(*columns, strict=True)
-    )
-    return Table(unique_names(map(_column_name, names)), rows)
+    rows = chain.from_iterable(zip(*chunk, strict=True) for chunk in chunks)
+    columns = unique_names(map(_column_name, names))
+    return Table(columns, _convert_rows(rows, convert_unsupported))
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
@@ -369,10 +380,8 @@ def _pandas(frame: Any, convert_unsupported: Converter) -> Table:
     index = frame.index
     levels = 0 if _is_default_index(index) else index.nlevels
     pattern = "index" if levels == 1 else "level_{}"
-    names = [
-        pattern.format(n) if name is None else name
-        for n, name in enumerate(index.names if levels else ())
-    ]
+    index_names = index.names if levels else ()
+    names = [pattern.format(n) if name is None else name for n, name in enumerate(index_names)]
 
     def parts() -> Iterator[list[list[Any]]]:
         for start in range(0, len(frame), _ROWS_AT_ONCE):
