@@ -75,6 +75,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
     request = record.requested
     decision = record.decided
     view = request_view(request, record.discussion)
+    comments = [event for event in record.discussion if isinstance(event, ApprovalCommented)]
     return {
         **{name: to_jsonable_or_repr(value) for name, value in view.items()},
         "state": state_of_request(record),
@@ -83,8 +84,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         "assignee": record.assignee,
         "comments": [
             {"by": event.by, "text": event.text, "at": event.at, "via": event.via}
-            for event in record.discussion
-            if isinstance(event, ApprovalCommented)
+            for event in comments
         ],
         "decided": None if decision is None else _decision_fields(decision),
     }
@@ -107,20 +107,30 @@ def _decision_fields(decision: ApprovalDecided | ApprovalVoted) -> dict[str, Any
     A vote is the first of two needed approvals. A vote approves only one call, so its ``covers`` is
     always ``call``. For a decision, ``others`` are the people who voted before.
     """
-    is_vote = isinstance(decision, ApprovalVoted)
-    arguments = None if is_vote or decision.arguments is None else dict(decision.arguments)
-    return {
-        "decision": "approved" if is_vote else decision.decision,
+    fields: dict[str, Any] = {
+        "decision": "approved",
         "by": decision.by,
         "reason": decision.reason,
-        "remember": "no" if is_vote else decision.remember,
-        "covers": "call" if is_vote else decision.covers,
-        "arguments": to_jsonable_or_repr(arguments),
-        "answer": None if is_vote else decision.answer,
+        "remember": "no",
+        "covers": "call",
+        "arguments": None,
+        "answer": None,
         "at": decision.at,
         "via": decision.via,
-        "others": [] if is_vote else list(decision.others),
-        "is_final": not is_vote,
+        "others": [],
+        "is_final": False,
+    }
+    if isinstance(decision, ApprovalVoted):
+        return fields
+    if decision.arguments is not None:
+        fields["arguments"] = to_jsonable_or_repr(dict(decision.arguments))
+    return fields | {
+        "decision": decision.decision,
+        "remember": decision.remember,
+        "covers": decision.covers,
+        "answer": decision.answer,
+        "others": list(decision.others),
+        "is_final": True,
     }
 
 
@@ -168,7 +178,9 @@ async def revoke(journal: Journal, id_prefix: str, by: str) -> RememberedDecisio
     decisions = require_remembered(journal)
     starts = (id_prefix, f"req_{id_prefix}")
     request_ids = [decision.request_id for decision in await decisions.remembered()]
-    matching_ids = [name for name in request_ids if id_prefix and name.startswith(starts)]
+    matching_ids: list[str] = []
+    if id_prefix:
+        matching_ids = [request_id for request_id in request_ids if request_id.startswith(starts)]
     if id_prefix in matching_ids or not matching_ids:  # the journal raises for an unknown id
         return await decisions.revoke(id_prefix, by)
     if len(matching_ids) > 1:
@@ -198,9 +210,10 @@ async def find_request(
     records = list(await journal.find_requests(text))
     if sees is not None:
         records = [record for record in records if sees(record.task.key)]
-    exact = [record for record in records if record.requested.request_id == text]
     if len(records) > 1:  # a prefix refers to pending requests first
-        records = exact or [record for record in records if record.waits] or records
+        exact = [record for record in records if record.requested.request_id == text]
+        pending = [record for record in records if record.waits]
+        records = exact or pending or records
     if len(records) == 1:
         return records[0]
     if not records:

@@ -64,7 +64,8 @@ def models(ctx: click.Context) -> Iterable[str]:
     agent = trusted_config(ctx).get("agent", {})
     model_names = [agent.get(key) for key in _MODEL_KEYS]
     model_names += [os.environ.get(f"DELF_{key.upper()}") for key in _MODEL_KEYS]
-    return [text for text in (_model_name(item) for item in model_names) if text]
+    texts = map(_model_name, model_names)
+    return [text for text in texts if text]
 
 
 @completes

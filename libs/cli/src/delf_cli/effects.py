@@ -258,13 +258,15 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     declared_effect = _declared_effect(path)
     is_of_agent = path[:1] == ("agent",)
     inner_keys = path[1:] if is_of_agent else path[2:]  # drop the connection's name
-    is_agent_field = is_of_agent and path[1:2] and path[1] in AgentConfig.model_fields
+    is_agent_field = _agent_setting(path) in AgentConfig.model_fields
     guessed_keys = path[2:] if is_agent_field else (last_key, *inner_keys)
     setting_names = {*inner_keys, last_key, last_key.rpartition("_")[2]}
-    if not _COMMAND_KEYS.isdisjoint(setting_names) or (last_key == "type" and value == "shell"):
+    names_command = not _COMMAND_KEYS.isdisjoint(setting_names)
+    connection_type = value if last_key == "type" else None
+    if names_command or connection_type == "shell":
         yield Effect(kind="start", what=text, where=file)
-    elif last_key == "type" and isinstance(value, str) and "." in value:
-        yield Effect(kind="run", what=f"the class {value}", where=file_and_key)
+    elif isinstance(connection_type, str) and "." in connection_type:
+        yield Effect(kind="run", what=f"the class {connection_type}", where=file_and_key)
     elif declared_effect is not None:
         yield Effect(kind=declared_effect, what=text, where=file)
     elif any(map(_PERMISSION_KEY.search, guessed_keys)):
@@ -282,14 +284,24 @@ def _declared_effect(path: tuple[str, ...]) -> Kind | None:
     Settings that name a model, such as ``agent.llm``, have the effect ``ask``. If such a setting is
     a table, its key ``model`` has this effect, and its other keys have no declared effect.
     """
-    name = path[1] if path[:1] == ("agent",) and path[1:] else ""
-    field = AgentConfig.model_fields.get(name)
-    markers = [] if field is None else [one for one in field.metadata if isinstance(one, InProject)]
-    declared_kind: Kind | None = markers[0].effect if markers else None
+    field = AgentConfig.model_fields.get(_agent_setting(path))
+    if field is None:
+        return None
+    markers = [marker for marker in field.metadata if isinstance(marker, InProject)]
+    if not markers:
+        return None
+    declared_kind = markers[0].effect
     keys_in_table = path[2:]
     if declared_kind == "ask" and keys_in_table not in ((), ("model",)):
         return None
     return declared_kind
+
+
+def _agent_setting(path: tuple[str, ...]) -> str:
+    """Return the name of the agent's setting at a path; empty for any other path."""
+    if path[:1] == ("agent",) and len(path) > 1:
+        return path[1]
+    return ""
 
 
 def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:

@@ -24,9 +24,12 @@ class _Table(TableElement):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table, or each row as a block of lines on a narrow terminal."""
-        head = [] if self.header is None or self.header.row is None else self.header.row.cells
-        heads = [cell.content.copy() for cell in head]
-        rows = [] if self.body is None else [[c.content for c in r.cells] for r in self.body.rows]
+        heads: list[Text] = []
+        if self.header is not None and self.header.row is not None:
+            heads = [cell.content.copy() for cell in self.header.row.cells]
+        rows: list[list[Text]] = []
+        if self.body is not None:
+            rows = [[cell.content for cell in row.cells] for row in self.body.rows]
         columns = [list(column) for column in zip(heads, *rows, strict=True)]
         min_widths = [max(map(_longest_word, column)) for column in columns]
         if sum(min_widths) + 3 * len(min_widths) <= options.max_width:

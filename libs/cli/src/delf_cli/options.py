@@ -182,9 +182,10 @@ def flags_of(options: dict[str, Any]) -> dict[str, Any]:
     """
     given = options.get
     model = {"model": given("llm"), "base_url": given("base_url")}
+    given_model = {key: value for key, value in model.items() if value is not None}
     approve = given("approve")
     return {
-        "llm": {key: value for key, value in model.items() if value is not None} or None,
+        "llm": given_model or None,
         "memory": given("memory"),
         "strategy": given("strategy"),
         "sandbox": given("sandbox"),

@@ -151,8 +151,9 @@ def work_session(state: State, work: Work, options: Options) -> int:
         return errors.report(error, debug=state.debug, redact=state.redact)
     has_succeeded: bool = response.status
     is_usage_error = exit_status == errors.USAGE
+    may_continue = setup.is_journalled and not has_succeeded and not is_usage_error
     for_programs = options.as_json or options.events
-    if setup.is_journalled and not (for_programs or has_succeeded or is_usage_error):
+    if may_continue and not for_programs:
         name = response.trace.task_id.removeprefix("task_")[:7]
         next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
         errors.say("hint", f"delf {next_command} {name}")
@@ -467,6 +468,10 @@ class EventLines:
                 self._task.cancel()
 
 
+def _overridden_key(override: str) -> str:
+    return override.partition("=")[0]
+
+
 def restore_options(state: State, options: Options, record: Mapping[str, Any]) -> Options:
     """Complete the given options with a task's stored options, and change to the task's folder.
 
@@ -499,14 +504,13 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         file for file in record.get("plugins", ()) if file not in state.plugin
     )
     flags = {name: value for name, value in options.flags.items() if value is not None}
-    overridden_keys = {text.partition("=")[0] for text in options.overrides}
+    overridden_keys = set(map(_overridden_key, options.overrides))
     overrides = [
-        text for text in record["overrides"] if text.partition("=")[0] not in overridden_keys
+        text for text in record["overrides"] if _overridden_key(text) not in overridden_keys
     ]
-    stored_options = {
-        f"--{name.replace('_', '-')}": v for name, v in record["flags"].items() if name not in flags
-    }
-    stored_options |= {f"--set {text.partition('=')[0]}=…": text for text in overrides}
+    stored_flags = {name: value for name, value in record["flags"].items() if name not in flags}
+    stored_options = {f"--{name.replace('_', '-')}": stored_flags[name] for name in stored_flags}
+    stored_options |= {f"--set {_overridden_key(text)}=…": text for text in overrides}
     for option, value in stored_options.items():
         if REDACTED in repr(value):
             raise ConfigurationError(

@@ -48,9 +48,8 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
         _list(as_json=flags["as_json"])
         return
     state = state_of(ctx)
-    folder_files = read(
-        Path(folder or "."), state.config if folder is None else None, state.discover()
-    )
+    config = state.config if folder is None else None
+    folder_files = read(Path(folder or "."), config, state.discover())
     if flags["revoke"]:
         _revoke(folder_files.root)
         return
@@ -91,9 +90,10 @@ def _as_data(folder: Folder) -> dict[str, Any]:
     from delf_cli.effects import effects
 
     changes = changes_since(folder)  # None if the folder was never trusted
+    is_trusted = not folder.items or changes == []
     return {
         "folder": str(folder.root),
-        "trusted": not folder.items or changes == [],
+        "trusted": is_trusted,
         "files": list(folder.items),
         "changes": [
             {"file": item.file, "key": item.key, "kind": item.kind} for item in changes or ()

@@ -71,7 +71,9 @@ def latin_encodings(data: bytes) -> Iterator[str]:
         # Hardly any text has Ÿ, whose byte in cp1252 is the Polish ź in cp1250.
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
         decoded = _decode(data, encoding)
-        if decoded is None or _NOT_IN_WORDS.search(decoded) or _BOX_DRAWING.search(decoded):
+        if decoded is None:
+            continue
+        if _NOT_IN_WORDS.search(decoded) or _BOX_DRAWING.search(decoded):
             continue
         if any(map(_is_control, decoded)):  # no text has these: the encoding is wrong
             continue

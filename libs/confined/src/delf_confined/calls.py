@@ -58,6 +58,11 @@ def numbers(machine: str, *, writes: bool = True) -> list[int]:
         writes: Whether to include the calls that create, move, truncate and remove files.
     """
     column = _COLUMN[machine]
-    entries = (entry.split(":") for entry in _TABLE.split())
-    column_values = (entry[column] for entry in entries if writes or entry[0] not in _WRITING_CALLS)
-    return sorted(int(number) for number in column_values if number != "-")
+    allowed: list[int] = []
+    for entry in _TABLE.split():
+        columns = entry.split(":")
+        if columns[0] in _WRITING_CALLS and not writes:
+            continue
+        if columns[column] != "-":  # the machine has the call
+            allowed.append(int(columns[column]))
+    return sorted(allowed)

@@ -74,22 +74,21 @@ def guess(data: bytes) -> tuple[str, str]:
     latin_candidates = list(latin_encodings(sample))
     # In the Latin candidates, all letters of the sample belong to one language: strong evidence.
     if latin_candidates:
+        guessed = latin_candidates[0]
         detected = _WINDOWS.get(name.lower())
-        is_confirmed = confidence >= _MIN_CONFIDENCE and detected in latin_candidates
-        guessed = detected if detected and is_confirmed else latin_candidates[0]
+        if detected in latin_candidates and confidence >= _MIN_CONFIDENCE:
+            guessed = detected
         return guessed, _NAMES.get(guessed, guessed.upper())
     # A rare encoding is improbable: prefer a usual one in which all letters have one script.
-    if is_rare(name) and (guessed := script_encoding(sample)) is not None:
-        return guessed, _NAMES.get(guessed, guessed.upper())
-    # With only a few non-ASCII characters, an accented letter or a currency sign is most probable.
-    is_western = (
-        _latin_share(sample) >= _MIN_LATIN_SHARE
-        or 0 < len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII
-    )
+    if is_rare(name):
+        usual = script_encoding(sample)
+        if usual is not None:
+            return usual, _NAMES.get(usual, usual.upper())
     if not name or _WESTERN_NAMES.fullmatch(name):
         return WESTERN, _WESTERN_LABEL
-    is_other_latin_script = bool(_OTHER_LATIN_SCRIPT_NAMES.fullmatch(name))
-    if is_western and not (is_other_latin_script and confidence >= _MIN_CONFIDENCE):
+    is_other_latin_script = _OTHER_LATIN_SCRIPT_NAMES.fullmatch(name) is not None
+    is_sure_of_other_latin_script = is_other_latin_script and confidence >= _MIN_CONFIDENCE
+    if _looks_western(sample) and not is_sure_of_other_latin_script:
         return WESTERN, _WESTERN_LABEL
     try:
         encoding = codecs.lookup(name).name
@@ -99,6 +98,12 @@ def guess(data: bytes) -> tuple[str, str]:
     if encoding == "iso8859-7" and not _DIFFERENT_IN_GREEK.search(sample):
         encoding = "cp1253"
     return encoding, _NAMES.get(encoding, name)
+
+
+def _looks_western(sample: bytes) -> bool:
+    # With only a few non-ASCII characters, an accented letter or a currency sign is most probable.
+    has_few_non_ascii = 0 < len(_NON_ASCII.findall(sample)) < _MIN_NON_ASCII
+    return has_few_non_ascii or _latin_share(sample) >= _MIN_LATIN_SHARE
 
 
 def _detect_encoding(sample: bytes) -> tuple[str, float]:

@@ -138,7 +138,8 @@ def _is_garbled(text: str) -> bool:
     """Return True if too much of a text is glyph names, unassigned or private-use characters."""
     characters = "".join(text.split())
     glyph_name_length = sum(map(len, _GLYPH_NAME.findall(characters)))
-    strange_count = sum(1 for c in characters if category(c) in ("Co", "Cn", "Cc") or c == "\ufffd")
+    strange_count = sum(category(c) in ("Co", "Cn", "Cc") for c in characters)
+    strange_count += characters.count("\ufffd")
     has_glyph_names = glyph_name_length > _MAX_GLYPH_NAME_SHARE * len(characters)
     return has_glyph_names or strange_count > _MAX_STRANGE_SHARE * len(characters)
 
@@ -343,12 +344,14 @@ def _main_part_name(archive: zipfile.ZipFile) -> str:
 def _note_skipped_parts(archive: zipfile.ZipFile, name: str) -> None:
     """Add a note if the document has footnotes, endnotes or comments, which are not read."""
     names = set(archive.namelist())
-    left_out_kinds = [
-        kind
-        for kind in _NOTES
-        if f"word/{kind}.xml" in names
-        and b"<w:t" in archive.read(f"word/{kind}.xml")[:_MAX_TEXT_BYTES]
-    ]
+    left_out_kinds: list[str] = []
+    for kind in _NOTES:
+        part = f"word/{kind}.xml"
+        if part not in names:
+            continue
+        has_text = b"<w:t" in archive.read(part)[:_MAX_TEXT_BYTES]
+        if has_text:
+            left_out_kinds.append(kind)
     if left_out_kinds:
         note(f"{name}: its {' and '.join(left_out_kinds)} are not in the text")
 

@@ -246,18 +246,21 @@ def _argument_checks(
 ) -> dict[str, list[bytes]]:
     """Return the filter's instructions for each system call whose arguments the filter checks."""
     own_process = (0, pid)
+    allow_opening = _allow_opening if allow_writes else _allow_reading
+    allowed_renames = _allow_without_bits(4, ~_RENAME_FLAGS) if allow_writes else _return(_REFUSE)
+    fcntls = (*_FCNTLS, *_FILE_LOCKS) if allow_locks else _FCNTLS
     return {
         "futex": _allow_values(1, _FUTEX_OPERATIONS, mask=_FUTEX_OPERATION_MASK),
         "mmap": _allow_without_bits(3, _REFUSED_MMAP_FLAGS),
         "madvise": _forbid_arguments(2, _REFUSED_MADVICE),
-        "open": _allow_opening(1) if allow_writes else _allow_reading(1),
-        "openat": _allow_opening(2) if allow_writes else _allow_reading(2),
+        "open": allow_opening(1),
+        "openat": allow_opening(2),
         "clock_gettime": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_getres": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_nanosleep": _allow_without_bits(0, _CLOCK_SIGN_BIT),
-        "renameat2": _allow_without_bits(4, ~_RENAME_FLAGS) if allow_writes else _return(_REFUSE),
+        "renameat2": allowed_renames,
         "ioctl": _allow_values(1, _IOCTLS),
-        "fcntl": _allow_values(1, (*_FCNTLS, *_FILE_LOCKS) if allow_locks else _FCNTLS),
+        "fcntl": _allow_values(1, fcntls),
         "pipe2": _allow_without_bits(1, ~_PIPE_FLAGS),
         "sendto": _allow_without_address(),
         "recvfrom": _allow_without_bits(3, ~_RECEIVE_FLAGS),

@@ -122,10 +122,10 @@ class Turns:
         """
         restarted_count = sum(turn.was_preempted for turn in self._running)
         can_restart_more = restarted_count < max(1, self._max_calls - 1)
-        allowed_turns = [
-            turn for turn in self._waiting if can_restart_more or not turn.was_preempted
-        ]
-        return min(allowed_turns, key=self._rank, default=None)
+        candidates = list(self._waiting)
+        if not can_restart_more:
+            candidates = [turn for turn in candidates if not turn.was_preempted]
+        return min(candidates, key=self._rank, default=None)
 
     def _rank(self, turn: Turn) -> tuple[float, int, int]:
         running_calls = sum(other.key == turn.key for other in self._running)
@@ -150,23 +150,26 @@ class Turns:
             self._timer.cancel()
             self._timer = None
         waiting_call = self._next()
+        requests = [call.preemption_request for call in self._running]
         # The permit of a call that was asked to end is about to become free.
-        is_permit_coming = any(
-            call.preemption_request and call.preemption_request.done() for call in self._running
-        )
+        is_permit_coming = any(request is not None and request.done() for request in requests)
         if waiting_call is None or is_permit_coming:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        # Each attempt may run as long as all earlier ones together, so that the call ends some day.
-        preemption_times = [
-            ((call.began or now) + max(MIN_RUN_SECONDS, call.attempt_seconds), call)
-            for call in self._running
-            if call.can_restart and call.key != waiting_call.key
-        ]
-        if not preemption_times:
+
+        def preemption_time(call: Turn) -> float:
+            began = call.began or now
+            # Each attempt may run as long as all earlier ones together, so that the call ends some
+            # day.
+            return began + max(MIN_RUN_SECONDS, call.attempt_seconds)
+
+        calls_of_others = [call for call in self._running if call.key != waiting_call.key]
+        candidates = [call for call in calls_of_others if call.can_restart]
+        if not candidates:
             return
-        time, running_call = min(preemption_times, key=lambda pair: pair[0])
+        running_call = min(candidates, key=preemption_time)
+        time = preemption_time(running_call)
         if time > now:
             self._timer = loop.call_at(time, self._preempt_one_call)
             return

@@ -26,7 +26,11 @@ def parse(texts: str | Sequence[str]) -> list[Address]:
         ValueError: If a text that is not blank has no address, or an invalid address.
     """
     all_texts = [texts] if isinstance(texts, str) else texts
-    return [address for text in all_texts if text.strip() for address in _parse_text(text)]
+    addresses: list[Address] = []
+    for text in all_texts:
+        if text.strip():
+            addresses += _parse_text(text)
+    return addresses
 
 
 def _parse_text(text: str) -> list[Address]:

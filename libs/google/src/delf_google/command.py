@@ -214,9 +214,9 @@ def _logins(
     """Return the logins that connections need: one for each pair of account and OAuth client."""
     program: Program = ctx.find_root().obj
     project = program.load_project()
-    connection_names = list(names) or [
-        name for name, entry in project.connections.items() if entry.type in _TYPES
-    ]
+    connections = project.connections
+    google_connections = [name for name in connections if connections[name].type in _TYPES]
+    connection_names = names or google_connections
     if not connection_names:
         raise ConfigurationError(
             f"there is no connection to Google in {project.file or 'a delf.toml'}",

@@ -71,18 +71,14 @@ class GoogleConnection(Connection[GoogleSettings]):
 
     def needed_scopes(self) -> tuple[str, ...]:
         """Return the smallest set of OAuth scopes with which all allowed actions work."""
-        permission_names = {
-            item.permission
-            for item in actions_of(type(self), None, self.name)
-            if is_allowed(self.allow, item)
-        }
-        needed = {
-            scope for permission in permission_names for scope in self.scopes[permission].split()
-        }
-        included_scopes = {
-            included for scope in needed for included in self.scope_inclusions.get(scope, ())
-        }
-        return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included_scopes))
+        needed: set[str] = set()
+        for item in actions_of(type(self), None, self.name):
+            if is_allowed(self.allow, item):
+                needed.update(self.scopes[item.permission].split())
+        included: set[str] = set()
+        for scope in needed:
+            included.update(self.scope_inclusions.get(scope, ()))
+        return tuple(sorted(SCOPE_URL_PREFIX + scope for scope in needed - included))
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Allow a call, with a preview if the setting ``confirm`` requires an approval.

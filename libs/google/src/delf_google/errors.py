@@ -179,13 +179,15 @@ def _reasons(error: Mapping[str, Any]) -> list[str]:
 
     Old APIs have them in ``errors``, newer APIs in ``details``.
     """
-    reasons: list[str] = []
+    reasons: list[Any] = []
     for key in ("errors", "details"):
         items: Any = error.get(key)
-        if isinstance(items, list):
-            reasons += [
-                str(cast("dict[str, Any]", item).get("reason") or "")
-                for item in cast("list[Any]", items)
-                if isinstance(item, dict)
-            ]
-    return [reason for reason in (*reasons, str(error.get("status") or "")) if reason]
+        if not isinstance(items, list):
+            continue
+        for item in cast("list[Any]", items):
+            if not isinstance(item, dict):
+                continue
+            fields = cast("dict[str, Any]", item)
+            reasons.append(fields.get("reason"))
+    reasons.append(error.get("status"))
+    return [str(reason) for reason in reasons if reason]

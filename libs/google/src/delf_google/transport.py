@@ -216,11 +216,12 @@ class Transport:
         headers |= {**self.headers, "Authorization": f"Bearer {token}"}
         if self._tokens.project:
             headers["X-Goog-User-Project"] = self._tokens.project
+        url = request.url if "://" in request.url else self._root + request.url
         max_bytes = request.max_bytes or self.settings.max_bytes
         try:
             reply = await self._client.exchange(
                 request.method,
-                request.url if "://" in request.url else self._root + request.url,
+                url,
                 params=request.pairs or None,
                 content=content,
                 headers=headers,

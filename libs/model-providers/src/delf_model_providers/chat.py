@@ -84,13 +84,12 @@ def _converted(message: Message) -> list[dict[str, Any]]:
     """Convert a message to one or more chat messages: each tool result first, then the rest."""
     contents = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    result: list[dict[str, Any]] = [
-        {"role": "tool", "tool_call_id": part.id, "content": part.text}
-        for part in message.parts
-        if isinstance(part, ToolResult)
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    converted_results: list[dict[str, Any]] = [
+        {"role": "tool", "tool_call_id": result.id, "content": result.text} for result in results
     ]
-    if result and not contents:
-        return result  # a message with tool results has no calls
+    if results and not contents:
+        return converted_results  # a message with tool results has no calls
     converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
     if calls:
         converted["content"] = converted["content"] or None
@@ -98,7 +97,7 @@ def _converted(message: Message) -> list[dict[str, Any]]:
     # The provider's own fields of a message, such as reasoning, were stored with its calls.
     for call in calls:
         converted = {**fields_of(call, "message"), **converted}
-    return [*result, converted]
+    return [*converted_results, converted]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -82,9 +82,8 @@ class Endpoint:
         """The key and the values of headers, to be redacted in messages; longest first."""
         texts = [self.api_key or "", *self.headers.values()]
         texts += [value.partition(" ")[2] for value in self.headers.values()]
-        return tuple(
-            sorted({s for s in texts if len(s) > 3 and s != NO_KEY}, key=len, reverse=True)
-        )
+        secrets = {text for text in texts if len(text) > 3} - {NO_KEY}
+        return tuple(sorted(secrets, key=len, reverse=True))
 
     def check_address(self, address: str) -> None:
         """Check that the API key may be sent to a base URL, such as the one of a session.
@@ -255,7 +254,8 @@ class _EndpointResolver:
         keys = provider.keys or (f"{stem}_API_KEY",)
         base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
         # A name may hold an address, too: huggingface/https://host
-        url = base_url or (self.config.model if "://" in self.config.model else None)
+        address_in_name = self.config.model if "://" in self.config.model else None
+        url = base_url or address_in_name
         address_source = None if url is None else source_of(url)
         key = _find_key(self.config, self.context, provider, keys, url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
@@ -264,6 +264,7 @@ class _EndpointResolver:
             raise _key_address_error(self.model_name, keys[0], "environment", address_source)
         if key.text is None and address_source in ("program", "project"):
             key = replace(key, text=NO_KEY)
+        needs_key = provider.login == "key"
         return Endpoint(
             model=self.model_name,
             provider=provider.name,
@@ -274,7 +275,7 @@ class _EndpointResolver:
             api_key=key.text,
             key_location=key.location,
             key_source=key.source,
-            missing_variable=keys[0] if key.text is None and provider.login == "key" else None,
+            missing_variable=keys[0] if needs_key and key.text is None else None,
             headers=headers,
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )

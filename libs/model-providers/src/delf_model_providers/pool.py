@@ -31,6 +31,12 @@ _IDLE_SECONDS: Final = 30.0
 _import_lock: Final = threading.Lock()
 
 
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    if not task.done():
+        return False
+    return task.cancelled() or task.exception() is not None
+
+
 class Pool:
     """The HTTP connections to one endpoint, with a client for each event loop.
 
@@ -51,9 +57,7 @@ class Pool:
         """Return the HTTP client of the running event loop; create it in a thread at first."""
         loop = asyncio.get_running_loop()
         client_task = self._clients.get(loop)
-        if client_task is None or (
-            client_task.done() and (client_task.cancelled() or client_task.exception())
-        ):
+        if client_task is None or _has_failed(client_task):
             client_task = shared_task(asyncio.to_thread(self._create_client))
             self._clients[loop] = client_task
         if client_task.done():

@@ -134,9 +134,9 @@ def _installed_names(distribution: str) -> Sequence[str]:
     from importlib import metadata
 
     installed = metadata.distribution(distribution)
-    top_level_names = (installed.read_text("top_level.txt") or "").split()
-    module_names = top_level_names or [
-        path.parts[0].removesuffix(".py") for path in installed.files or ()
-    ]
-    unique_names = dict.fromkeys(module_names)
-    return tuple(n for n in unique_names if n.isidentifier() and n != "__pycache__")
+    names = (installed.read_text("top_level.txt") or "").split()
+    if not names:
+        names = [path.parts[0].removesuffix(".py") for path in installed.files or ()]
+    unique_names = dict.fromkeys(names)
+    unique_names.pop("__pycache__", None)
+    return tuple(filter(str.isidentifier, unique_names))

@@ -79,7 +79,9 @@ class SessionPool(Generic[S, K]):
     def fill(self, kind: K) -> None:
         """Start sessions of a kind in the background until the pool is full."""
         self.abandon_sessions_of_other_loop()
-        if not self.closed and self._size > 0 and (self._filling is None or self._filling.done()):
+        if self.closed or self._size <= 0:
+            return
+        if self._filling is None or self._filling.done():
             self._filling = shared_task(self._fill(kind))
 
     async def filled(self) -> None:

@@ -85,9 +85,9 @@ def size_in_memory(payload: bytes) -> int:
 
 def _has_unpaired_surrogates(payload: bytes) -> bool:
     """Return True if a payload has unpaired surrogates, as bytes or as a JSON escape."""
-    return (b"\xed" in payload and UNPAIRED_SURROGATES.search(payload) is not None) or (
-        b"\\u" in payload and _ESCAPED_SURROGATE.search(payload) is not None
-    )
+    if b"\xed" in payload and UNPAIRED_SURROGATES.search(payload) is not None:
+        return True
+    return b"\\u" in payload and _ESCAPED_SURROGATE.search(payload) is not None
 
 
 _CALL = (str, int, str, str, list, dict)
@@ -124,9 +124,10 @@ def _has_types(frame: Sequence[Any], *kinds: type) -> bool:
 
     The type ``object`` accepts any field.
     """
-    return len(frame) == len(kinds) + 1 and all(
-        kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
-    )
+    if len(frame) != len(kinds) + 1:
+        return False
+    fields = zip(frame[1:], kinds, strict=True)
+    return all(kind is object or type(value) is kind for value, kind in fields)
 
 
 def parse_outcome(frame: Sequence[Any]) -> Outcome:
@@ -216,11 +217,13 @@ def parse_numbers(frame: Sequence[Any]) -> list[int]:
     Raises:
         WireError: If the frame is malformed.
     """
-    if _has_types(frame, list) and all(
-        type(item) is int and -_MAX_NUMBER <= item < _MAX_NUMBER for item in frame[1]
-    ):
+    if _has_types(frame, list) and all(map(_is_number, frame[1])):
         return frame[1]
     raise WireError("the sandbox sent a malformed clock or turns")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and -_MAX_NUMBER <= value < _MAX_NUMBER
 
 
 def answer_frame(

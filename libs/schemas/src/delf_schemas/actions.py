@@ -273,14 +273,13 @@ class _Arguments:
                 raise self._refusal(str(misfit)) from None
         fault = self._checker.fault(self._with_schema_names(checked))
         # Models write None for optional arguments that they leave out.
-        while (
-            fault is not None and (null_argument := self._invalid_none(fault, checked)) in optional
-        ):
+        while fault is not None:
+            null_argument = self._invalid_none(fault, checked)
+            if null_argument not in optional:
+                path = tuple(map(self._argument_name, fault.path))
+                raise self._refusal(str(fault._replace(path=path)))
             del checked[null_argument]
             fault = self._checker.fault(self._with_schema_names(checked))
-        if fault is not None:
-            path = tuple(map(self._argument_name, fault.path))
-            raise self._refusal(str(fault._replace(path=path)))
         return checked
 
     def _invalid_none(self, fault: Fault, arguments: Mapping[str, Any]) -> str | None:

@@ -165,18 +165,15 @@ def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
 
 def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     """Return a key's description or title, what its values mean, its range, format and example."""
-    keywords = ("allOf", "anyOf", "oneOf")
-    parts = [
-        _resolve_schema(document, part)
-        for keyword in keywords
-        for part in _list_at(schema, keyword)
-    ]
+    parts: list[Mapping[str, Any]] = []
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        parts += [_resolve_schema(document, part) for part in _list_at(schema, keyword)]
     values = value_texts(schema, parts)
-    without_constants = [part for part in parts if "const" not in part]
-    texts = [
-        each.get(key) for key in ("description", "title") for each in (schema, *without_constants)
-    ]
-    informative_texts = (text for text in texts if isinstance(text, str) and says_more(name, text))
+    described = [schema, *(part for part in parts if "const" not in part)]
+    descriptions = [each.get("description") for each in described]
+    titles = [each.get("title") for each in described]
+    texts = [text for text in (*descriptions, *titles) if isinstance(text, str)]
+    informative_texts = (text for text in texts if says_more(name, text))
     text = _first_sentences(next(informative_texts, "")).rstrip(".")
     return "; ".join(filter(None, [text, values, _range_and_format(schema), example_of(schema)]))
 
@@ -191,7 +188,8 @@ def _first_sentences(text: str) -> str:
     first = sentences(text, _MAX_DOC)
     line = clean(text, _MAX_DOC * _READ_FACTOR)
     complete = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
-    with_unit = [part for part in complete if _UNITS.search(part) and part not in first]
+    omitted = [part for part in complete if part not in first]
+    with_unit = [part for part in omitted if _UNITS.search(part)]
     first_has_unit = _UNITS.search(first) is not None
     if first_has_unit or not with_unit:
         return first
@@ -271,7 +269,8 @@ def value_texts(schema: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
             ``x-enum-descriptions``.
         parts: The alternatives of the schema, which may describe one constant each.
     """
-    texts: Any = next((schema[name] for name in _VALUE_TEXTS if schema.get(name)), None)
+    given_texts = filter(None, map(schema.get, _VALUE_TEXTS))
+    texts: Any = next(given_texts, None)
     values: Any = schema.get("enum")
     pairs: list[tuple[Any, Any]] = []
     if isinstance(texts, dict):
@@ -279,8 +278,9 @@ def value_texts(schema: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
     elif isinstance(texts, list) and isinstance(values, list):
         pairs = list(zip(cast("list[Any]", values), cast("list[Any]", texts), strict=False))
     else:
+        constants = [part for part in parts if "const" in part]
         pairs = [
-            (p["const"], p.get("description") or p.get("title")) for p in parts if "const" in p
+            (each["const"], each.get("description") or each.get("title")) for each in constants
         ]
     lines = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
     return ", ".join(lines)

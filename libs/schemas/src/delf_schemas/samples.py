@@ -284,7 +284,8 @@ def _is_name(key: str) -> bool:
     plain_name = key.lstrip("@$").replace("-", "_")
     if key[:1] == "@":  # in JSON of OData, names such as `@odata.type` have dots
         plain_name = plain_name.replace(".", "_")
-    return len(key) <= 40 and plain_name.isidentifier() and sum(c.isdigit() for c in key) <= 3
+    digit_count = sum(map(str.isdigit, key))
+    return len(key) <= 40 and digit_count <= 3 and plain_name.isidentifier()
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
@@ -306,18 +307,24 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     if "items" in old or "items" in second:
         result["items"] = merge_shapes(old.get("items"), second.get("items", {}))
     string_shapes = [shape for shape in (old, second) if "string" in _kinds(shape)]
-    contents = [shape[CONTENT] for shape in string_shapes if CONTENT in shape]
-    if contents:
-        # With only one shape of content, it is merged with itself, which changes nothing.
-        result[CONTENT] = merge_shapes(contents[0], contents[-1])
-        notations = {shape.get(NOTATION) for shape in string_shapes if CONTENT in shape}
-        if len(notations) > 1:
-            result[NOTATION] = _MIXED
-        elif None not in notations:  # None stands for JSON, which needs no mark
-            result[NOTATION] = notations.pop()
-        some_string_is_plain_text = len(contents) < len(string_shapes)
-        if some_string_is_plain_text or any(SOMETIMES_ENCODED in shape for shape in string_shapes):
-            result[SOMETIMES_ENCODED] = True
+    return result | _merged_encoding(string_shapes)
+
+
+def _merged_encoding(string_shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Merge one or two schemas of strings; return the keys that describe encoded data."""
+    encoded = [shape for shape in string_shapes if CONTENT in shape]
+    if not encoded:
+        return {}
+    # With only one shape of content, it is merged with itself, which changes nothing.
+    result: dict[str, Any] = {CONTENT: merge_shapes(encoded[0][CONTENT], encoded[-1][CONTENT])}
+    notations = {shape.get(NOTATION) for shape in encoded}
+    if len(notations) > 1:
+        result[NOTATION] = _MIXED
+    elif None not in notations:  # None stands for JSON, which needs no mark
+        result[NOTATION] = notations.pop()
+    some_string_is_plain_text = len(encoded) < len(string_shapes)
+    if some_string_is_plain_text or any(SOMETIMES_ENCODED in shape for shape in encoded):
+        result[SOMETIMES_ENCODED] = True
     return result
 
 
@@ -330,20 +337,20 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     ``_MAX_KEYS`` properties.
     """
     objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
-    if len(objects) < 2:
+    if not objects:
+        return {}
+    if len(objects) == 1:
+        (shape,) = objects
         copied_keywords = (*_OBJECT_KEYWORDS, "required", HAS_OPTIONAL_KEYS)
-        return {
-            keyword: shape[keyword]
-            for shape in objects
-            for keyword in copied_keywords
-            if keyword in shape
-        }
+        return {keyword: shape[keyword] for keyword in copied_keywords if keyword in shape}
     first_properties, second_properties = (shape.get("properties", {}) for shape in objects)
     names = list(dict.fromkeys([*first_properties, *second_properties]))
-    required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
+    first_required, second_required = (shape.get("required", ()) for shape in objects)
+    required = [name for name in names if name in first_required and name in second_required]
     has_variable_names = any("additionalProperties" in shape for shape in objects)
     # Without properties on one side, there are no names to compare.
-    share_names = bool(required) or not (first_properties and second_properties)
+    can_compare = first_properties and second_properties
+    share_names = bool(required) or not can_compare
     if share_names and not has_variable_names and len(names) <= _MAX_KEYS:
         properties = {
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
@@ -354,7 +361,8 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     merged_value: Any = None
     for shape in objects:
         for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):
-            merged_value = merge_shapes(merged_value, value) if value else merged_value
+            if value:
+                merged_value = merge_shapes(merged_value, value)
     return {"additionalProperties": merged_value or {}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -232,15 +233,12 @@ class Shapes:
             return object_choice
         for keyword in ("oneOf", "anyOf"):
             choices: Any = schema.get(keyword)
-            if isinstance(choices, list) and choices and "properties" not in schema:
-                choices_list = cast("list[Any]", choices)
-                parts = [
-                    self._type_text(choice, depth, mode)
-                    for choice in choices_list
-                    if not isinstance(choice, dict) or _has_structure(cast("Any", choice))
-                ]
-                if parts:
-                    return _union(parts, self._extent.choices, nullable=False)
+            if not isinstance(choices, list) or "properties" in schema:
+                continue
+            alternatives = filter(_is_alternative, cast("list[Any]", choices))
+            parts = [self._type_text(choice, depth, mode) for choice in alternatives]
+            if parts:
+                return _union(parts, self._extent.choices, nullable=False)
         parts: Any = schema.get("allOf")
         if isinstance(parts, list) and parts:
             return self._all_of(schema, cast("list[Any]", parts), depth, mode)
@@ -274,25 +272,10 @@ class Shapes:
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
         """Return the Python type for a schema with ``kind`` as its only ``type``."""
-        content = schema.get(CONTENT)
-        if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
-            # The result is a text that the script must decode.
-            or_text = ", or plain text" if SOMETIMES_ENCODED in schema else ""
-            notation = _NOTATIONS.get(str(schema.get(NOTATION, "")), "JSON")
-            return (
-                f"str ({notation}: {self._type_text(cast('Any', content), depth, mode)}{or_text})"
-            )
         if kind == "bytes":  # only in the schemas that delf infers from Python values
             return "bytes"
-        if kind == "string" and is_binary(schema):
-            return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes
-        if (
-            kind == "string"
-            and self._has_date_objects
-            and mode == "out"
-            and schema.get("format") in _DATES
-        ):
-            return _DATES[schema["format"]]
+        if kind == "string":
+            return self._type_of_string(schema, depth, mode)
         if kind in _TYPES:
             return _TYPES[kind]
         if kind == "null":
@@ -319,6 +302,21 @@ class Shapes:
             return "bytes"
         return "Any"
 
+    def _type_of_string(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        content = schema.get(CONTENT)
+        if mode == "out" and isinstance(content, dict) and depth > 0:
+            # The result is a text that the script must decode.
+            or_text = ", or plain text" if SOMETIMES_ENCODED in schema else ""
+            notation = _NOTATIONS.get(str(schema.get(NOTATION, "")), "JSON")
+            decoded_type = self._type_text(cast("Any", content), depth, mode)
+            return f"str ({notation}: {decoded_type}{or_text})"
+        if is_binary(schema):
+            return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes
+        returns_dates = self._has_date_objects and mode == "out"
+        if returns_dates and schema.get("format") in _DATES:
+            return _DATES[schema["format"]]
+        return "str"
+
     def _object_text(
         self,
         properties: dict[str, Any],
@@ -337,6 +335,7 @@ class Shapes:
         level = self._extent.depth - depth  # 0 for the outermost object
         max_properties = self._extent.properties[min(level, self._extent.depth)]
         order = _order(properties, required, mode)
+        shows_optional = marks_optional or mode == "in"
         lines: list[str] = []
         for name in order:
             part = properties[name]
@@ -348,7 +347,7 @@ class Shapes:
             if len(lines) >= max_properties:
                 lines.append("...")
                 break
-            mark = "?" if (marks_optional or mode == "in") and name not in required else ""
+            mark = "?" if shows_optional and name not in required else ""
             lines.append(f"{mark}{_quote_name(name)}: {self._type_text(part, depth - 1, mode)}")
         return f"{{{', '.join(lines)}}}" if lines else "dict"
 
@@ -377,6 +376,11 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
     return sorted(properties, key=rank)
 
 
+def _is_alternative(choice: Any) -> bool:
+    """Return False for a choice of ``oneOf`` or ``anyOf`` that only has further constraints."""
+    return not isinstance(choice, dict) or _has_structure(cast("dict[str, Any]", choice))
+
+
 def _has_structure(choice: dict[str, Any]) -> bool:
     """Return True if an alternative declares a type, structure or reference."""
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
@@ -402,9 +406,8 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
     """Format an enumeration as a ``Literal``, or as ``str`` if a value is too long."""
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none_part = " | None" if None in values else ""
-    if any(
-        isinstance(v, str) and ("```" in v or len(v) > _MAX_LITERAL_CHARS) for v in plain_values
-    ):
+    texts = [value for value in plain_values if isinstance(value, str)]
+    if any("```" in text or len(text) > _MAX_LITERAL_CHARS for text in texts):
         return f"str{none_part}"
     if not plain_values:
         return "None" if none_part else "str"
@@ -416,7 +419,8 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
         else:
             text = repr(value)
         size += len(text) + 2
-        if len(literal_texts) >= extent.literals or (literal_texts and size > extent.literal_chars):
+        is_too_long = bool(literal_texts) and size > extent.literal_chars
+        if is_too_long or len(literal_texts) >= extent.literals:
             literal_texts.append("...")
             break
         literal_texts.append(text)
@@ -433,12 +437,14 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     """
     distinct_parts = list(dict.fromkeys(parts))
     if len(distinct_parts) > 1:
-        none_part = [p for p in distinct_parts if p == "None"]
-        distinct_parts = [p for p in distinct_parts if p != "None"]
+        has_none_part = "None" in distinct_parts
+        distinct_parts = [part for part in distinct_parts if part != "None"]
         if len(distinct_parts) > choices:
             distinct_parts = [*distinct_parts[:choices], "..."]
-        distinct_parts = ["Any"] if "Any" in distinct_parts else distinct_parts
-        distinct_parts += none_part
+        if "Any" in distinct_parts:
+            distinct_parts = ["Any"]
+        if has_none_part:
+            distinct_parts.append("None")
     includes_none = any(p == "None" or p.endswith("| None") for p in distinct_parts)
     if nullable and not includes_none and distinct_parts != ["Any"]:
         distinct_parts.append("None")
@@ -484,11 +490,8 @@ def is_binary(schema: Mapping[str, Any]) -> bool:
     if schema.get("format") == "binary":
         return True
     kind = schema.get("type")
-    return (
-        "contentMediaType" in schema
-        and "contentEncoding" not in schema
-        and (kind is None or kind == "string")
-    )
+    may_be_string = kind is None or kind == "string"
+    return may_be_string and "contentMediaType" in schema and "contentEncoding" not in schema
 
 
 @dataclass(slots=True)
@@ -538,13 +541,13 @@ def merge_object(
     if kind not in (None, "object"):
         return None
     properties: Any = resolved.get("properties")
-    additional: Any = resolved.get("additionalProperties")
-    result = Merged(
-        dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
-        _required_names(resolved),
-        additional is True or (isinstance(additional, dict) and "not" not in additional),
-        nullable,
+    own_properties = (
+        dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {}
     )
+    additional: Any = resolved.get("additionalProperties")
+    has_additional_schema = isinstance(additional, dict) and "not" not in additional
+    has_additional = additional is True or has_additional_schema
+    result = Merged(own_properties, _required_names(resolved), has_additional, nullable)
     is_object = kind == "object" or bool(result.properties)
     parts: Any = resolved.get("allOf")
     for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
@@ -598,16 +601,15 @@ def object_choices(
     resolved = document.resolve(schema)
     if resolved.get("type") not in (None, "object"):
         return None
-    common = merge_object(
-        document, {k: v for k, v in resolved.items() if k not in ("allOf", "oneOf", "anyOf")}
-    )
+    choice_keywords = ("allOf", "oneOf", "anyOf")
+    without_choices = {key: resolved[key] for key in resolved if key not in choice_keywords}
+    common = merge_object(document, without_choices)
     objects = [common or Merged({}, _required_names(resolved), additional=False, nullable=False)]
     groups = [[part] for part in _list_at(resolved, "allOf")]
-    groups += [
-        choices
-        for keyword in ("oneOf", "anyOf")
-        if (choices := _list_at(resolved, keyword)) and not all(map(_only_requires, choices))
-    ]
+    for keyword in ("oneOf", "anyOf"):
+        choices = _list_at(resolved, keyword)
+        if not all(map(_only_requires, choices)):
+            groups.append(choices)
     for group in groups:
         variants: list[Merged] = []
         for choice in group:
@@ -617,7 +619,7 @@ def object_choices(
             variants += inner
         if len(objects) * len(variants) > _MAX_OBJECTS:
             return None
-        objects = [_merge_two(base, variant) for base in objects for variant in variants]
+        objects = list(itertools.starmap(_merge_two, itertools.product(objects, variants)))
     return objects
 
 

@@ -323,11 +323,12 @@ def _rows_of_cells(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]
         yield from (_cells(row) for row in rows)
         return
     mappings = cast("list[Mapping[Any, Any]]", records)
-    columns = list(dict.fromkeys(key for record in mappings for key in record))
+    columns = list(dict.fromkeys(chain.from_iterable(mappings)))
     if len(columns) * len(mappings) > max_bytes:  # each cell takes at least one byte
         raise ContentTooLargeError
     yield columns
-    yield from ([record.get(column) for column in columns] for record in mappings)
+    for record in mappings:
+        yield [record.get(column) for column in columns]
 
 
 def _record(row: Any) -> Mapping[Any, Any] | None:
@@ -434,9 +435,9 @@ def _workbook_content(
             f"{name!r}: cannot make a workbook from a {type(content).__name__}; give a list of "
             "dicts, a data frame, or a dict with such a list for each sheet"
         )
-    cells = {
-        sheet: [[_workbook_cell(cell) for cell in row] for row in grid] for sheet, grid in sheets
-    }
+    cells: dict[str, list[list[Any]]] = {}
+    for title, rows in sheets:
+        cells[title] = [[_workbook_cell(cell) for cell in row] for row in rows]
     return Content(dumps(cells), is_rows=True)
 
 

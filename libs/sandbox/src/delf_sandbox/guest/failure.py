@@ -195,15 +195,12 @@ def describe_variables(
         namespace: The script's global variables.
         hidden_names: Names that existed before the first script; they are left out.
     """
-    type_by_name = {
-        name: describe_type(value)
-        for name, value in namespace.items()
-        if not (
-            str(name).startswith("_")
-            or name in hidden_names
-            or issubclass(type(value), _HIDDEN_TYPES)
-        )
-    }
+    type_by_name: dict[str, str] = {}
+    for name, value in namespace.items():
+        is_private = str(name).startswith("_")
+        if is_private or name in hidden_names or issubclass(type(value), _HIDDEN_TYPES):
+            continue
+        type_by_name[name] = describe_type(value)
     return dict(list(type_by_name.items())[-_MAX_VARIABLES:])
 
 

@@ -74,11 +74,9 @@ class Functions:
     def can_await(self, scope: Scope) -> bool:
         """Return True if ``await`` is allowed in a scope."""
         function = scope.function
-        return (
-            self._await_everywhere
-            or function.kind == "module"
-            or (function.kind == "function" and self.is_async(function))
-        )
+        if self._await_everywhere or function.kind == "module":
+            return True
+        return function.kind == "function" and self.is_async(function)
 
     def targets(self, place: CallPlace) -> Sequence[Scope]:
         """Return the functions of the script that a call may call."""

@@ -184,17 +184,12 @@ class DeferredCalls:
         elif word == "enumerate" and arguments and awaitable_path[1:2] == (1,):
             # ``enumerate()`` yields pairs of a number and an item, and the item has index 1.
             self._mark_calls_in(arguments[0], scope, (EACH_ITEM, *awaitable_path[2:]))
-        elif (
-            word == "zip"
-            and len(awaitable_path) > 1
-            and isinstance(awaitable_path[1], int)
-            and awaitable_path[1] < len(arguments)
-        ):
+        elif word == "zip" and len(awaitable_path) > 1:
             # Each tuple of ``zip()`` has one item of each argument, so the index in the tuple is
             # the index of the argument.
-            self._mark_calls_in(
-                arguments[awaitable_path[1]], scope, (EACH_ITEM, *awaitable_path[2:])
-            )
+            index = awaitable_path[1]
+            if isinstance(index, int) and index < len(arguments):
+                self._mark_calls_in(arguments[index], scope, (EACH_ITEM, *awaitable_path[2:]))
         elif word == "map" and arguments:
             # The script awaits the items of the result itself.
             place.is_await_deferred = True

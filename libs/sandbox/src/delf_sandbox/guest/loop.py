@@ -261,10 +261,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
         # The class _Task defines the hash of a task: its number in the order of creation.
         failed_tasks.sort(key=hash)
-        return [
-            *self._discarded_errors,
-            *(error for task in failed_tasks if (error := task.exception())),
-        ]
+        errors = [task.exception() for task in failed_tasks]
+        return [*self._discarded_errors, *(error for error in errors if error is not None)]
 
     def _record_discarded_error(self, _loop: object, context: dict[str, Any]) -> None:
         """Record the exception of a task that was deleted before its exception was retrieved."""
@@ -507,15 +505,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return False if the script has set a task factory, whose tasks may behave in other ways.
         """
         task = asyncio.current_task(self)
+        if task is None or task.cancelling():
+            return False
+        if self._ready or self._scheduled or self._signal_handlers:
+            return False
+        has_task_factory = self.get_task_factory() is not None
+        if has_task_factory or _thread_count() != self._initial_thread_count:
+            return False
         # The loop itself watches the wire and, if open, the wake-up descriptor.
         own_descriptor_count = 1 if self._csock is None else 2
-        return (
-            task is not None
-            and not task.cancelling()
-            and not self._ready
-            and not self._scheduled
-            and not self._signal_handlers
-            and self.get_task_factory() is None
-            and _thread_count() == self._initial_thread_count
-            and len(self._selector.get_map()) == own_descriptor_count
-        )
+        return len(self._selector.get_map()) == own_descriptor_count

@@ -86,27 +86,21 @@ class _Uses:
         for node in ast.walk(tree):
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
-                    self._original_name_by_local_name |= {
-                        alias.asname or alias.name: alias.name for alias in aliases
-                    }
+                    for alias in aliases:
+                        self._original_name_by_local_name[alias.asname or alias.name] = alias.name
                 case ast.Import(names=aliases):
-                    aliases_of_modules = (
-                        a for a in aliases if a.name in ("functools", "itertools")
-                    )
-                    self._module_names |= {
-                        alias.asname or alias.name for alias in aliases_of_modules
-                    }
+                    for alias in aliases:
+                        if alias.name in ("functools", "itertools"):
+                            self._module_names.add(alias.asname or alias.name)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     self._functions_of_script[name] = node
                 case _:
                     pass
-        self._calls_of_lazy_functions += [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            and node.args
-            and self._original_name_of(node) in _LAZY_FUNCTIONS
-        ]
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        for call in calls:
+            is_lazy = self._original_name_of(call) in _LAZY_FUNCTIONS
+            if is_lazy and call.args:
+                self._calls_of_lazy_functions.append(call)
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
@@ -330,10 +324,10 @@ class _Uses:
                 return self._original_name_of(node) not in _REWRITTEN_AS_LOOP
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 owner = scope.owner(name)
-                return owner.kind != "class" and not any(
-                    read_node.id == name and read_scope.owner(name) is owner
-                    for read_node, read_scope in self._name_reads
-                )
+                if owner.kind == "class":
+                    return False
+                scopes_of_reads = [reader for node, reader in self._name_reads if node.id == name]
+                return all(reader.owner(name) is not owner for reader in scopes_of_reads)
             case _:
                 return False
 

@@ -124,13 +124,10 @@ class ToolNames:
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
-        return (
-            self.is_free(word, scope)
-            and word not in self.initial_names.tools
-            and word not in BUILTINS
-            and not word.startswith("__")
-            and not self.initial_names.is_bound(word)
-        )
+        if not self.is_free(word, scope) or word.startswith("__"):
+            return False
+        is_tool_or_builtin = word in self.initial_names.tools or word in BUILTINS
+        return not is_tool_or_builtin and not self.initial_names.is_bound(word)
 
     def _resolve_tool_call(self, place: CallPlace) -> None:
         """Record a call of a tool, and make sure that the call reaches the tool.

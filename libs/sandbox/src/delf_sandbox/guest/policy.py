@@ -150,11 +150,11 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         if isinstance(name, bytes):
             raise TypeError("open() takes a path as text")
         path = os.path.realpath(name)
-        is_writing = any(letter in mode for letter in "wax+")
         makes_new_file = "w" in mode or "x" in mode
         if makes_new_file and os.path.islink(name) and is_in_scratch_folder(name):
             os.unlink(name)  # replace the link to an input file by a scratch file
             path = os.path.realpath(name)
+        is_writing = any(letter in mode for letter in "wax+")
         if is_writing and any(_is_inside(path, root) for root in input_paths):
             raise PermissionError(
                 f"{name!r} is an input file and can only be read; write to a file with "

@@ -89,10 +89,10 @@ class Rewriting:
         }
         self.result = Rewritten(rebound_names=sorted(names.rebound_names))
         self._rewrite_tree()
+        module = self._syntax.module
+        top_level = [scope for scope in self._syntax.functions if scope.parent is module]
         self.result.functions = {
-            scope.node.name
-            for scope in self._syntax.functions
-            if scope.parent is self._syntax.module and self._functions.is_async(scope)
+            scope.node.name for scope in top_level if self._functions.is_async(scope)
         }
 
     def _rewrite_tree(self) -> None:
@@ -146,23 +146,20 @@ class Rewriting:
         An unidentified function may be any object of the script, so the answer is True if the
         script has async functions, uses ``asyncio`` or has another source of awaitables.
         """
-        has_async_functions = any(map(self._functions.is_async, self._syntax.functions))
-        reads_asyncio_or_async_function = any(
-            place.node.id in self._syntax.asyncio_names
-            or self._initial_names.is_async(place.node.id)
-            for place, _ in self._syntax.loads
-        )
-        reads_attribute_of_asyncio = any(
-            place.node.value.id in self._syntax.asyncio_names
-            for place, _ in self._syntax.attributes
-            if isinstance(place.node.value, ast.Name)
-        )
-        return (
-            bool(self._functions.may_return_awaitable)
-            or has_async_functions
-            or reads_asyncio_or_async_function
-            or reads_attribute_of_asyncio
-        )
+        if self._functions.may_return_awaitable:
+            return True
+        if any(map(self._functions.is_async, self._syntax.functions)):
+            return True
+        asyncio_names = self._syntax.asyncio_names
+        for place, _ in self._syntax.loads:
+            word = place.node.id
+            if word in asyncio_names or self._initial_names.is_async(word):
+                return True
+        for place, _ in self._syntax.attributes:
+            owner = place.node.value
+            if isinstance(owner, ast.Name) and owner.id in asyncio_names:
+                return True
+        return False
 
     def make_awaitable(self, place: CallPlace, *, is_awaited: bool) -> None:
         """Rewrite a tool call so that it returns an awaitable.
@@ -382,14 +379,14 @@ class Rewriting:
 
         Tool calls that the script stores, to await them later, do not count.
         """
-        return any(
-            outer_scope is scope
-            for place in self._syntax.calls.values()
+        for place in self._syntax.calls.values():
             # An async function, such as gather(), may wait for tool calls, too.
-            if self._result_kinds[id(place.node)] in ("tool", "async")
-            and not place.is_await_deferred
-            for outer_scope in enclosing_scopes(place.scope)
-        )
+            may_wait = self._result_kinds[id(place.node)] in ("tool", "async")
+            if place.is_await_deferred or not may_wait:
+                continue
+            if any(outer_scope is scope for outer_scope in enclosing_scopes(place.scope)):
+                return True
+        return False
 
     def _calls_generator_function(self, place: CallPlace) -> bool:
         """Return True if a call's target is a generator function that makes tool calls.
@@ -397,13 +394,12 @@ class Rewriting:
         The function must be defined in the script, without decorators.
         """
         functions = self._functions.targets(place)
-        return bool(functions) and all(
-            scope.is_generator
-            and isinstance(scope.node, ast.FunctionDef)
-            and not scope.node.decorator_list
-            and self._makes_tool_calls(scope)
-            for scope in functions
-        )
+        return bool(functions) and all(map(self._is_calling_generator, functions))
+
+    def _is_calling_generator(self, scope: Scope) -> bool:
+        if not scope.is_generator or not isinstance(scope.node, ast.FunctionDef):
+            return False
+        return not scope.node.decorator_list and self._makes_tool_calls(scope)
 
     def _makes_tool_call_for_each_item(self, function: Any) -> bool:
         """Return True if a function passed to ``map`` is a tool, or a lambda that calls tools."""

@@ -127,11 +127,8 @@ def uncalled_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDe
     This is ``main`` if the script never uses that function. If the script only defines functions,
     this is the only unused function.
     """
-    functions = [
-        node
-        for node in tree.body
-        if isinstance(node, _FUNCTIONS) and not _has_required_parameters(node)
-    ]
+    definitions = [node for node in tree.body if isinstance(node, _FUNCTIONS)]
+    functions = [node for node in definitions if not _has_required_parameters(node)]
     if not functions:
         return None
     used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

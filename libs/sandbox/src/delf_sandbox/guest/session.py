@@ -272,7 +272,8 @@ class GuestSession:
             remaining: A description of the work that is left.
             carry: The names of the variables that the new script needs; one name or several.
         """
-        carried_names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        names = [carry] if isinstance(carry, str) else carry or ()
+        carried_names = list(map(str, names))
         # Truncate the texts, because the script's last message to the host has a size limit, and
         # contains the texts.
         self._rerun_request = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
