@@ -269,8 +269,11 @@ def is_editable(request: ApprovalRequest) -> bool:
         return False
     values = request.arguments.values()
     texts = [text_of(value) for value in values]
-    fits = 0 < len(texts) <= _MAX_INPUTS and all(0 < len(t) <= _MAX_INPUT_SIZE for t in texts)
-    return fits and all(_is_unchanged_by_form(value) for value in values)
+    if not 0 < len(texts) <= _MAX_INPUTS:
+        return False
+    if not all(0 < len(text) <= _MAX_INPUT_SIZE for text in texts):
+        return False
+    return all(map(_is_unchanged_by_form, values))
 
 
 def edited_arguments(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[str, Any]:

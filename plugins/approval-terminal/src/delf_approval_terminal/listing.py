@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.facts import FactKind, as_edited, facts, value_text
+from delf.protocols.facts import Fact, FactKind, as_edited, facts, value_text
 from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
@@ -81,13 +81,12 @@ def _warnings(record: RequestRecord) -> str:
     Leave out facts that a person need not see before approving (``required`` is False), facts of
     the weight ``information``, and facts that other columns of the table show.
     """
-    notable_facts = [
-        fact
-        for fact in facts(record.requested, record.discussion)
-        if fact.required
-        and fact.weight != "information"
-        and fact.kind not in _KINDS_IN_OTHER_COLUMNS
-    ]
+    notable_facts: list[Fact] = []
+    for fact in facts(record.requested, record.discussion):
+        if not fact.required or fact.weight == "information":
+            continue
+        if fact.kind not in _KINDS_IN_OTHER_COLUMNS:
+            notable_facts.append(fact)
     notable_facts.sort(key=lambda fact: fact.weight != "danger")
     kinds = dict.fromkeys(fact.kind.value.replace("_", " ") for fact in notable_facts)
     return f"! {', '.join(kinds)}" if kinds else "-"

@@ -245,12 +245,8 @@ def fact_lines(
     argument_count = 0
     for fact in shown_facts:
         argument_count += fact.kind is FactKind.ARGUMENT
-        if (
-            _describes_argument(fact)
-            and argument_count > _MAX_ARGUMENTS
-            and not whole
-            and not _needs_attention(fact)
-        ):
+        exceeds_limit = argument_count > _MAX_ARGUMENTS and not whole
+        if exceeds_limit and _describes_argument(fact) and not _needs_attention(fact):
             omitted_facts.append(fact)
             continue
         parts.append(_fact_part(request, fact, width, whole=whole))
@@ -263,14 +259,11 @@ def fact_lines(
     is_call = request.code is None and not request.is_question
     if is_call and not any(map(_describes_argument, shown_facts)):
         parts.append(Part(["(no arguments)"]))
-    lines = [
-        piece
-        for part in parts
-        for line in part.lines
-        for piece in (
-            _mark_continuations(line, width) if part.is_script else indent_pieces(line, width)
-        )
-    ]
+    lines: list[str] = []
+    for part in parts:
+        wrap_line = _mark_continuations if part.is_script else indent_pieces
+        for line in part.lines:
+            lines += wrap_line(line, width)
     return lines, sum(part.omitted_chars for part in parts)
 
 

@@ -125,12 +125,12 @@ def _split_record(record: Mapping[str, Any]) -> dict[str, Any]:
 def _format_record(record: Mapping[str, Any]) -> str:
     """Format a record as a line of text."""
     content: dict[str, Any] = _split_record(record)["content"]
-    words = [
-        f"{name}={_format_value(value)}"
-        for name, value in content.items()
+    words: list[str] = []
+    for name, value in content.items():
         # Empty fields are left out, and the field of decisions that says "remember: no".
-        if value not in (None, "") and (name, value) != ("remember", "no")
-    ]
+        if value in (None, "") or (name, value) == ("remember", "no"):
+            continue
+        words.append(f"{name}={_format_value(value)}")
     begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
     return "  ".join(itertools.chain([begin], words))
 

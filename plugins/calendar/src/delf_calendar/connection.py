@@ -305,8 +305,10 @@ class Calendar(GoogleConnection):
             event = event_of(old)
             # A series repeats at the same local time, so the time zone must be known. An all-day
             # event has no time zone.
-            needs_zone = bool(recurrence) and not event["zone"] and not event["all_day"]
-            if start is not None or end is not None or zone or needs_zone:
+            has_no_zone = not event["zone"] and not event["all_day"]
+            needs_zone = bool(recurrence) and has_no_zone
+            moves = start is not None or end is not None or bool(zone)
+            if moves or needs_zone:
                 body |= await self._moved_times(event, start, end, calendar, zone)
             if recurrence is not None:
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}
@@ -494,15 +496,15 @@ class Calendar(GoogleConnection):
         """
         if zone:
             return zone_named(zone).key
-        times = [when for when in (start, end) if when is not None]
-        have_offsets = all(isinstance(w, dt.datetime) and w.tzinfo is not None for w in times)
+        have_offsets = _has_offset(start) and (end is None or _has_offset(end))
         if have_offsets and not needs_named_zone:
             return "UTC"
         zones: dict[str, str] = self.__dict__.setdefault("_zones", {})
         if calendar not in zones:
             calendars = await self.calendars()
-            matches = [c for c in calendars if c["id"] == calendar]
-            matches = matches or [c for c in calendars if c["primary"]]
+            named = [each for each in calendars if each["id"] == calendar]
+            primary = [each for each in calendars if each["primary"]]
+            matches = named or primary
             zones[calendar] = matches[0]["zone"] if matches else "UTC"
         return zones[calendar]
 
@@ -527,6 +529,10 @@ def _events(calendar: str) -> str:
 
 def _updates(notify: bool) -> str:
     return "all" if notify else "none"
+
+
+def _has_offset(when: When) -> bool:
+    return isinstance(when, dt.datetime) and when.tzinfo is not None
 
 
 def _busy(span: Mapping[str, Any]) -> Busy:

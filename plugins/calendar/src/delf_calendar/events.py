@@ -60,16 +60,17 @@ def event_of(resource: Mapping[str, Any]) -> Event:
     title = str(resource.get("summary", ""))
     if resource.get("attendeesOmitted"):
         note(f"not all attendees of {title or resource['id']!r} are shown")
+    is_all_day = "date" in start
     start_time = _moment(start)
     end_time = _moment(resource.get("end") or start)
-    if start_time is not None and not resource.get("end") and "date" in start:
+    if is_all_day and start_time is not None and not resource.get("end"):
         end_time = start_time + _DAY  # the end of whole days is the day after the last one
     return Event(
         id=str(resource["id"]),
         title=title,
         start=start_time,
         end=end_time,
-        all_day="date" in start,
+        all_day=is_all_day,
         zone=start.get("timeZone"),
         location=str(resource.get("location", "")),
         description=str(resource.get("description", "")),

@@ -118,7 +118,9 @@ class MemoryConversations:
         now = time.time()
         with self._lock:
             newest_first = self._records()
-            old = [r for r in newest_first[keep:] if before is None or r.updated_at < before]
+            old = newest_first[keep:]
+            if before is not None:
+                old = [record for record in old if record.updated_at < before]
             if not dry_run:
                 for record in old:
                     self._entries[record.conversation].remove_messages(removed_at=now)
