@@ -130,6 +130,7 @@ HALF = "Here:\n```python\nrows = find(1)\nfor row in rows:\n    ref"
         ("", "All of it.", "All of it."),
         (HALF, "und(row)\n```", HALF + "und(row)\n```"),
         (HALF, "    refund(row)\n```", HALF[:-7] + "    refund(row)\n```"),
+        (HALF, "refund(row)\n```", HALF[:-7] + "    refund(row)\n```"),
         (HALF, f"{HALF}und(row)\n```", f"{HALF}und(row)\n```"),
         (HALF, "All of it:\n```python\nprint(1)\n```", "All of it:\n```python\nprint(1)\n```"),
         (HALF, "rows = find(1)\nprint(rows)\n```", f"{HALF[:16]}rows = find(1)\nprint(rows)\n```"),

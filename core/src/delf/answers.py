@@ -275,7 +275,10 @@ def join_continuation(first: str, second: str) -> str | None:
     if broken_line:
         is_long_enough = len(last) >= _MIN_REPEATED_CHARACTERS
         if is_long_enough and next_line.startswith(broken_line):
-            return first.removesuffix(last) + second.lstrip("\n")
+            # A provider may strip the indentation at the start of the continuation.
+            is_indented = second.startswith((" ", "\t"))
+            kept_text = first.removesuffix(last if is_indented else last.lstrip())
+            return kept_text + second
         return first + second
     last_whole_line = lines[-1].strip() if lines else ""
     if next_line and next_line == last_whole_line:
