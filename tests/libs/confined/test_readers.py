@@ -303,6 +303,18 @@ async def test_long_call_yields_to_another_caller(turn, other, preempted):
     await waiting
 
 
+async def test_call_of_the_busiest_caller_yields_although_another_call_runs_longer():
+    turns = Turns(2)
+    light, heavy, waiting, also_heavy = map(Turn, ("light", "heavy", "other", "heavy"))
+    waiting.attempt_seconds = 10.0
+    also_heavy.attempt_seconds = 20.0
+    async with turns.acquire(light), turns.acquire(heavy):
+        others = [asyncio.create_task(_hold(turns, turn)) for turn in (waiting, also_heavy)]
+        await until(heavy.preemption_request.done, 5)
+        assert not light.preemption_request.done()
+    await asyncio.gather(*others)
+
+
 async def test_time_of_a_preempted_call_is_counted_once():
     turns, order, loop = Turns(1), [], asyncio.get_running_loop()
     preempted = Turn("a")

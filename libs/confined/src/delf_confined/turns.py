@@ -165,17 +165,18 @@ class Turns:
             return began + max(MIN_RUN_SECONDS, call.attempt_seconds)
 
         calls_of_others = [call for call in self._running if call.key != waiting_call.key]
-        candidates = [call for call in calls_of_others if call.can_restart]
-        if not candidates:
+        restartable = [call for call in calls_of_others if call.can_restart]
+        if not restartable:
             return
-        running_call = min(candidates, key=preemption_time)
+        use = self._recent_use(waiting_call.key)
+        candidates = [call for call in restartable if self._recent_use(call.key) > use]
+        # Callers without more use at present have more after further running time.
+        running_call = min(candidates or restartable, key=preemption_time)
         time = preemption_time(running_call)
+        request = running_call.preemption_request
         if time > now:
             self._timer = loop.call_at(time, self._preempt_one_call)
-            return
-        has_more_use = self._recent_use(running_call.key) > self._recent_use(waiting_call.key)
-        request = running_call.preemption_request
-        if has_more_use and request is not None:
+        elif candidates and request is not None:
             request.set_result(None)
         else:
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
