@@ -56,6 +56,11 @@ class ByName(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(populate_by_name=True, serialize_by_alias=True)
     user_id: int = pydantic.Field(alias="userId")
 
+    @pydantic.computed_field(alias="isAdmin")
+    @property
+    def is_admin(self) -> bool:
+        return self.user_id == 0
+
 
 class Points(pydantic.RootModel[list[Point]]):
     pass
@@ -101,7 +106,7 @@ TYPES: dict[str, tuple[Any, str, str]] = {
         '{"street": str, "code": str, "line": str}',
         '{"streetName": str, "zip": str, ?"secret": str}',
     ),
-    "model by name": (ByName, '{"userId": int}', '{"user_id": int}'),
+    "model by name": (ByName, '{"userId": int, "isAdmin": bool}', '{"user_id": int}'),
     "root model": (
         Points,
         'list[{"x": int, "y": str}]',

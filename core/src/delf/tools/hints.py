@@ -256,10 +256,10 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
         fields.append(RecordField(shown_name, field.annotation, is_needed, doc, name))
     if not as_input:
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
-        fields += [
-            RecordField(name, item.return_type, required=True, doc=item.description or "")
-            for name, item in computed.items()
-        ]
+        for name, item in computed.items():
+            alias = item.alias if config.get("serialize_by_alias") else None
+            doc = item.description or ""
+            fields.append(RecordField(alias or name, item.return_type, True, doc, name))
     return fields
 
 
