@@ -295,6 +295,8 @@ TYPES: list[tuple[Any, str, str]] = [
         '{?"a": str, ?"b": Any}',
     ),
     ({"type": "string", "format": "binary"}, "3.0.3", "bytes"),
+    ({"type": "string", "contentMediaType": "image/png"}, "3.1.0", "bytes"),
+    ({"type": ["string", "null"], "contentMediaType": "image/png"}, "3.1.0", "bytes | None"),
     ({"properties": {"$ref": {"type": "string"}}}, "3.0.3", '{?"$ref": str}'),
     (True, "3.1.0", "Any"),
     ({}, "3.0.3", "Any"),

@@ -489,8 +489,8 @@ def is_binary(schema: Mapping[str, Any]) -> bool:
     """Return True if a schema describes bytes."""
     if schema.get("format") == "binary":
         return True
-    kind = schema.get("type")
-    may_be_string = kind is None or kind == "string"
+    kind: Any = schema.get("type", "string")
+    may_be_string = "string" in kind if isinstance(kind, list) else kind == "string"
     return may_be_string and "contentMediaType" in schema and "contentEncoding" not in schema
 
 
