@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -31,17 +31,17 @@ def available(as_json: bool) -> None:
     table = dict(purposes())
     if other_plugins := plugins_of_others():
         table[OTHERS_HEADING] = {name: plugin["summary"] for name, plugin in other_plugins.items()}
-    installed = {
-        name: is_installed(name if purpose == OTHERS_HEADING else PLUGIN_PREFIX + name)
-        for purpose, names in table.items()
-        for name in names
-    }
+    installed: dict[str, bool] = {}
+    for purpose, names in table.items():
+        prefix = "" if purpose == OTHERS_HEADING else PLUGIN_PREFIX
+        for name in names:
+            installed[name] = is_installed(prefix + name)
     if as_json:
-        rows = [
-            {"name": name, "purpose": purpose, "summary": summary, "installed": installed[name]}
-            for purpose, names in table.items()
-            for name, summary in names.items()
-        ]
+        rows: list[Mapping[str, Any]] = []
+        for purpose, names in table.items():
+            for name, summary in names.items():
+                row = {"name": name, "purpose": purpose, "summary": summary}
+                rows.append({**row, "installed": installed[name]})
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     width = max(map(len, installed))

@@ -28,13 +28,11 @@ _NEW_FILE_MODE: Final = 0o644
 def _setting_keys(ctx: click.Context) -> Iterable[str]:
     from delf_engine.config import AgentConfig
 
-    keys_in_file = [
-        f"{section}.{name}.{key}"
-        for section in ("connections", "plugins")
-        for name, content in trusted_config(ctx).get(section, {}).items()
-        for key in content
-    ]
-    return [*(f"agent.{name}" for name in AgentConfig.model_fields), *keys_in_file]
+    keys = [f"agent.{name}" for name in AgentConfig.model_fields]
+    for section in ("connections", "plugins"):
+        for name, content in trusted_config(ctx).get(section, {}).items():
+            keys += [f"{section}.{name}.{key}" for key in content]
+    return keys
 
 
 key_argument = click.argument("key", shell_complete=_setting_keys)

@@ -21,6 +21,18 @@ from delf_cli.tables import one_line, table
 from delf_console.runs_view import span
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
+# The labels of the compared figures, with their keys in the data.
+_FIGURES: Final = (
+    ("task", "task"),
+    ("state", "state"),
+    ("models", "models"),
+    ("model calls", "model_calls"),
+    ("calls", "calls"),
+    ("tokens", "tokens"),
+    ("cost", "cost_usd"),
+    ("time", "duration_ms"),
+    ("error", "error"),
+)
 
 TaskWithEvents = tuple[TaskRecord, "Sequence[Event]"]
 
@@ -73,21 +85,11 @@ def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, A
 def _lines(data: dict[str, Any]) -> Iterator[str]:
     a = data["a"]
     b = data["b"]
-    rows = [
-        (label, _display_text(name, a[name]), _display_text(name, b[name]))
-        for label, name in (
-            ("task", "task"),
-            ("state", "state"),
-            ("models", "models"),
-            ("model calls", "model_calls"),
-            ("calls", "calls"),
-            ("tokens", "tokens"),
-            ("cost", "cost_usd"),
-            ("time", "duration_ms"),
-            ("error", "error"),
-        )
-        if a[name] is not None or b[name] is not None
-    ]
+    rows: list[tuple[str, str, str]] = []
+    for label, name in _FIGURES:
+        if a[name] is None and b[name] is None:
+            continue
+        rows.append((label, _display_text(name, a[name]), _display_text(name, b[name])))
     yield from table(rows, ("", short_id(a["task_id"]), short_id(b["task_id"])), whole=True)
     for name in ("scripts", "calls", "answer"):
         yield ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -130,8 +130,12 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
 def _without_details(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a connection's data, leaving out its settings and the details of its actions."""
     details = {"description", "signature", "parameters"}
-    methods = [{k: v for k, v in method.items() if k not in details} for method in data["methods"]]
-    return {k: v for k, v in {**data, "methods": methods}.items() if k != "settings"}
+    shortened = {**data, "methods": [_without_keys(method, details) for method in data["methods"]]}
+    return _without_keys(shortened, {"settings"})
+
+
+def _without_keys(data: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in keys}
 
 
 def _full_setting_path(override: str, name: str) -> str:

@@ -129,7 +129,9 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
     """
     providers = state_of(ctx).discover().providers
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
-    provider = provider or next((each for each in providers.all if name in each.keys), None)
+    if provider is None:
+        owners_of_variable = [each for each in providers.all if name in each.keys]
+        provider = owners_of_variable[0] if owners_of_variable else None
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")
     is_variable = name.isupper()
     if is_variable:

@@ -193,7 +193,9 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         PluginError: If a name is unknown.
     """
     host = state.discover()
-    records = [r for r in host.records() if not names or {r.name, r.distribution} & {*names}]
+    records = list(host.records())
+    if names:
+        records = [r for r in records if r.name in names or r.distribution in names]
     if names and not records:
         name = next(iter(names))
         raise PluginError(f"no plugin {name!r} is installed{did_you_mean(name, host.names)}")
@@ -209,7 +211,7 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         yield CheckResult(
             name=record.name,
             version=record.version,
-            brings={kind: list(names) for kind, names in record.kinds.items()},
+            brings={kind: list(record.kinds[kind]) for kind in record.kinds},
             ok=not problems and not (release and warnings),
             problems=list(map(state.redact, problems)),
             warnings=list(map(state.redact, warnings)),

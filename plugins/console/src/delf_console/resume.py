@@ -71,9 +71,7 @@ def resume(
             f"{name} is a child task: it goes on with the task that started it",
             hint=f"delf resume {parent}",
         )
-    extends_limits = any(flags[name] is not None for name in ("timeout", "budget_usd")) or any(
-        text.startswith(("agent.timeout=", "agent.budget_usd=")) for text in options.overrides
-    )
+    extends_limits = _sets_limit(options)
     record: Mapping[str, Any] = {} if started is None else started.setup
     if here and "folder" in record:
         record = {**record, "folder": str(Path.cwd())}
@@ -107,3 +105,11 @@ async def find_task(
         await journal.aclose()
     begin = (event for event in events if isinstance(event, (TaskQueued, TaskStarted)))
     return name, next(begin, None)
+
+
+def _sets_limit(options: Options) -> bool:
+    """Return True if the command gives the task a new timeout or budget."""
+    if options.flags["timeout"] is not None or options.flags["budget_usd"] is not None:
+        return True
+    settings = ("agent.timeout=", "agent.budget_usd=")
+    return any(text.startswith(settings) for text in options.overrides)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Final
 
 import click
@@ -143,7 +144,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         more = len(trace.tool_calls) - len(rows)
         all_events = f"delf runs events {short_id(task.task_id)}"
         click.echo(f"… and {more} more; {all_events} shows all") if more > 0 else None
-    origin_texts = [line for call in trace.tool_calls for line in render.origin_lines(call)]
+    origin_texts = list(chain.from_iterable(map(render.origin_lines, trace.tool_calls)))
     if origin_texts:
         click.echo("\nsources of values:")
         for line in origin_texts[:_MAX_CALL_LINES]:

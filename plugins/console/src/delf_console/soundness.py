@@ -13,7 +13,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -67,9 +67,8 @@ def licence_warnings(distribution: str) -> Iterator[str]:
     """Yield a warning if a package has no licence, because other people may not use the package."""
     package = metadata.distribution(distribution).metadata
     licences = [_field(package, key) for key in ("License-Expression", "License")]
-    licences += [
-        line for line in package.get_all("Classifier") or () if line.startswith("License ::")
-    ]
+    classifiers = package.get_all("Classifier") or ()
+    licences += [line for line in classifiers if line.startswith("License ::")]
     if not any(licences):
         yield 'it has no licence, so others may not use it: license = "…" in pyproject.toml'
 
@@ -211,9 +210,8 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     if not _field(package, "Summary").strip():
         yield "it has no description (Summary), which is shown in lists of plugins"
     lines = [Requirement(line) for line in distribution.requires or ()]
-    delf_lines = [
-        line for line in lines if normalise(line.name) == DISTRIBUTION and line.marker is None
-    ]
+    without_marker = [line for line in lines if line.marker is None]
+    delf_lines = [line for line in without_marker if normalise(line.name) == DISTRIBUTION]
     if not delf_lines:
         yield f"it does not require {DISTRIBUTION}"
     for line in delf_lines:
@@ -262,11 +260,12 @@ def _check_requirements(distribution: metadata.Distribution) -> Iterator[str]:
 
 
 def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
-    top_folders = {
-        file.parts[0]
-        for file in distribution.files or ()
-        if file.suffix == ".py" and len(file.parts) > 1 and ".." not in file.parts
-    }
+    top_folders: set[str] = set()
+    for file in distribution.files or ():
+        if file.suffix != ".py" or ".." in file.parts:
+            continue
+        if len(file.parts) > 1:
+            top_folders.add(file.parts[0])
     for name in sorted(top_folders - {module}):
         yield f"its wheel also installs the top-level folder {name}/: leave it out of the wheel"
 
@@ -279,17 +278,7 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
     for top_module, name in {name.partition(".")[0]: name for name in imported}.items():
         if top_module in (module, "delf") or top_module in sys.stdlib_module_names:
             continue
-        # An editable install does not list its modules, so also try the module's own name.
-        distributions = {normalise(owner) for owner in owners.get(top_module, ())} | {
-            normalise(top_module)
-        }
-        if (
-            top_module not in owners
-            and top_module.startswith("delf_")
-            and not is_installed(normalise(top_module))
-        ):
-            # The plugin is not installed: derive the distribution from the module's name.
-            distributions.add(PLUGIN_PREFIX + normalise(top_module.removeprefix("delf_")))
+        distributions = _possible_distributions(top_module, owners)
         plugins = {owner for owner in distributions - {own_name} if _is_plugin(owner)}
         if own_name in all_packages():
             # delf's own plugins may import the engine, because all are released together.
@@ -302,8 +291,25 @@ def _check_imports(distribution: metadata.Distribution, module: str, folder: Pat
     if own_name in all_packages():
         return
     for name in imported:
-        if any(name == module or name.startswith(f"{module}.") for module in _PRIVATE_MODULES):
+        if any(f"{name}.".startswith(f"{private}.") for private in _PRIVATE_MODULES):
             yield f"it imports {name}, which is not an interface and changes without notice"
+
+
+def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the distributions that a module may belong to.
+
+    Args:
+        module: The name of a top-level module.
+        owners: The installed distributions by module, from :func:`_owners`.
+    """
+    # An editable install does not list its modules, so also try the module's own name.
+    distributions = {normalise(name) for name in (*owners.get(module, ()), module)}
+    if module in owners or not module.startswith("delf_"):
+        return distributions
+    if not is_installed(normalise(module)):
+        # The plugin is not installed: derive the distribution from the module's name.
+        distributions.add(PLUGIN_PREFIX + normalise(module.removeprefix("delf_")))
+    return distributions
 
 
 def _requirements(distribution: metadata.Distribution) -> set[str]:
@@ -322,7 +328,8 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
             requirement = Requirement(line)
             name, marker = normalise(requirement.name), str(requirement.marker or "")
             is_for_tests = any(f'extra == "{extra}"' in marker for extra in _TEST_EXTRAS)
-            if name in names or is_for_tests or (is_indirect and "extra ==" in marker):
+            is_indirect_extra = is_indirect and "extra ==" in marker
+            if name in names or is_for_tests or is_indirect_extra:
                 continue
             names.add(name)
             if name == DISTRIBUTION or name in all_packages():

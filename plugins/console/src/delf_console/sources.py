@@ -109,11 +109,12 @@ class Sources:
             items: The packages to install; they get no constraint themselves.
         """
         names = {item.name for item in items}
-        return [
-            f"{package.name} @ {package.path.as_uri()}"
-            for package in self.packages.values()
-            if package.name not in names and not is_installed(package.name)
-        ]
+        constraints: list[str] = []
+        for package in self.packages.values():
+            if package.name in names or is_installed(package.name):
+                continue
+            constraints.append(f"{package.name} @ {package.path.as_uri()}")
+        return constraints
 
     def _items_of(self, name: str, *, editable: bool) -> Iterator[Item]:
         """Yield the packages to install for a name that the user entered.
@@ -260,10 +261,12 @@ def _requirement_of_extra(line: str, extra: str) -> str:
 def _wheels(folder: Path | None) -> Mapping[str, Package]:
     """Return a mapping from name to the newest wheel of each of delf's own packages."""
     paths = folder.resolve().glob("delf_*.whl") if folder else ()
-    wheels = [package for path in sorted(paths, key=_version) if (package := _wheel(path))]
-    return {
-        package.name: package for package in wheels if package.name in _names_of_delf_packages()
-    }
+    wheels: dict[str, Package] = {}
+    for path in sorted(paths, key=_version):
+        package = _wheel(path)
+        if package is not None and package.name in _names_of_delf_packages():
+            wheels[package.name] = package
+    return wheels
 
 
 def _version(wheel: Path) -> Version:

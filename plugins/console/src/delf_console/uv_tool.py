@@ -46,12 +46,8 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
     requirements, options = _read(path)
     # Drop an option such as ``--find-links=FOLDER`` if the arguments name the folder again.
     options = [option for option in options if _folder_of(option) not in arguments]
-    new_names = {name for name in map(_name_of, arguments) if name}
-    remaining = [
-        requirement
-        for requirement in requirements
-        if _name_of(requirement) == DISTRIBUTION or _name_of(requirement) not in new_names
-    ]
+    replaced_names = set(map(_name_of, arguments)) - {None, DISTRIBUTION}
+    remaining = [line for line in requirements if _name_of(line) not in replaced_names]
     return [*_install_command(uv, [*remaining, *arguments]), *options]
 
 

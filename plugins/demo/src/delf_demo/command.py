@@ -114,7 +114,7 @@ def demo(
             ctx.exit(0)
         echo(_wrap_text(f"Scripts are written by {model_reason}."))
         if web:
-            tasks = [part for task in (QUESTION, CHANGE) for part in ("--task", task)]
+            tasks = ["--task", QUESTION, "--task", CHANGE]
             ctx.exit(_run_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
         status = 0
         for number, (title, task) in enumerate(

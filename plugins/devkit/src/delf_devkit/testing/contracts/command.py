@@ -173,8 +173,9 @@ class CommandContract(Contract):
             for option in each.params:
                 if not isinstance(option, click.Option) or option.is_flag or option.count:
                     continue
-                is_secret = is_secret_name(str(option.name))
-                assert not is_secret or option.envvar or option.prompt or option.hide_input, (
+                if not is_secret_name(str(option.name)):
+                    continue
+                assert option.envvar or option.prompt or option.hide_input, (
                     f"{option.opts[0]} of `delf {path}` takes a secret: {IN_A_COMMAND}, such as "
                     "envvar=…, or ask with prompt=True and hide_input=True"
                 )
