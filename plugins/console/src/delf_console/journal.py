@@ -21,6 +21,7 @@ from delf_cli.as_json import as_json_option, write_result
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import format_count, json_text
+from delf_cli.streams import wrap_text
 from delf_console.runs import prune
 
 _FORMAT: Final = {"delf_journal": 1}
@@ -60,7 +61,8 @@ def size(ctx: click.Context, as_json: bool) -> None:
         click.echo(json_text(data, indent=2))
         return
     free = _megabytes(total.free_bytes)
-    click.echo(f"{total.place}: {_megabytes(total.bytes)}, of which {free} are free")
+    size_text = f"{total.place}: {_megabytes(total.bytes)}, of which {free} are free"
+    click.echo(wrap_text(size_text))
     counts = ", ".join(f"{number:,} {state}" for state, number in sorted(tasks_by_state.items()))
     click.echo(f"{format_count(sum(tasks_by_state.values()), 'task')} ({counts or 'none'})")
     click.echo(format_count(total.events, "event"))
