@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from delf.errors import ConnectionUnavailableError
+from delf.errors import ConnectionUnavailableError, ToolRefusedError
 
 
 class Meaning:
     """Implements :class:`delf.protocols.embedder.Embedder`.
+
+    The embedder refuses a batch with a text that contains ``refused``.
 
     Args:
         topics: Words that mean the same, for each dimension of the vectors.
@@ -22,12 +24,16 @@ class Meaning:
         self.batch_size = batch_size
         self.texts: list[str] = []
         self.fails = False
+        self.refused = "never refused"
 
     async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
         assert 0 < len(texts) <= self.batch_size
         if self.fails:
             raise ConnectionUnavailableError("the embedder is gone")
         self.texts += texts
+        for text in texts:
+            if self.refused in text:
+                raise ToolRefusedError(f"this text is too long: {text}")
         rows = []
         for text in texts:
             row = [float(any(w in text.lower() for w in topic)) for topic in self.topics]

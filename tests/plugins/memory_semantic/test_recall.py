@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from delf import Agent, Chat
-from delf.errors import ConnectionUnavailableError
+from delf.errors import ConnectionUnavailableError, ToolRefusedError
+from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.shared_journal import SharedJournal
@@ -34,11 +35,14 @@ class Meaning:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.fails = False
+        self.refused = "never refused"
 
     async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
         if self.fails:
             raise ConnectionUnavailableError("the embedder is gone")
         self.texts += texts
+        if any(self.refused in text for text in texts):
+            raise ToolRefusedError(f"a text is too long: {texts}")
         topics = ("flight", "aircraft")
         return [[1.0, 0.0] if any(t in x.lower() for t in topics) else [0.0, 1.0] for x in texts]
 
@@ -187,6 +191,29 @@ async def test_journals_of_one_namespace_keep_their_vectors_apart(
 async def test_word_search_is_used_if_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
     meaning.fails = True
     assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
+
+
+async def test_refused_message_costs_only_its_own_vector(
+    recall: Recall, meaning: Meaning, caplog: pytest.LogCaptureFixture
+) -> None:
+    meaning.refused = "Your seat"
+    for _ in range(2):
+        (found,) = await recall.recall("the aircraft", limit=1)
+        assert found["text"] == "Book a flight to Turin."
+    assert (await recall.recall("window seat"))[0]["conversation"] == "trip"
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "in the conversation 'trip' is found by words alone" in warning
+    assert "seat" not in warning
+
+
+async def test_refused_query_is_reported_and_finds_messages_by_words(
+    recall: Recall, meaning: Meaning
+) -> None:
+    meaning.refused = "40 euros?"
+    with notes_of_call() as notes:
+        assert (await recall.recall("lamps for 40 euros?"))[0]["conversation"] == "shop"
+    (message,) = notes
+    assert "messages are found by words alone" in message
 
 
 def test_task_recalls_an_earlier_conversation(

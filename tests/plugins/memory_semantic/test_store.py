@@ -195,6 +195,87 @@ async def test_failing_embedder_loses_no_fact(
     await store.aclose()
 
 
+FACTS = [
+    "Tea is ready at six.",
+    "Endless: a protocol of the works council.",
+    "Endless: a list of all chairs.",
+    *(f"The office number {n} is in Turin." for n in range(7)),
+]
+"""Facts of which an embedder refuses the endless ones."""
+
+
+@pytest.mark.parametrize("is_saved_before", [False, True], ids=["saved", "saved before"])
+async def test_refused_text_costs_only_its_own_vector(
+    context: PluginContext,
+    meaning: Meaning,
+    url: str,
+    caplog: pytest.LogCaptureFixture,
+    is_saved_before: bool,
+) -> None:
+    meaning.refused = "Endless"
+    store = SemanticStore(context, url, embedding_model="off" if is_saved_before else None)
+    await store.save(FACTS)
+    await store.aclose()
+    store = SemanticStore(context, url)
+    assert len(await store.search("town", top_k=20)) == 7
+    assert len(await store.search("drink")) == 1
+    assert len(await store.search("endless chairs")) == 2
+    refused = [fact for fact in await store.all() if "Endless" in fact.content]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == len(refused) == 2
+    for fact, warning in zip(refused, warnings, strict=True):
+        assert f"the fact {fact.id} " in warning
+        assert "Endless" not in warning
+    asked = [*meaning.texts]
+    assert await store.fill() == 0
+    assert meaning.texts == asked, "a refused text is not tried again"
+    await store.aclose()
+
+
+async def test_search_adds_missing_vectors_after_the_embedder_failed_again(
+    context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(FACTS)
+    await store.aclose()
+    store = SemanticStore(context)
+    embed = meaning.embed
+
+    async def answer_queries_only(texts: Any, kind: str = "passage") -> Any:
+        meaning.fails = kind == "passage"
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meaning, "embed", answer_queries_only)
+        assert not await store.search("town")
+    meaning.fails = False
+    assert await store.search("town")
+    await store.aclose()
+
+
+async def test_search_adds_missing_vectors_after_they_were_stopped(
+    context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(FACTS)
+    await store.aclose()
+    store = SemanticStore(context)
+    embed = meaning.embed
+
+    async def hang_on_passages(texts: Any, kind: str = "passage") -> Any:
+        if kind == "passage":
+            await asyncio.Event().wait()
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "VECTOR_SECONDS", 0)
+        patch.setattr(meaning, "embed", hang_on_passages)
+        assert not await store.search("town")
+        await store.stop_embedding()
+    assert await store.search("town")
+    await store.aclose()
+
+
 async def test_vectors_of_another_length_are_ignored(
     kept: Path, context: PluginContext, meaning: Meaning
 ) -> None:

@@ -169,7 +169,7 @@ class FactDatabase:
     def save(
         self,
         facts: Sequence[tuple[str, str | None]],
-        vectors: Sequence[bytes] | None,
+        vectors: Sequence[bytes | None] | None,
         model: str,
         saved_at: Sequence[float] | None = None,
     ) -> None:
@@ -179,7 +179,8 @@ class FactDatabase:
 
         Args:
             facts: Pairs of a text and its source, if known.
-            vectors: The vector of each fact as bytes; None without an embedder.
+            vectors: The vector of each fact as bytes, or None for a fact without a vector; None
+                without an embedder.
             model: The name of the embedding model.
             saved_at: The Unix time at which each fact was first saved; the present time when None.
         """
@@ -356,13 +357,20 @@ class FactDatabase:
         with self._read() as connection:
             yield from connection.execute(wanted).partitions(_MAX_BATCH)
 
-    def without_vector(self, model: str, limit: int) -> list[tuple[int, str]]:
-        """Return the numbers and texts of at most ``limit`` facts without a vector of a model."""
+    def without_vector(self, model: str, limit: int, after: int = 0) -> list[tuple[int, str]]:
+        """Return the numbers and texts of at most ``limit`` facts without a vector of a model.
+
+        Args:
+            model: The name of the embedding model.
+            limit: The maximum number of facts.
+            after: The number after which facts are returned.
+        """
         of_model = (_vectors.c.fact_id == _facts.c.id) & (_vectors.c.model == model)
         wanted = (
             sa.select(_facts.c.id, _facts.c.content)
             .outerjoin(_vectors, of_model)
-            .where(_facts.c.namespace == self.namespace, _vectors.c.fact_id.is_(None))
+            .where(_facts.c.namespace == self.namespace, _facts.c.id > after)
+            .where(_vectors.c.fact_id.is_(None))
             .order_by(_facts.c.id)
             .limit(limit)
         )

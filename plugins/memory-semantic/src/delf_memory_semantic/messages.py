@@ -53,6 +53,18 @@ class FoundMessage:
     message: ChatMessage
 
 
+@dataclass(frozen=True, slots=True)
+class UnembeddedMessage:
+    """A message without a vector, with its conversation and Unix time."""
+
+    digest: bytes
+    """The digest of the message's whole text."""
+    text: str
+    """The part of the message's text from which its vector is made."""
+    conversation: str
+    at: float
+
+
 class MessageIndex:
     """An index of the messages of one namespace of a journal.
 
@@ -98,22 +110,23 @@ class MessageIndex:
                 (last_id,),
             )
 
-    def without_vector(self, model: str) -> list[tuple[bytes, str]]:
-        """Return the digests and texts of the messages that have no vector.
+    def without_vector(self, model: str) -> list[UnembeddedMessage]:
+        """Return the messages that have no vector, without messages of equal texts.
 
         The vectors of removed messages are deleted from the file.
         """
         with self._lock:
             rows = self._database.execute(
-                "SELECT digest, substr(content, 1, ?) FROM messages", (_MAX_EMBEDDED_CHARS,)
+                "SELECT digest, substr(content, 1, ?), conversation, at FROM messages",
+                (_MAX_EMBEDDED_CHARS,),
             )
-            texts: dict[bytes, str] = dict(rows)
+            messages = {row[0]: UnembeddedMessage(*row) for row in rows}
             if model != self._model:
                 self._vectors, self._model = self._read_vectors(model), model
-            removed = self._vectors.keys() - texts.keys()
+            removed = self._vectors.keys() - messages.keys()
             if removed:
                 self._delete_vectors(removed)
-            return [(digest, text) for digest, text in texts.items() if digest not in self._vectors]
+            return [each for each in messages.values() if each.digest not in self._vectors]
 
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
         """Store the vectors of texts, given as a mapping from the text's digest to its vector."""

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import logging
 import re
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Annotated, Any, Final, TypedDict
 
 import numpy as np
@@ -14,12 +15,15 @@ from pydantic import Field
 from delf import Connection, action
 from delf.errors import DelfError, ToolRefusedError
 from delf.machine.contexts import shared_task
+from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore
+from delf.protocols.embedder import Embedder, Vectors
 from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr, SentTo
 from delf.tools.ranking import words_of
-from delf_memory_semantic.messages import FoundMessage, MessageIndex
+from delf_memory_semantic.embedding import embed_or_refuse
+from delf_memory_semantic.messages import FoundMessage, MessageIndex, UnembeddedMessage
 from delf_memory_semantic.store import embedder_of
 
 _log = logging.getLogger(__name__)
@@ -79,6 +83,8 @@ class Recall(Connection[RecallSettings]):
         self._indexed_states: dict[str, tuple[float, int]] = {}
         self._index_lock = asyncio.Lock()
         self._embedding: asyncio.Task[None] | None = None
+        # The digests of the messages whose texts the embedder has refused.
+        self._refused: set[bytes] = set()
 
     def use_context(self, context: PluginContext) -> None:
         """Implements :class:`delf.protocols.connection.SupportsPluginContext`."""
@@ -162,17 +168,44 @@ class Recall(Connection[RecallSettings]):
         await asyncio.wait({self._embedding}, timeout=_VECTOR_SECONDS)
         try:
             (vector,) = await embedder.embed([query], "query")
-        except DelfError:
-            return None  # the task above reported the failure
+        except DelfError as error:
+            note(f"messages are found by words alone, the embedder failed: {error.describe()}")
+            return None
         return np.asarray(vector, dtype="float32")
 
-    async def _embed(self, index: MessageIndex, embedder: Any) -> None:
-        missing = await asyncio.to_thread(index.without_vector, embedder.model)
+    async def _embed(self, index: MessageIndex, embedder: Embedder) -> None:
+        """Store a vector for each message that has none, unless the embedder refuses the text."""
+
+        def embed(texts: Sequence[str]) -> Awaitable[Vectors]:
+            return embedder.embed(texts, "passage")
+
+        messages = await asyncio.to_thread(index.without_vector, embedder.model)
+        missing = [message for message in messages if message.digest not in self._refused]
         for start in range(0, len(missing), _EMBEDDING_BATCH):
             batch = missing[start : start + _EMBEDDING_BATCH]
-            rows = await embedder.embed([text for _, text in batch], "passage")
-            vectors = {digest: row for (digest, _), row in zip(batch, rows, strict=True)}
+            outcomes = await embed_or_refuse(embed, [message.text for message in batch])
+            vectors: dict[bytes, Iterable[float]] = {}
+            for message, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, DelfError):
+                    self._report_refusal(message, embedder.model, outcome)
+                else:
+                    vectors[message.digest] = outcome
             await asyncio.to_thread(index.add_vectors, vectors, embedder.model)
+
+    def _report_refusal(self, message: UnembeddedMessage, model: str, error: DelfError) -> None:
+        """Log that the embedder refused the text of a message, without the text.
+
+        The error's message may quote the text, so that only the error's code is logged.
+        """
+        self._refused.add(message.digest)
+        _log.warning(
+            "the message of %s in the conversation %r is found by words alone: the embedder %s "
+            "refused its text (%s)",
+            dt.datetime.fromtimestamp(message.at).astimezone().isoformat(" ", "seconds"),
+            message.conversation,
+            model,
+            error.code,
+        )
 
     def _plugin_context(self) -> PluginContext:
         if self._context is None:

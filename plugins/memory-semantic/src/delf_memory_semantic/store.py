@@ -16,9 +16,10 @@ from delf.errors import DelfError, PluginError
 from delf.machine.contexts import shared_task
 from delf.notes import note
 from delf.protocols.context import PluginContext
-from delf.protocols.embedder import Embedder, SupportsLoading
+from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
+from delf_memory_semantic.embedding import embed_or_refuse
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 from delf_memory_semantic.nearest import VectorSearch
 
@@ -85,6 +86,8 @@ class SemanticStore:
         self._embedding: asyncio.Task[int] | None = None
         # True if some facts may have no vector.
         self._has_gaps = True
+        # The numbers of the facts whose texts the embedder has refused.
+        self._refused: set[int] = set()
 
     @property
     def loading(self) -> str | None:
@@ -149,8 +152,12 @@ class SemanticStore:
             return
         moments = None if saved_at is None else [saved_at[index] for index in indexes]
         # Without a loaded model, the next search adds the vectors.
-        vectors = await self._embed(texts) if self._is_loaded else None
-        self._has_gaps = self._has_gaps or vectors is None
+        outcomes = await self._embed(texts) if self._is_loaded else None
+        vectors = [
+            None if isinstance(each, DelfError) else each
+            for each in outcomes or [None] * len(texts)
+        ]
+        self._has_gaps = self._has_gaps or None in vectors
         rows = [(text, source) for text in texts]
         await self._in_thread(self._database.save, rows, vectors, self._model, moments)
 
@@ -290,26 +297,56 @@ class SemanticStore:
     async def fill(self) -> int:
         """Store a vector for each fact that the current embedding model has not embedded yet.
 
+        A fact whose text the embedder refuses is found by words alone. The first refusal is logged
+        as a warning.
+
         Returns:
             The number of added vectors.
-
-        Raises:
-            DelfError: If the embedder fails.
         """
         filled = 0
-        while self._embedder is not None:
-            missing = await self._in_thread(self._database.without_vector, self._model, _BATCH)
-            if not missing:
-                break
-            vectors = await self._embed([content for _, content in missing])
-            if vectors is None:
-                break
-            pairs = [(number, vector) for (number, _), vector in zip(missing, vectors, strict=True)]
-            await self._in_thread(self._database.add_vectors, pairs, self._model)
-            filled += len(pairs)
+        last_number = 0
+        has_filled_all = False
+        try:
+            while self._embedder is not None:
+                missing = await self._in_thread(
+                    self._database.without_vector, self._model, _BATCH, last_number
+                )
+                if not missing:
+                    has_filled_all = True
+                    break
+                last_number = missing[-1][0]
+                missing = [fact for fact in missing if fact[0] not in self._refused]
+                outcomes = await self._embed([content for _, content in missing])
+                if outcomes is None:
+                    break
+                vectors: list[tuple[int, bytes]] = []
+                for (number, _), outcome in zip(missing, outcomes, strict=True):
+                    if isinstance(outcome, DelfError):
+                        self._report_refusal(number, outcome)
+                    else:
+                        vectors.append((number, outcome))
+                if vectors:
+                    await self._in_thread(self._database.add_vectors, vectors, self._model)
+                filled += len(vectors)
+        finally:
+            # The next search continues after a failure or a cancellation.
+            self._has_gaps = self._has_gaps or not has_filled_all
         if filled:
             await self._in_thread(self._database.mark_altered)
         return filled
+
+    def _report_refusal(self, number: int, error: DelfError) -> None:
+        """Log that the embedder refused the text of a fact, without the text.
+
+        The error's message may quote the text, so that only the error's code is logged.
+        """
+        self._refused.add(number)
+        _log.warning(
+            "the fact %d is found by words alone: the embedder %s refused its text (%s)",
+            number,
+            self._model,
+            error.code,
+        )
 
     async def stop_embedding(self) -> None:
         """Stop adding vectors in the background; the next search adds the missing vectors."""
@@ -400,23 +437,38 @@ class SemanticStore:
         _log.log(logging.INFO if self._has_reported else logging.WARNING, "%s", message)
         self._has_reported = True
 
-    async def _embed(self, texts: Sequence[str]) -> list[bytes] | None:
-        """Return a vector for each text as bytes; None without a working embedder."""
-        if self._embedder is None or self._is_paused:
+    async def _embed(self, texts: Sequence[str]) -> list[bytes | DelfError] | None:
+        """Return a vector for each text as bytes, or the error with which a text was refused.
+
+        None without a working embedder.
+        """
+        embedder = self._embedder
+        if embedder is None or self._is_paused:
             return None
-        vectors: list[bytes] = []
-        size = max(1, self._embedder.batch_size)
+        has_answered = False
+
+        async def embed(batch: Sequence[str]) -> Vectors:
+            nonlocal has_answered
+            # After its first answer, the embedder works and may take as long as it needs.
+            async with asyncio.timeout(None if has_answered else FIRST_ANSWER_SECONDS):
+                rows = await embedder.embed(batch, "passage")
+            has_answered = True
+            return rows
+
+        outcomes: list[bytes | DelfError] = []
+        size = max(1, embedder.batch_size)
         started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
-                # After its first answer, the embedder works and may take as long as it needs.
-                async with asyncio.timeout(None if vectors else FIRST_ANSWER_SECONDS):
-                    rows = await self._embedder.embed(texts[start : start + size], "passage")
-                vectors += [row.tobytes() for row in np.asarray(rows, dtype="<f4")]
+                rows = await embed_or_refuse(embed, texts[start : start + size])
+                outcomes += [
+                    row if isinstance(row, DelfError) else np.asarray(row, dtype="<f4").tobytes()
+                    for row in rows
+                ]
         except (DelfError, TimeoutError) as error:
             self._report_search_by_words_only(error, started)
             return None
-        return vectors
+        return outcomes
 
     async def _in_thread(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a blocking function in one of the store's threads, and return its result."""
