@@ -148,7 +148,7 @@ def _comparable(text: object) -> str:
 
 def _parse_number(answer: object) -> int | float:
     """Convert an answer to a finite number."""
-    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and _is_finite(answer):
         return answer
     text = answer.strip() if isinstance(answer, str) else ""
     for kind in (int, float):
@@ -156,9 +156,14 @@ def _parse_number(answer: object) -> int | float:
             number = kind(text)
         except ValueError:
             continue
-        if math.isfinite(number):
+        if _is_finite(number):
             return number
     raise _wrong_answer_error(answer, "answer with a number, as 12 or 12.5")
+
+
+def _is_finite(number: float) -> bool:
+    # math.isfinite() raises for an int that is too large for a float.
+    return isinstance(number, int) or math.isfinite(number)
 
 
 def _wrong_answer_error(reply: object, hint: str) -> DelfError:

@@ -103,6 +103,14 @@ async def test_formula_like_text_is_stored_as_text(
     assert {key for cell in cells.values() for key in cell["userEnteredValue"]} == {"stringValue"}
 
 
+@pytest.mark.parametrize("number", [2**2000, Decimal("1e999"), Decimal("sNaN"), float("inf")])
+async def test_number_that_a_cell_cannot_hold_is_refused(
+    sheets: Any, book: str, number: Any
+) -> None:
+    with pytest.raises(ToolRefusedError, match="a cell cannot hold"):
+        await sheets.write(book, "A1", [[number]])
+
+
 async def test_sheet_grows_with_written_rows(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.write(book, "Y999", [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     assert (await sheets.info(book))["sheets"] == [{"title": "Sheet1", "rows": 1001, "columns": 27}]

@@ -83,14 +83,14 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
         formulas: Whether a text that begins with ``=`` is a formula.
 
     Raises:
-        ToolRefusedError: If the value has another type.
+        ToolRefusedError: If the value has another type, is not finite, or is too large or long.
     """
     if value is None:
         return {}, None
     if isinstance(value, bool):
         return {"boolValue": value}, None
     if isinstance(value, (int, float, Decimal)):
-        if not math.isfinite(value):
+        if not _is_finite_as_float(value):
             raise ToolRefusedError(f"{where}: a cell cannot hold {value}")
         return {"numberValue": int(value) if isinstance(value, int) else float(value)}, None
     if isinstance(value, str):
@@ -107,6 +107,14 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
     if date_format is None:
         raise ToolRefusedError(f"{where}: a cell cannot hold a {type(value).__name__}")
     return {"numberValue": day_count}, date_format
+
+
+def _is_finite_as_float(number: float | Decimal) -> bool:
+    """Return True if a number is finite as a float, which is the number type of cells."""
+    try:
+        return math.isfinite(number)
+    except (OverflowError, ValueError):  # a too large int, or a signalling NaN
+        return False
 
 
 def _day_count_and_format(value: Any) -> tuple[float, str | None]:
