@@ -398,8 +398,9 @@ def _imported_modules(folder: Path) -> set[str]:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules.add(node.module)
             for block in ("body", "orelse", "finalbody", "handlers", "cases"):
-                inner: Any = getattr(node, block, None)  # None for an expression
-                pending += cast("list[ast.AST]", inner) if isinstance(inner, list) else ()
+                inner: Any = getattr(node, block, None)
+                if isinstance(inner, list):  # the body of a lambda is an expression
+                    pending += cast("list[ast.AST]", inner)
     return modules
 
 

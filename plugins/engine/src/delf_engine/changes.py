@@ -118,13 +118,15 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
                 pass
     changes: list[Change] = []
     for call_id, (script_number, call) in starts.items():
+        if script not in (None, script_number):
+            continue
         end = ends.get(call_id)
         certain = end is not None and end.status == "ok"
         # The call has no recorded end, or was cancelled after its start.
         is_possible = end is None or (
             end.status == "cancelled" and end.cancellation != "not_started"
         )
-        if (certain or is_possible) and script in (None, script_number):
+        if certain or is_possible:
             changes.append(
                 Change(
                     call_id=call_id,

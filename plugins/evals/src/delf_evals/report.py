@@ -260,10 +260,7 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     for case in report.variants[0].runs():
         row = [visible(case)]
         for variant in report.variants:
-            runs = variant.runs().get(case, ())
-            passed = sum(run.passed for run in runs)
-            cell = "passed" if passed == len(runs) else "FAILED"
-            cell += f" {passed} of {len(runs)}" if len(runs) > 1 else ""
+            cell = _outcome_of(variant.runs().get(case, ()))
             row.append(f"{cell} (new)" if (variant.name, case) in changed else cell)
         rows.append(row)
     totals = [f"{v.passed} of {len(v.cases)} ({v.rate:.0%})" for v in report.variants]
@@ -271,6 +268,15 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     rows.append(["cost", *(money(v.cost_usd) for v in report.variants)])
     rows.append(["mean time", *(f"{v.seconds:.1f} s" for v in report.variants)])
     return head, rows
+
+
+def _outcome_of(runs: Sequence[CaseResult]) -> str:
+    """Return ``passed`` or ``FAILED``; with the number of passed runs for a repeated case."""
+    passed = sum(run.passed for run in runs)
+    outcome = "passed" if passed == len(runs) else "FAILED"
+    if len(runs) > 1:
+        return f"{outcome} {passed} of {len(runs)}"
+    return outcome
 
 
 def summary_of(report: Report) -> list[str]:

@@ -227,12 +227,7 @@ async def _describe_format(file_format: FileFormat, path: str) -> list[_Descript
             head = f"{title}{len(records):,} rows{_sample_note(len(sample), len(records))}"
             tables.append(_Description(head, record_columns(sample, whole=is_whole)))
             continue
-        peek = await file_format.peek(path, part, _SAMPLE_ROWS)
-        # If there are further rows, read as many as the limit on cells still allows.
-        if peek.total is not None and peek.total > len(peek.rows):
-            width = max((len(row) for _, row in peek.rows), default=1)
-            max_rows = max(_SAMPLE_ROWS, remaining_cells // max(1, width))
-            peek = await file_format.peek(path, part, max_rows if max_rows < peek.total else None)
+        peek = await _peek_within(file_format, path, part, remaining_cells)
         remaining_cells -= sum(len(row) for _, row in peek.rows)
         tables.append(_describe_peek(title, peek))
     if len(parts) > _MAX_PARTS:
@@ -330,6 +325,20 @@ def _cells_line(row: Sequence[Any]) -> str:
     """Return the distinct cells of a row as one line of at most 80 characters."""
     filled = (cell for cell in row if cell is not None and str(cell).strip())
     return ", ".join(dict.fromkeys(map(short, filled)))[:80]
+
+
+async def _peek_within(
+    file_format: SupportsPeek, path: str, part: str | None, max_cells: int
+) -> Peek:
+    """Read the first rows of a table: as many as have ``max_cells`` cells, or a few more."""
+    peek = await file_format.peek(path, part, _SAMPLE_ROWS)
+    if peek.total is None or peek.total <= len(peek.rows):
+        return peek
+    width = max((len(row) for _, row in peek.rows), default=1)
+    max_rows = max(_SAMPLE_ROWS, max_cells // max(1, width))
+    if max_rows < peek.total:
+        return await file_format.peek(path, part, max_rows)
+    return await file_format.peek(path, part, None)
 
 
 def _row_of_sums(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:

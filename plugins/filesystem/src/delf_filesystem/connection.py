@@ -269,19 +269,19 @@ class Filesystem(Connection[FilesystemSettings]):
             raise ToolRefusedError("text must be part of one line, and not empty")
         matches: list[Match] = []
         errors: list[ToolExecutionError] = []
-        read_count = 0
+        was_any_file_read = False
         for place, status in self._files(path, pattern):
             if status.st_nlink > 1:  # a hard link may lead to a file outside of the root
                 continue
             lines = lines_with(place, text.encode(), ignore_case=ignore_case)
             try:
                 matches += itertools.islice(lines, max(limit - len(matches), 0))
-                read_count += 1
+                was_any_file_read = True
             except ToolExecutionError as error:
                 errors.append(error)
             if len(matches) >= limit:
                 break
-        if errors and not read_count:
+        if errors and not was_any_file_read:
             raise errors[0]
         for error in errors[:_MAX_NAMED_FILES]:
             note(error.message)

@@ -422,15 +422,12 @@ class PostgresDatabase:
             state[:2] in ("", "08", "57") or is_closed
         )
         has_timed_out = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
-        is_unavailable = is_broken or has_timed_out
-        if is_unavailable and raw is None:
-            return ConnectionLostError(
-                JournalSetupError(f"the journal {self.name} does not answer: {message}")
-            )
-        if is_unavailable or is_closed:
-            return ConnectionLostError(
-                JournalError(f"the connection to the journal {self.name} broke: {message}")
-            )
+        if is_broken or has_timed_out or is_closed:
+            if raw is None:
+                reason = JournalSetupError(f"the journal {self.name} does not answer: {message}")
+            else:
+                reason = JournalError(f"the connection to the journal {self.name} broke: {message}")
+            return ConnectionLostError(reason)
         # Wrong password, no such user, no such database, no permission, no such schema.
         if state in ("28P01", "28000", "3D000", "42501", "3F000"):
             return JournalSetupError(f"the journal {self.name} cannot be used: {message}")

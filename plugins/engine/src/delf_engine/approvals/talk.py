@@ -155,9 +155,10 @@ class RequestRemarks:
         """
         async with self._lock:
             before = reactions_to(self._log.events, self._request.request_id)
-            is_recorded = any(reaction.note == inbox_position for reaction in before)
-            if inbox_position is not None and is_recorded:
-                return
+            if inbox_position is not None:
+                recorded_positions = {reaction.note for reaction in before}
+                if inbox_position in recorded_positions:
+                    return
             try:
                 check_remark(remark, before)
                 head: dict[str, Any] = {

@@ -266,8 +266,9 @@ def _filled_rows(
         values = [_cell_value(value, epoch) for value in row]
         for index, formula in enumerate(formulas):
             if values[index] is None and (number, index) in scan.uncomputed_cells:
-                text = getattr(formula, "text", formula)  # for array formulas
-                if isinstance(text, str):  # no text for data tables
+                # An array formula is an object with a text, a data table an object without one.
+                text = getattr(formula, "text", formula)
+                if isinstance(text, str):
                     values[index] = text
         if open_areas or number in areas_by_top_row:
             open_areas = _fill_merged_cells(

@@ -351,8 +351,9 @@ class ConnectionContract(Contract):
             *(encoded_result(call) for _ in range(_CONCURRENT) for call in calls)
         )
         for number, result in enumerate(overlapping_results):
-            index = number % len(first_results)
-            if first_results[index] == second_results[index]:
+            index = number % len(calls)  # the calls were made in several rounds
+            is_repeatable = first_results[index] == second_results[index]
+            if is_repeatable:
                 assert result == first_results[index], (
                     f"{calls[index].action}: calls at one time are mixed up: keep a call's values "
                     "in variables, not in `self`"

@@ -371,6 +371,7 @@ add_to_output_files("empty.txt", "")
 
     async def test_sessions_are_isolated(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
+            # Concurrent sessions have variables and outputs of their own.
             runs = [await bench.open() for _ in range(3)]
             outcomes = await asyncio.gather(*(run(f"me = {n}\nme") for n, run in enumerate(runs)))
             assert [done(outcome).value for outcome in outcomes] == [0, 1, 2]
@@ -380,6 +381,7 @@ add_to_output_files("empty.txt", "")
                 f"what three sessions printed at one time arrived as {texts!r}: one user sees the "
                 "answer of another"
             )
+            # A session's change of a module reaches neither an open session nor a later one.
             await runs[0]("import json\njson.dumps = None\nimport math\nmath.pi = 3")
             await runs[0].session.aclose()
             assert done(await runs[1]("me")).value == 1
@@ -390,6 +392,7 @@ add_to_output_files("empty.txt", "")
                 "a script changed a module, and a later session has the changed one: give each "
                 "session a process of its own, as it was started"
             )
+            # Sessions that are opened at one time keep their tools apart.
             names = ("one", "two")
             hosts = [RecordingScriptHost({name: partial(str, name)}) for name in names]
             opened = await asyncio.gather(*(bench.open(host) for host in hosts))
