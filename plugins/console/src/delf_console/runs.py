@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -32,6 +32,9 @@ from delf_cli.tables import one_line, table, terminal_width
 from delf_console import runs_view as render
 from delf_engine.elsewhere import find_tasks
 from delf_engine.retention import prune as prune_tasks
+
+if TYPE_CHECKING:
+    from delf_engine.views.records import ToolCallTrace
 
 POLL_SECONDS: Final = 5.0
 _MAX_CALL_LINES: Final = 30
@@ -127,30 +130,16 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         click.echo("")
         for line in script_lines(script, of=len(scripts), width=terminal_width()):
             click.echo(line)
-    rows = [
-        (
-            str(call.call_id),
-            call.status,
-            render.span(call.duration_ms),
-            one_line(call.name),
-            one_line(call.error or call.description or ""),
-        )
-        for call in trace.tool_calls[:_MAX_CALL_LINES]
-    ]
-    if rows:
-        click.echo("")
-        for line in table(rows, ("call", "status", "took", "action", "what"), whole=True):
-            click.echo(line)
-        more = len(trace.tool_calls) - len(rows)
-        all_events = f"delf runs events {short_id(task.task_id)}"
-        click.echo(f"… and {more} more; {all_events} shows all") if more > 0 else None
+    if trace.tool_calls:
+        _show_calls(trace.tool_calls, f"delf runs events {short_id(task.task_id)}")
     origin_texts = list(chain.from_iterable(map(render.origin_lines, trace.tool_calls)))
     if origin_texts:
         click.echo("\nsources of values:")
         for line in origin_texts[:_MAX_CALL_LINES]:
             click.echo(line)
-        more = len(origin_texts) - _MAX_CALL_LINES
-        click.echo(f"… and {more} more; --json shows all") if more > 0 else None
+        omitted_count = len(origin_texts) - _MAX_CALL_LINES
+        if omitted_count > 0:
+            click.echo(f"… and {omitted_count} more; --json shows all")
     if task.error:
         error = wrap_text(one_line(task.error), head=len("error: "))
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error}")
@@ -162,6 +151,25 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if task.state is TaskState.INTERRUPTED:
         name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
+
+
+def _show_calls(calls: Sequence[ToolCallTrace], command_for_all: str) -> None:
+    rows = [
+        (
+            str(call.call_id),
+            call.status,
+            render.span(call.duration_ms),
+            one_line(call.name),
+            one_line(call.error or call.description or ""),
+        )
+        for call in calls[:_MAX_CALL_LINES]
+    ]
+    click.echo("")
+    for line in table(rows, ("call", "status", "took", "action", "what"), whole=True):
+        click.echo(line)
+    omitted_count = len(calls) - len(rows)
+    if omitted_count > 0:
+        click.echo(f"… and {omitted_count} more; {command_for_all} shows all")
 
 
 def _show_prompts(events: Sequence[Event], as_json: bool) -> None:

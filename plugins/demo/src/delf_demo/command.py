@@ -33,6 +33,7 @@ SHORT_QUESTION: Final = "What sold best this quarter?"
 CHANGE: Final = (
     "Reorder what will be sold out within two weeks: place purchase orders that last eight weeks."
 )
+_TITLED_TASKS: Final = (("A question", QUESTION), ("A change that needs your approval", CHANGE))
 
 
 @click.command("demo")
@@ -116,22 +117,23 @@ def demo(
         if web:
             tasks = ["--task", QUESTION, "--task", CHANGE]
             ctx.exit(_run_delf(ctx, ["serve", *config_options, "--port", str(port), *tasks]))
+        options = list(config_options)
+        if os.environ.get("DELF_LLM"):  # would override the model in the shop's delf.toml
+            options += ["--llm", model]
+        if approve != "ask":
+            options += ["--approve", approve]
+        if as_json:
+            options.append("--json")
+        shows_everything = verbose and not as_json
+        options.append("--verbose" if shows_everything else "--calls")
         status = 0
-        for number, (title, task) in enumerate(
-            (("A question", QUESTION), ("A change that needs your approval", CHANGE)), 1
-        ):
+        for number, (title, task) in enumerate(_TITLED_TASKS, 1):
             echo(f"\n{number}. {title}", bold=True)
             echo(f"{_wrap_text(task)}\n")
-            arguments = ["run", task, *config_options]
-            if os.environ.get("DELF_LLM"):  # would override the model in the shop's delf.toml
-                arguments += ["--llm", model]
-            arguments += ["--approve", approve] if approve != "ask" else []
-            arguments += ["--json"] if as_json else []
-            arguments += ["--verbose"] if verbose and not as_json else ["--calls"]
-            status = max(status, _run_delf(ctx, arguments))
+            status = max(status, _run_delf(ctx, ["run", task, *options]))
             if status > 2:  # interrupted
                 break
-        if approve == "ask" and not as_json and not sys.stdin.isatty():
+        if approve == "ask" and not sys.stdin.isatty():
             echo("\nNobody could be asked here: delf demo --approve all says yes to the change.")
         for line in _next_steps(folder if keep is not None else None, model):
             echo(line)
