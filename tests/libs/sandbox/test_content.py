@@ -144,6 +144,7 @@ SHEETS = {
     ),
     "lists": ([[1, "x"], [None]], {"Sheet1": [[1, "x"], [None]]}),
     "sheets by name": ({"A": [{"n": 1}], 2: []}, {"A": [["n"], [1]], "2": []}),
+    "sheets whose names have the same text": ({2: [[1]], "2": [[2]]}, {"2": [[1]], "2_2": [[2]]}),
     "a frame": (
         FRAME,
         {"Sheet1": [["n", "when"], [1.5, dt.datetime(2026, 1, 2, 3, 4)], [None, None]]},

@@ -27,7 +27,7 @@ from collections.abc import (
 from itertools import chain, islice
 from typing import Any, TypeGuard, cast
 
-from delf.values.conversion import Table, fields_of, plain_or_as_is, table_of
+from delf.values.conversion import Table, fields_of, plain_or_as_is, table_of, unique_names
 from delf.values.encoding import TooLargeError, UnsupportedValueError, check_size, dumps
 
 _SEPARATOR_BY_SUFFIX = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -444,11 +444,14 @@ def _workbook_content(
 def _titled_sheets(content: Any, max_bytes: int) -> list[tuple[str, Grid]] | None:
     """Return the title and rows of each sheet; None if the content is not made of rows."""
     if isinstance(content, Mapping):
-        items = list(cast("Mapping[Any, Any]", content).items())
-        grids = [(str(title), _rows_of_sheet(rows, max_bytes)) for title, rows in items]
-        if grids and all(grid is not None for _, grid in grids):
-            return cast("list[tuple[str, Grid]]", grids)
-        return None
+        tables = cast("Mapping[Any, Any]", content)
+        sheets: list[tuple[str, Grid]] = []
+        for title, table in zip(unique_names(map(str, tables)), tables.values(), strict=True):
+            grid = _rows_of_sheet(table, max_bytes)
+            if grid is None:
+                return None
+            sheets.append((title, grid))
+        return sheets or None
     grid = _rows_of_sheet(content, max_bytes)
     return None if grid is None else [("Sheet1", grid)]
 
