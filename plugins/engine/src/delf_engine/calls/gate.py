@@ -429,8 +429,9 @@ class Gate:
                 await self._records.record_not_started(call)
                 raise
             return Refused(message="it could not be checked: its check cancelled itself")
-        # A check is a plugin's code: a sys.exit() in it must refuse the call and not end the host.
         except (Exception, SystemExit) as error:
+            # A check is a plugin's code: a sys.exit() in it must refuse the call and not end the
+            # host.
             return Refused(message=f"it could not be checked: {describe_failure(error)}")
         finally:
             self._running_checks.remove(f"the check of {call.bound.name}")

@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
 from delf.errors import (
@@ -85,20 +85,7 @@ class CallMaker:
             arguments = {**arguments, action.context: call_context}
         started = time.perf_counter()
         try:
-            try:
-                with notes_of_call() as notes:
-                    if action.is_async:
-                        result = await action.call(**arguments)
-                    else:
-                        call_action = functools.partial(action.call, **arguments)
-                        result = await self._threads.run(call_action, lambda: call.abandoned)
-                        if isinstance(result, Coroutine):
-                            result = await cast("Coroutine[Any, Any, Any]", result)
-            finally:
-                # A call ends when the script abandons it. A call that is cut off because its
-                # sandbox died is repeated, so its child tasks must continue.
-                is_cut_off = is_cancelled() and not call.abandoned
-                await self._contexts.end_call(call, is_cut_off=is_cut_off)
+            result, notes = await self._run_action(call, arguments)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError:
             if is_cancelled():
@@ -111,8 +98,9 @@ class CallMaker:
             raise
         except ToolException as error:
             return await self._handle_tool_exception(call, started, error)
-        # The coroutine is being destroyed and may not await anything, such as the record of an end.
         except GeneratorExit:
+            # The coroutine is being destroyed and may not await anything, such as the record of an
+            # end.
             raise
         except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
@@ -131,6 +119,29 @@ class CallMaker:
         for warning in [*notes, *([] if note is None else [note])]:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
+
+    async def _run_action(
+        self, call: Call, arguments: Mapping[str, Any]
+    ) -> tuple[Any, Iterable[str]]:
+        """Run the function of a call's action, and end the call's context; return result and notes.
+
+        An exception of the function is raised here.
+        """
+        action = call.bound.action
+        try:
+            with notes_of_call() as notes:
+                if action.is_async:
+                    return await action.call(**arguments), notes
+                call_action = functools.partial(action.call, **arguments)
+                result = await self._threads.run(call_action, lambda: call.abandoned)
+                if isinstance(result, Coroutine):
+                    result = await cast("Coroutine[Any, Any, Any]", result)
+                return result, notes
+        finally:
+            # A call ends when the script abandons it. A call that is cut off because its sandbox
+            # died is repeated, so its child tasks must continue.
+            is_cut_off = is_cancelled() and not call.abandoned
+            await self._contexts.end_call(call, is_cut_off=is_cut_off)
 
     async def _wait_until_other_calls_ended(self, call: Call, started: float) -> None:
         """Wait until the other calls have ended, before a call fails because of a limit.
