@@ -197,6 +197,35 @@ await beside(2)
     await check_every_beginning(backend, [script], slow_tool(random.Random(turns)))
 
 
+@pytest.mark.parametrize("end", ["print(await call)", "1 / 0", "call.done()"])
+async def test_script_that_is_busy_for_long_gets_no_answer_earlier_in_a_replay(backend, end):
+    """The recorded script printed a thousand busy turns before its call was answered."""
+    is_answer_due = asyncio.Event()
+
+    async def tool(name: str) -> str:
+        if name == "find(1,)":
+            await is_answer_due.wait()
+        else:
+            is_answer_due.set()
+        return name
+
+    script = f"""
+import asyncio
+call = asyncio.create_task(shop.find(1))
+for n in range(3):
+    for _ in range(900):
+        await asyncio.sleep(0)
+    print(n, call.done())
+for _ in range(1_800):
+    await asyncio.sleep(0)
+print(await shop.find(2))
+for _ in range(1_800):
+    await asyncio.sleep(0)
+{end}
+"""
+    await check_every_beginning(backend, [script], tool)
+
+
 async def test_timers_fire_in_their_turn_beside_a_thread(backend):
     script = f"""{A_THREAD}
 opened = asyncio.Event()

@@ -270,7 +270,8 @@ class ScriptHost:
         Args:
             turns: Alternately the number of an iteration and an event of that iteration. The event
                 ``n`` is the answer to the ``n``-th call that the script sent. The event ``-n``
-                means that the ``n``-th timer of the script fired.
+                means that the ``n``-th timer of the script fired. The event 0 means that the script
+                printed, made a call or ended long after its last event.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -27,6 +27,8 @@ _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
 _MAX_CATCH_UP_ITERATIONS = 1_000
+# The event of an iteration in which the script sent a frame to the host.
+_SENT_FRAME = 0
 # The maximum number of seconds that a replay waits for a callback of a library's thread.
 _MAX_THREAD_WAIT_SECONDS = 1.0
 
@@ -91,13 +93,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
-        # An event is the number of the call that the host answered, or the negative number of the
-        # timer that fired. Each event to replay comes with the number of its iteration.
+        # An event is the number of the call that the host answered, the negative number of the
+        # timer that fired, or _SENT_FRAME. Each event to replay comes with the number of its
+        # iteration.
         self._events_to_replay: deque[tuple[int, int]] = deque()
         # The number of an iteration and an event of that iteration, alternately.
         self._recording: list[int] = []
         self._recordable_events_left = 0
         self._iteration_number = 0
+        # The iteration of the last event that was recorded or replayed.
+        self._last_event_iteration = 0
         self._timer_count = 0
         # True during a replay, and after its last event until the script only waits for answers.
         self._is_catching_up = False
@@ -164,6 +169,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._tasks.clear()
         self._discarded_errors.clear()
         self._iteration_number = 0
+        self._last_event_iteration = 0
         self._timer_count = 0
         iteration_numbers = recording[::2]
         events = recording[1::2]
@@ -202,12 +208,23 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Record an event of this iteration.
 
         Args:
-            event: The number of the call that was answered, or the negative number of the timer
-                that fired.
+            event: The number of the call that was answered, the negative number of the timer that
+                fired, or ``_SENT_FRAME``.
         """
         if self._recordable_events_left > 0:
             self._recordable_events_left -= 1
+            self._last_event_iteration = self._iteration_number
             self._recording.extend((self._iteration_number, event))
+
+    def record_sent_frame(self) -> None:
+        """Record that the script sent a frame which shows the host how far the script has come.
+
+        A replay delivers no new answer before this iteration. Without the record, the replay would
+        deliver new answers ``_MAX_CATCH_UP_ITERATIONS`` after the last event, and the script could
+        send another frame than the recorded one. Within this limit, nothing is recorded.
+        """
+        if self._iteration_number - self._last_event_iteration > _MAX_CATCH_UP_ITERATIONS:
+            self.record(_SENT_FRAME)
 
     @property
     def is_replaying(self) -> bool:
@@ -471,11 +488,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         answered_call_numbers: list[int] = []
         fired_timer_numbers: list[int] = []
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
-            # An event is the number of an answered call, or the negative number of a fired timer.
-            _, event = self._events_to_replay.popleft()
+            # An event is the number of an answered call, the negative number of a fired timer, or
+            # _SENT_FRAME, before which no new answer is delivered.
+            self._last_event_iteration, event = self._events_to_replay.popleft()
             if event < 0:
                 fired_timer_numbers.append(-event)
-            else:
+            elif event != _SENT_FRAME:
                 answered_call_numbers.append(event)
         if answered_call_numbers:
             self._deliver(answered_call_numbers)

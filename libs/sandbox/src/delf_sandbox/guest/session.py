@@ -191,17 +191,20 @@ class GuestSession:
             self._channel.send(["turns", recording])
 
     def _send_print(self, text: str, at_once: bool) -> None:
+        self._loop.record_sent_frame()
         self._send_recorded()
         self._channel.send(["print", text], at_once)
 
     def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
         with self._lock:
+            self._loop.record_sent_frame()
             self._send_buffered()
             self._channel.send([kind, name, last, chunk])
 
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
         try:
             with self._lock:
+                self._loop.record_sent_frame()
                 self._send_buffered()
                 self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
@@ -314,6 +317,7 @@ class GuestSession:
         # Without this, even a task of a failed script would go on during the next script.
         await self._cancel_remaining_tasks()
         self._caller.end_script()
+        self._loop.record_sent_frame()  # the frame of the script's end, which follows
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
