@@ -232,6 +232,13 @@ async def test_trusted_proxy_names_the_user(serve):
     assert (await server.client.get("/tasks", headers=twice)).status_code == 400
 
 
+async def test_empty_user_header_names_no_person_without_mail(serve):
+    server = await serve(user_header="X-Remote-User", trusted_proxies=["127.0.0.1"])
+    await add(server, person("ada"))
+    answer = await server.client.get("/tasks", headers={"x-remote-user": ""})
+    assert answer.status_code == 403
+
+
 async def test_user_header_from_another_address_is_ignored(serve):
     server = await serve(user_header="X-Remote-User", trusted_proxies=["10.0.0.0/8"])
     await add(server, person("ada"))

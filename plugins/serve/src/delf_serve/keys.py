@@ -193,17 +193,19 @@ class Keys:
             by_mail: Whether ``name`` may be an e-mail address. The case of letters is then ignored
                 in e-mail addresses and names.
         """
+        if not name:
+            return None  # people without an e-mail address have the address ""
         active = [person for person in self._all_people if person.holder in self._callers_by_holder]
-        person = next((person for person in active if person.name == name), None)
-        if person is None and by_mail:
-            searched = _lower_ascii(name)
-            matching = (
-                p for p in active if searched in (_lower_ascii(p.mail), _lower_ascii(p.name))
-            )
-            person = next(matching, None)
-        if person is None:
+        for person in active:
+            if person.name == name:
+                return self._callers_by_holder[person.holder]
+        if not by_mail:
             return None
-        return self._callers_by_holder[person.holder]
+        lower_name = _lower_ascii(name)
+        for person in active:
+            if lower_name in (_lower_ascii(person.mail), _lower_ascii(person.name)):
+                return self._callers_by_holder[person.holder]
+        return None
 
     def everybody(self) -> Iterator[Caller]:
         """Yield each person with all rights, then the callers with a key of the settings."""
