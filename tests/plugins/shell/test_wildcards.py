@@ -52,6 +52,8 @@ sort *|sort --compress-program=id f
 sort -n*|sort -no out
 sort -n* *|sort -noout f
 uniq *|uniq f out
+uniq *|uniq - out
+uniq * *|uniq -- f out
 python3.12 *|python3.12 x.py
 python tests/*|python tests/x.py
 unheard *|unheard word
@@ -128,6 +130,7 @@ find|find . -type f -name '*.py'
 grep|grep -rn --include='*.py' TODO src
 ls|ls -la src
 sort|sort -t: -k2,2nr data.csv
+uniq|uniq -c -- -in
 tail|tail -n 5 notes.md
 git log|git log --oneline --stat -n 20 main -- src
 git diff|git diff --name-only HEAD~2
@@ -149,6 +152,11 @@ sort|sort -no out data.csv
 sort|sort --outp=out data.csv
 sort|sort --compress-prog=./x data.csv
 uniq|uniq in out
+uniq|uniq -- in -out
+uniq|uniq in -- -out
+uniq|uniq - out
+uniq --|uniq -- in -out
+find|find -- . -delete
 git log|git log --output=x
 git diff|git diff --ext-diff
 git grep|git grep -Oless x

@@ -69,6 +69,18 @@ def only_reads_wildcard_matches(command: Words, wildcard_indexes: Collection[int
     return program in _READING_PROGRAMS
 
 
+def argument_indexes(command: Words) -> list[int]:
+    """Return the positions of a command's arguments: ``-`` and all words after ``--``, too."""
+    indexes: list[int] = []
+    are_options_over = False
+    for index, word in enumerate(command[1:], start=1):
+        if are_options_over or word == "-" or not word.startswith("-"):
+            indexes.append(index)
+        elif word == "--":
+            are_options_over = True
+    return indexes
+
+
 def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
     """Return True if a program only reads files when it is called with the given options.
 
@@ -107,8 +119,8 @@ def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -
 
 def _uniq_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
     """Return True unless a wildcard matched the second argument, which names the output file."""
-    plain = [index for index, word in enumerate(command) if index and not word.startswith("-")]
-    return not set(plain[1:]) & set(wildcard_indexes)
+    output_indexes = argument_indexes(command)[1:]
+    return set(output_indexes).isdisjoint(wildcard_indexes)
 
 
 _WILDCARD_CHECKS: Final[dict[str, _WildcardCheck]] = {

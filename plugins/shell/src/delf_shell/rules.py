@@ -20,7 +20,11 @@ from dataclasses import dataclass
 
 from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
-from delf_shell.programs import only_reads_wildcard_matches, options_allow_only_reading
+from delf_shell.programs import (
+    argument_indexes,
+    only_reads_wildcard_matches,
+    options_allow_only_reading,
+)
 from delf_shell.settings import RuleSettings
 
 _NUMBER = re.compile(r"[\d.,:+]*")
@@ -54,15 +58,16 @@ class Rule:
         further_indexes = range(len(self.words) - 1, len(command))
         if any(_OUTSIDE_PATH.search(command[index]) for index in further_indexes):
             return True
-        arguments = [index for index in further_indexes if not command[index].startswith("-")]
+        arguments = [index for index in argument_indexes(command) if index in further_indexes]
+        # Some programs, such as find, take words after ``--`` as options, too.
         options = [command[index] for index in further_indexes if command[index].startswith("-")]
+        short_options = [word for word in options if not word.startswith("--")]
         # In a short option, a path may follow the letter at once.
-        if any("/" in word for word in options if not word.startswith("--")):
+        if any("/" in word for word in short_options):
             return True
-        return not (
-            only_reads_wildcard_matches(command, arguments)
-            and options_allow_only_reading(command, options)
-        )
+        if not only_reads_wildcard_matches(command, arguments):
+            return True
+        return not options_allow_only_reading(command, options)
 
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
