@@ -85,6 +85,19 @@ async def test_rows_are_records_by_header(sheets: Any, book: str) -> None:
     assert list((await sheets.read(book))[0])[3:] == ["column_4", "x", "x_2", "column_7", "y"]
 
 
+async def test_columns_named_by_numbers_get_their_values(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [["name", 2025, "2026"]])
+    await sheets.append(book, [{"name": "rent", 2025: 10, 2026: 11}, {"2025": 12}])
+    assert await sheets.read(book, "A2:C3", header=False) == [["rent", 10, 11], [None, 12]]
+    with pytest.raises(ToolRefusedError, match="no column '2027'"):
+        await sheets.append(book, [{2027: 1}])
+
+
+async def test_blank_header_cell_gets_a_numbered_name(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [["a", " "], [1, 2]])
+    assert await sheets.read(book) == [{"a": 1, "column_2": 2}]
+
+
 async def test_formulas_are_written_only_on_request(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [[2], [3], ["=SUM(A1:A2)"], ["=1/0"]], formulas=True)
     assert await sheets.read(book, "A1:A4", header=False) == [[2], [3], [5], ["#DIV/0!"]]

@@ -161,13 +161,16 @@ def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     names: list[str] = []
     for index in range(width):
         header = grid[0][index] if index < len(grid[0]) else None
-        base = str(header).strip() if header not in (None, "") else f"column_{index + 1}"
+        text = "" if header is None else str(header).strip()
+        base = text or f"column_{index + 1}"
         name = base
         number = 1
         while name in names:
             number += 1
             name = f"{base}_{number}"
         names.append(name)
-    return [
-        {name: row[i] if i < len(row) else None for i, name in enumerate(names)} for row in grid[1:]
-    ]
+    records: list[dict[str, Any]] = []
+    for row in grid[1:]:
+        missing_cells = [None] * (width - len(row))
+        records.append(dict(zip(names, [*row, *missing_cells], strict=True)))
+    return records

@@ -196,18 +196,20 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     if not any(header):
         return with_header(rows)
     names = [str(name) if name is not None else "" for name in header]
+    grid: list[Sequence[Any]] = []
     for row in rows:
-        empty: Mapping[Any, Any] = {}
-        cells_by_column = cast("Mapping[Any, Any]", row) if isinstance(row, Mapping) else empty
-        for name in cells_by_column:
-            if str(name) not in names:
+        if not isinstance(row, Mapping):
+            raise ToolRefusedError("rows are all dicts, or all lists")
+        # A name may be a number, such as a year: the header's cell may hold it as text.
+        values = {str(name): value for name, value in cast("Mapping[Any, Any]", row).items()}
+        for name in values:
+            if name not in names:
                 raise ToolRefusedError(
-                    f"there is no column {name!r}{did_you_mean(str(name), names)}; "
+                    f"there is no column {name!r}{did_you_mean(name, names)}; "
                     f"columns: {', '.join(filter(None, names))}"
                 )
-    if not all(isinstance(row, Mapping) for row in rows):
-        raise ToolRefusedError("rows are all dicts, or all lists")
-    return [[row.get(name) if name else None for name in names] for row in rows]
+        grid.append([values.get(name) if name else None for name in names])
+    return grid
 
 
 def _checked_row(row: Any) -> Sequence[Any]:
