@@ -131,6 +131,15 @@ async def test_body_without_listed_properties_is_one_dict(
     assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
 
 
+async def test_nullable_field_of_an_unknown_type_leaves_the_other_fields_checked(open_api: Any):
+    schema = thing(price={"type": "money", "nullable": True}, count=INTEGER)
+    (action,) = await open_api(one({"requestBody": body(schema)}, method="post")).actions()
+    action.validate({"price": "5 EUR"})
+    action.validate({"price": None})
+    with pytest.raises(ToolRefusedError, match="argument count"):
+        action.validate({"count": "x"})
+
+
 async def test_closed_empty_body_adds_no_parameter(open_api: Any):
     schema = {"type": "object", "additionalProperties": False}
     (action,) = await open_api(one({"requestBody": body(schema)})).actions()

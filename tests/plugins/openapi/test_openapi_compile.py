@@ -87,6 +87,11 @@ async def test_small_specification_becomes_actions() -> None:
     assert actions["create_pet"].summary == "Add a pet"
 
 
+@pytest.mark.parametrize("info", [{}, {"title": None}, {"title": "API v2"}, None])
+def test_connection_of_a_nameless_specification_is_named_by_its_type(info: Any) -> None:
+    assert APITool({**PETS, "info": info}).name == APITool.type_name()
+
+
 @pytest.mark.parametrize("form", ["json", "yaml", "mapping", "url", "path"])
 async def test_compile_accepts_paths_and_addresses(form: str, tmp_path: pathlib.Path) -> None:
     text = yaml.safe_dump(PETS) if form == "yaml" else json.dumps(PETS)

@@ -117,6 +117,7 @@ def _convert_to_2020(
             copy["allOf"] = [{"anyOf": one_of}, {"anyOf": any_of}]
     kind = copy.get("type")
     if isinstance(kind, str) and kind not in _TYPES:
+        kind = None
         del copy["type"]
     for inclusive, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         # In OpenAPI 3.0, exclusiveMinimum is a boolean that makes minimum an exclusive limit; in
@@ -130,16 +131,17 @@ def _convert_to_2020(
     format_name = copy.get("format")
     if kind == "string" and isinstance(format_name, str) and format_name in _FORMATS:
         copy.setdefault("pattern", _FORMATS[format_name])
-    if "pattern" in copy and (pattern := usable_pattern(copy.pop("pattern"))) is not None:
-        copy["pattern"] = pattern
+    if "pattern" in copy:
+        pattern = usable_pattern(copy.pop("pattern"))
+        if pattern is not None:
+            copy["pattern"] = pattern
     if isinstance(copy.get("required"), list):
-        properties_or_none: Any = original.get("properties")
-        if isinstance(properties_or_none, dict):
-            properties = cast("dict[str, Any]", properties_or_none)
-        else:
-            properties = {}
-        needed = [n for n in copy["required"] if isinstance(n, str)]
-        copy["required"] = [n for n in needed if not document.is_read_only(properties.get(n))]
+        declared: Any = original.get("properties")
+        properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+        needed = [name for name in copy["required"] if isinstance(name, str)]
+        copy["required"] = [
+            name for name in needed if not document.is_read_only(properties.get(name))
+        ]
     if original.get("nullable") is not True:
         return copy
     if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & copy.keys():

@@ -411,22 +411,36 @@ def _secret(value: Any) -> Any:
 
 def _name_from(spec: Any) -> str | None:
     """Derive a connection's name from its specification's address or title; None without a name."""
-    if isinstance(spec, Mapping):
-        info: Any = cast("Mapping[str, Any]", spec).get("info")
-        title: Any = (
-            cast("Mapping[str, Any]", info).get("title") if isinstance(info, Mapping) else ""
-        )
-        candidates = [str(title)[:40]]
-    elif spec is None:
-        return None
-    else:
-        parts = urlsplit(str(spec))
-        host = (parts.hostname or "") if parts.scheme in ("http", "https") else ""
-        stem = Path(parts.path if host else str(spec)).name.partition(".")[0]
-        candidates = [stem, *host.split(".")]
-    for candidate in candidates:
-        words = [w for w in snake(candidate).split("_") if w and w not in _GENERIC_WORDS]
-        name = "_".join(w for w in words if not re.fullmatch(r"v?\d+", w))
+    for candidate in _possible_names(spec):
+        words = snake(candidate).split("_")
+        name = "_".join(word for word in words if not _is_generic(word))
         if name.isidentifier():
             return name
     return None
+
+
+def _possible_names(spec: Any) -> list[str]:
+    """Return texts from which a connection's name can be made, the best first."""
+    if spec is None:
+        return []
+    if isinstance(spec, Mapping):
+        info: Any = cast("Mapping[str, Any]", spec).get("info")
+        if not isinstance(info, Mapping):
+            return []
+        title: Any = cast("Mapping[str, Any]", info).get("title")
+        return [] if title is None else [str(title)[:40]]
+    address = str(spec)
+    parts = urlsplit(address)
+    if parts.scheme in ("http", "https") and parts.hostname:
+        return [_stem(parts.path), *parts.hostname.split(".")]
+    return [_stem(address)]
+
+
+def _stem(path: str) -> str:
+    """Return the name of a file without its extensions."""
+    return Path(path).name.partition(".")[0]
+
+
+def _is_generic(word: str) -> bool:
+    """Return True if a word, such as ``api`` or a version, does not tell one API from another."""
+    return not word or word in _GENERIC_WORDS or re.fullmatch(r"v?\d+", word) is not None
