@@ -260,6 +260,8 @@ async def test_approval_lists_statements_of_a_transaction_with_rows(items, open_
         ("INSERT INTO items VALUES (?, ?, 1)", [[3, "a"], [4, "b"]], "new rows: 2"),
         ("INSERT INTO items SELECT id + 9, name || '9', price FROM items", None, "new rows: 2"),
         ("TRUNCATE TABLE items", None, "rows now: 2"),
+        ("TRUNCATE items", None, "rows now: 2"),
+        ("TRUNCATE", None, "rows not counted"),
         ("DROP TABLE items", None, "rows now: 2"),
         ("DROP TABLE IF EXISTS items", None, "rows now: 2"),
         ("DROP TABLE nothing", None, "rows not counted"),

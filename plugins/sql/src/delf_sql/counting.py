@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from delf_sql.gate import Statement
@@ -16,6 +16,8 @@ _UNCOUNTED_KEYWORDS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER
 # Keywords of an INSERT that may add fewer rows than its statement lists.
 _MAY_SKIP_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
 _READS: Final = frozenset({"SELECT", "WITH"})
+# Options of TRUNCATE and DROP that may affect other tables, or refuse the statement.
+_TABLE_OPTIONS: Final = frozenset({"CASCADE", "RESTRICT", "RESTART"})
 
 
 class _MismatchError(Exception):
@@ -49,7 +51,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
         None if the number is unknown without running the statement.
     """
     outer_tokens = list(_tokens_outside_parentheses(statement.tokens))
-    returning = next((t for t in outer_tokens if t.word == "RETURNING"), None)
+    returning = _first_with_word(outer_tokens, "RETURNING")
     end = len(statement.text) if returning is None else returning.start
     outer_tokens = [token for token in outer_tokens if token.start < end]
     words = [token.word for token in outer_tokens]
@@ -60,17 +62,39 @@ def count_of(statement: Statement, params: Params) -> Count | None:
             return _count_insert(statement, params, outer_tokens, end)
     except _MismatchError:
         return None
-    if words[:1] == ["TRUNCATE"] or words[:2] == ["DROP", "TABLE"]:
-        # The word TABLE is optional after TRUNCATE, and so is IF EXISTS before the name.
-        has_one_keyword = words[0] == "TRUNCATE" and words[1] != "TABLE"
-        name_tokens = outer_tokens[1:] if has_one_keyword else outer_tokens[2:]
-        if [token.word for token in name_tokens[:2]] == ["IF", "EXISTS"]:
-            name_tokens = name_tokens[2:]
-        has_option = not {"CASCADE", "RESTRICT", "RESTART"}.isdisjoint(words)
-        if name_tokens and _is_table_name(name_tokens) and not has_option:
-            table_name = statement.text[name_tokens[0].start : end]
-            return _counting_query(_ROWS_NOW, table_name, "", None)
+    if words[:2] in (["TRUNCATE", "TABLE"], ["DROP", "TABLE"]):
+        return _count_whole_table(statement, outer_tokens[2:], end)
+    if words[:1] == ["TRUNCATE"]:
+        return _count_whole_table(statement, outer_tokens[1:], end)
     return None
+
+
+def _count_whole_table(
+    statement: Statement, name_and_options: Sequence[Token], end: int
+) -> Count | None:
+    """Return a query that counts the rows of a table that a TRUNCATE or DROP empties.
+
+    Args:
+        statement: The statement.
+        name_and_options: The tokens after the keywords.
+        end: The position in the text where the statement ends.
+
+    Returns:
+        None for several tables, or with an option such as CASCADE.
+    """
+    words = [token.word for token in name_and_options]
+    if not _TABLE_OPTIONS.isdisjoint(words):
+        return None
+    name_tokens = name_and_options[2:] if words[:2] == ["IF", "EXISTS"] else name_and_options
+    if not _is_table_name(name_tokens):
+        return None
+    table_name = statement.text[name_tokens[0].start : end]
+    return _counting_query(_ROWS_NOW, table_name, "", None)
+
+
+def _first_with_word(tokens: Iterable[Token], *words: str) -> Token | None:
+    """Return the first token that is one of the words, or None."""
+    return next((token for token in tokens if token.word in words), None)
 
 
 def _count_update_or_delete(
@@ -88,30 +112,33 @@ def _count_update_or_delete(
         None for a statement whose rows cannot be counted, such as one with a join.
     """
     text = statement.text
-    where = next((token for token in outer_tokens if token.word == "WHERE"), None)
+    where = _first_with_word(outer_tokens, "WHERE")
     where_start = end if where is None else where.start
     if outer_tokens[0].word == "DELETE":
         after_keyword = outer_tokens[2:]
         name_start = outer_tokens[1].end
         name_end = where_start
     else:
-        set_ = next((token for token in outer_tokens if token.word == "SET"), None)
+        set_ = _first_with_word(outer_tokens, "SET")
         if set_ is None:
             return None
         after_keyword = outer_tokens[1:]
         name_start = outer_tokens[0].end
         name_end = set_.start
-    table = [token for token in after_keyword if token.start < name_end]
-    if not _is_table_name(table) or any(
-        token.word in _UNCOUNTED_KEYWORDS for token in after_keyword
-    ):
+    if _first_with_word(after_keyword, *_UNCOUNTED_KEYWORDS) is not None:
         return None
-    condition = "" if where is None else text[where.start : end]
-    condition_tokens = [
-        token for token in statement.tokens if where and where.start < token.start < end
-    ]
+    if not _is_table_name([token for token in after_keyword if token.start < name_end]):
+        return None
+    condition_tokens = _tokens_between(statement, where_start, end)
     condition_params = _used_params(statement, condition_tokens, params)
-    return _counting_query(_ROWS_NOW, text[name_start:name_end], condition, condition_params)
+    return _counting_query(
+        _ROWS_NOW, text[name_start:name_end], text[where_start:end], condition_params
+    )
+
+
+def _tokens_between(statement: Statement, start: int, end: int) -> list[Token]:
+    """Return the tokens behind the token at ``start``, up to ``end``."""
+    return [token for token in statement.tokens if start < token.start < end]
 
 
 def _count_insert(
@@ -125,16 +152,16 @@ def _count_insert(
         outer_tokens: The tokens outside of parentheses.
         end: The position in the text where the statement ends, or its RETURNING begins.
     """
-    if any(token.word in _MAY_SKIP_ROWS for token in outer_tokens):
+    if _first_with_word(outer_tokens, *_MAY_SKIP_ROWS) is not None:
         return None
-    values = next((token for token in outer_tokens if token.word == "VALUES"), None)
+    values = _first_with_word(outer_tokens, "VALUES")
     if values is not None:
-        after_values = [t for t in statement.tokens if values.start < t.start < end]
-        return Count("new rows", number=sum(1 for _ in _outermost_parentheses(after_values)))
-    select = next((token for token in outer_tokens if token.word in _READS), None)
+        after_values = _tokens_between(statement, values.start, end)
+        return Count("new rows", number=len(list(_outermost_parentheses(after_values))))
+    select = _first_with_word(outer_tokens, *_READS)
     if select is None:
         return None
-    select_tokens = [token for token in statement.tokens if select.start < token.start < end]
+    select_tokens = _tokens_between(statement, select.start, end)
     select_params = _used_params(statement, select_tokens, params)
     query = f"({statement.text[select.start : end].strip()}) AS counted"
     return _counting_query("new rows", query, "", select_params)
@@ -182,12 +209,10 @@ def _is_table_name(tokens: Sequence[Token]) -> bool:
         tokens = tokens[:-2]  # without AS and the alias
     elif len(tokens) % 2 == 0:
         tokens = tokens[:-1]  # without the alias
-    parts, dots = tokens[::2], tokens[1::2]
-    return (
-        len(tokens) % 2 == 1
-        and all(token.kind in ("word", "name") for token in parts)
-        and all(token.text == "." for token in dots)
-    )
+    if len(tokens) % 2 == 0:
+        return False
+    are_parts_names = all(token.kind in ("word", "name") for token in tokens[::2])
+    return are_parts_names and all(token.text == "." for token in tokens[1::2])
 
 
 def _outermost_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
