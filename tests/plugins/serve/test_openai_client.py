@@ -298,6 +298,7 @@ async def test_chat_repeated_request_waits_for_the_same_task(opened):
             "the server opens no address",
         ),
         ({**forced("a"), "tool_choice": {"function": {"name": "b"}}}, "one described function"),
+        ({**forced("a"), "tool_choice": {"name": ["a"]}}, "one described function"),
         ({"tools": forced("a")["tools"] + forced("b")["tools"], "tool_choice": "required"}, "one"),
     ],
 )

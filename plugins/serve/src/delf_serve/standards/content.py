@@ -52,26 +52,28 @@ def forced_function(
     Raises:
         ProblemError: If the forced function is not described, or the choice is among several.
     """
-    described = [as_object(tool.get("function")) or tool for tool in tools]
-    functions = {
-        str(function["name"]): function
-        for function in described
-        if function.get("name") not in (None, ignored_name)
-    }
+    functions: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        described = as_object(tool.get("function")) or tool
+        if described.get("name") not in (None, ignored_name):
+            functions[str(described["name"])] = described
     chosen = as_object(choice)
     name = as_object(chosen.get("function")).get("name") or chosen.get("name")
-    is_forced = name is not None or (choice == "required" and bool(functions))
-    if not is_forced or name == ignored_name:
+    if name is None:
+        if choice != "required" or not functions:
+            return None
+        if len(functions) == 1:
+            (name,) = functions
+    elif name == ignored_name:
         return None
-    if name is None and len(functions) == 1:
-        (name,) = functions
-    if name not in functions:
+    function = functions.get(name) if isinstance(name, str) else None
+    if function is None:
         raise ProblemError(
             422,
             "tool_choice must name one described function; a choice among several is not supported",
             param="tool_choice",
         )
-    schema: Any = functions[str(name)].get("parameters") or {"type": "object"}
+    schema: Any = function.get("parameters") or {"type": "object"}
     if not isinstance(schema, dict):
         raise ProblemError(422, "the parameters of a function are a JSON Schema", param="tools")
     return str(name), cast("dict[str, Any]", schema)
