@@ -126,6 +126,14 @@ async def test_clients_refuse_socks_without_its_module(library, monkeypatch):
             await client.get("https://api.example")
 
 
+@pytest.mark.parametrize("query", ["/?key=k-1", "?key=k-1"])
+def test_proxy_is_named_without_login_and_query(query, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", f"http://ann:s3cret@proxy.example:3128{query}")
+    monkeypatch.delenv("https_proxy", raising=False)
+    name = "the proxy of HTTPS_PROXY (http://proxy.example:3128)"
+    assert str(proxy_for("https://api.example")) == name
+
+
 def test_every_http_client_uses_the_proxy_settings():
     """A client with its own transport would otherwise read the environment in its library's way."""
     made = re.compile(r"\bhttpx2?\.(?:Async)?Client\((?P<given>[^()]*(?:\([^()]*\)[^()]*)*)\)")

@@ -17,12 +17,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from delf import Agent, Approved, Rejected, tool
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
-from delf.events import ApprovalDecided
+from delf.events import ApprovalCommented, ApprovalDecided, TaskStarted
 from delf.protocols.approval import AlreadyDone, Edited
 from delf.protocols.facts import incomplete_text
 from delf.testing import ApprovalContract, Shown, request_for
 from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
+from delf_journal_sql import SqlJournal
 from plugins.approval_slack.slack import OURS, SECRET, Slack, buttons_of, signature, texts
+from support.until import until
 
 APPROVE, REJECT, EDIT, HAPPENED = "delf_approve", "delf_reject", "delf_edit", "delf_happened"
 ANSWER = "delf_answer"
@@ -400,6 +402,41 @@ async def test_request_slack_cannot_show_offers_only_reject(office):
         assert "cannot be approved here" in texts(question)
         assert f"https://delf.example/#/task_1/{request.request_id}" in texts(question)
         assert f"delf approvals show {request.request_id}" in texts(question)
+
+
+async def test_long_comment_that_is_not_uploaded_leaves_only_reject(office, tmp_path):
+    slack, opens = office
+    journal = SqlJournal(f"sqlite:///{tmp_path}/journal.db")
+    request = asked()
+    comment = ApprovalCommented(
+        task_id=request.task_id,
+        seq=2,
+        at=0.0,
+        request_id=request.request_id,
+        by="eve",
+        text="word " * 2_000,
+    )
+    await journal.append(TaskStarted(task_id=request.task_id, seq=1, at=1.0, task=request.task))
+    channel = await opens(is_silent)
+    channel.use_journal(journal)
+    deciding = asyncio.create_task(channel.decide(request))
+
+    async def has_recorded_the_message():
+        notes = await journal.notes(request.task_id)
+        return any(note.data.get("what") == request.request_id for note in notes)
+
+    await until(has_recorded_the_message)
+    slack.fails = ("files.getUploadURLExternal",)
+    await channel.show_discussion(request, comment, ())
+    assert set(buttons_of(slack.updates[-1])) == {REJECT}
+    slack.fails = ()
+    await channel.show_discussion(request, comment, ())
+    assert set(buttons_of(slack.updates[-1])) >= {APPROVE, REJECT}
+    assert comment.text in [file.get("content") for file in slack.files.values()]
+    deciding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deciding
+    await journal.aclose()
 
 
 async def test_button_press_on_a_hidden_request_is_ignored(office):

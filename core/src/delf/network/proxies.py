@@ -40,7 +40,7 @@ class Proxy:
 
     def __str__(self) -> str:
         """Return the proxy's environment variable and the proxy's address without credentials."""
-        url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("/?")[0].rstrip("/")
+        url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("?")[0].rstrip("/")
         return f"the proxy of {self.variable} ({url})"
 
     def checked_address(

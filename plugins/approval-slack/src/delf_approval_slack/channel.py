@@ -617,9 +617,12 @@ class SlackChannel:
         is_shown_completely = (
             request.request_id not in self._incompletely_shown and layout.shows_all_facts
         )
-        thread = self._threads_by_task_id.get(request.task_id)
-        if is_shown_completely and new_files and thread is not None:
-            await self._upload(client, thread, new_files)
+        if is_shown_completely and new_files:
+            try:
+                await self._upload(client, await self._thread(client, request), new_files)
+            except SlackUnavailableError as error:
+                _log.warning("%s", error.message)
+                is_shown_completely = False
         blocks = question_of(
             request,
             offers_approval=is_shown_completely,
