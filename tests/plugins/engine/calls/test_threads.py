@@ -1,6 +1,8 @@
 """Tests that plain functions run in threads, in their order."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -110,3 +112,71 @@ async def test_functions_wait_when_no_thread_can_start(monkeypatch):
     free.set()
     assert await asyncio.gather(first, *others) == [True, 0, 1, 2, 3, 4]
     threads.close()
+
+
+OUTLIVES_THE_MAIN_THREAD = """
+import asyncio, concurrent.futures.thread, threading
+from delf import Agent, tool
+from delf.testing import ScriptedModel, TestHost
+
+began, released = threading.Event(), threading.Event()
+
+@tool(effect="read", confirm=False)
+def hold() -> bool:
+    \"\"\"Hold a thread.\"\"\"
+    began.set()
+    return released.wait(50)
+
+@tool(effect="read", confirm=False)
+async def main_thread_ended() -> None:
+    \"\"\"Wait until Python refuses further functions for threads.\"\"\"
+    while not concurrent.futures.thread._shutdown:
+        await asyncio.sleep(0.01)
+
+@tool(effect="read", confirm=False)
+def late() -> int:
+    \"\"\"Need a thread.\"\"\"
+    return 1
+
+@tool(effect="read", confirm=False)
+async def release() -> None:
+    \"\"\"Release the thread.\"\"\"
+    released.set()
+
+SCRIPT = '''
+import asyncio
+holding = asyncio.create_task(hold())
+await main_thread_ended()
+try:
+    await late()
+except Exception as error:
+    print("refused:", error)
+await release()
+print(await holding)
+'''
+
+def run():
+    model = ScriptedModel()
+    model.says(f"```python\\n{SCRIPT}\\n```")
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    tools = [hold, main_thread_ended, late, release]
+    with Agent(tools=tools, llm="scripted", sandbox="local", host=host) as agent:
+        print(agent.run("Go").text, flush=True)
+
+threading.Thread(target=run).start()
+began.wait(50)
+"""
+
+
+def test_function_is_refused_after_the_main_thread_ended(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", OUTLIVES_THE_MAIN_THREAD],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert "refused: RuntimeError: cannot schedule" in done.stdout, done.stderr
+    assert done.stdout.endswith("True\n")

@@ -41,7 +41,8 @@ class ToolThreads:
                 cancellation then does not wait either.
 
         Raises:
-            RuntimeError: After :meth:`close`, or if no thread can be started.
+            RuntimeError: After :meth:`close`, at the interpreter's shutdown, or if no thread can be
+                started.
         """
         # The pool keeps a cancelled job in its queue. The function is therefore put in a list: the
         # list is cleared at the cancellation, which frees the function and its arguments.
@@ -51,11 +52,12 @@ class ToolThreads:
         job: Future[Ended] = Future()
         try:
             self._pool.submit(_run_job, job, pending_work)
-        except RuntimeError:
+        except RuntimeError as error:
             # submit() puts a job in the pool's queue before it starts a new thread. If only the
-            # start failed, the thread of an earlier job will take this job from the queue.
-            will_be_taken = not self._closed and len(self._jobs) > 0
-            if not will_be_taken:
+            # start failed, the thread of an earlier job will take this job from the queue. At the
+            # interpreter's shutdown, submit() refuses the job, and all threads end.
+            is_refused = self._closed or "interpreter shutdown" in str(error)
+            if is_refused or not self._jobs:
                 pending_work.clear()
                 raise
         self._jobs.add(job)
