@@ -140,6 +140,19 @@ async def test_nullable_field_of_an_unknown_type_leaves_the_other_fields_checked
         action.validate({"count": "x"})
 
 
+@pytest.mark.parametrize(
+    "declared", [["money", "null"], ["string", "string"], [], None, {"type": "string"}]
+)
+async def test_field_of_an_invalid_type_leaves_the_other_fields_checked(
+    open_api: Any, declared: Any
+):
+    schema = thing(price={"type": declared}, count=INTEGER)
+    (action,) = await open_api(one({"requestBody": body(schema)}, method="post")).actions()
+    action.validate({"price": "5 EUR"})
+    with pytest.raises(ToolRefusedError, match="argument count"):
+        action.validate({"count": "x"})
+
+
 async def test_closed_empty_body_adds_no_parameter(open_api: Any):
     schema = {"type": "object", "additionalProperties": False}
     (action,) = await open_api(one({"requestBody": body(schema)})).actions()

@@ -115,10 +115,9 @@ def _convert_to_2020(
             copy["anyOf"] = one_of
         else:
             copy["allOf"] = [{"anyOf": one_of}, {"anyOf": any_of}]
-    kind = copy.get("type")
-    if isinstance(kind, str) and kind not in _TYPES:
-        kind = None
-        del copy["type"]
+    kind = _known_type(copy.pop("type", None))
+    if kind is not None:
+        copy["type"] = kind
     for inclusive, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         # In OpenAPI 3.0, exclusiveMinimum is a boolean that makes minimum an exclusive limit; in
         # 2020-12, exclusiveMinimum is the limit itself.
@@ -147,3 +146,12 @@ def _convert_to_2020(
     if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & copy.keys():
         return {**copy, "type": [kind, "null"]}
     return {"anyOf": [copy, {"type": "null"}]}
+
+
+def _known_type(declared: Any) -> str | list[str] | None:
+    """Return the types that a schema declares; None if one of them is unknown to JSON Schema."""
+    if isinstance(declared, list):
+        names = [name for name in _TYPES if name in declared]
+        are_all_known = all(name in _TYPES for name in cast("list[Any]", declared))
+        return names if are_all_known and names else None
+    return declared if declared in _TYPES else None
