@@ -193,9 +193,9 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     """
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
-    if not any(header):
-        return with_header(rows)
     names = [str(name) if name is not None else "" for name in header]
+    if not any(names):
+        return with_header(rows)
     grid: list[Sequence[Any]] = []
     for row in rows:
         if not isinstance(row, Mapping):
@@ -203,7 +203,7 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
         # A name may be a number, such as a year: the header's cell may hold it as text.
         values = {str(name): value for name, value in cast("Mapping[Any, Any]", row).items()}
         for name in values:
-            if name not in names:
+            if not name or name not in names:
                 raise ToolRefusedError(
                     f"there is no column {name!r}{did_you_mean(name, names)}; "
                     f"columns: {', '.join(filter(None, names))}"
