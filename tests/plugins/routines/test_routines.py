@@ -277,3 +277,9 @@ def test_task_without_values_of_parameters_is_no_routine_call(task):
 def test_number_that_a_script_cannot_have_is_refused(kind, given):
     with pytest.raises(ConfigurationError, match="does not fit: it takes a"):
         Parameter(name="n", type=kind, default=1).read(given)
+
+
+@pytest.mark.parametrize("kind", ["integer", "number", "text"])
+def test_number_of_too_many_digits_is_refused(kind):
+    with pytest.raises(ConfigurationError, match="n has too many digits"):
+        Parameter(name="n", type=kind, default=1).read(2**20_000)

@@ -93,6 +93,18 @@ async def test_columns_named_by_numbers_get_their_values(sheets: Any, book: str)
         await sheets.append(book, [{2027: 1}])
 
 
+async def test_column_named_by_zero_gets_its_values(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [[0]])
+    await sheets.append(book, [{0: 5}])
+    assert await sheets.read(book, "A1:A9", header=False) == [[0], [5]]
+
+
+async def test_value_without_a_column_name_is_refused(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [["a", None, "b"]])
+    with pytest.raises(ToolRefusedError, match="no column ''"):
+        await sheets.append(book, [{"a": 1, "": 2}])
+
+
 async def test_blank_header_cell_gets_a_numbered_name(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [["a", " "], [1, 2]])
     assert await sheets.read(book) == [{"a": 1, "column_2": 2}]
@@ -116,7 +128,10 @@ async def test_formula_like_text_is_stored_as_text(
     assert {key for cell in cells.values() for key in cell["userEnteredValue"]} == {"stringValue"}
 
 
-@pytest.mark.parametrize("number", [2**2000, Decimal("1e999"), Decimal("sNaN"), float("inf")])
+@pytest.mark.parametrize(
+    "number",
+    [2**2000, pytest.param(2**20_000, id="long"), Decimal("1e999"), Decimal("sNaN"), float("inf")],
+)
 async def test_number_that_a_cell_cannot_hold_is_refused(
     sheets: Any, book: str, number: Any
 ) -> None:

@@ -88,6 +88,10 @@ class Parameter:
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
             raise self._value_error(given, f"it takes {_type_description(self.type)}")
         try:
+            text = str(given)
+        except ValueError:  # Python writes no int with thousands of digits
+            raise ConfigurationError(f"{self.name} has too many digits") from None
+        try:
             if self.type == "integer":
                 if isinstance(given, str):
                     return int(given)
@@ -96,7 +100,6 @@ class Parameter:
                 return self._to_finite(given)
         except (ValueError, OverflowError):
             raise self._value_error(given, f"it takes {_type_description(self.type)}") from None
-        text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
             raise self._value_error(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
         # The default comes from the task that was saved as the routine, and may not match.
