@@ -6,6 +6,7 @@ import contextlib
 import re
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 import duckdb
@@ -18,6 +19,7 @@ from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedErro
 from delf.plugins.host import PluginHost
 from delf_sql import SQL
 from delf_sql.database import Database, LostError
+from delf_sql.fitting import check_fits
 from delf_sql.gate import check_query
 from delf_sql.placeholders import bind
 from delf_sql.render import quoted
@@ -485,3 +487,18 @@ async def test_comments_on_untrusted_columns_are_omitted(tmp_path):
     assert re.findall("about [^']*", str(await db.schema())) == ["about COLUMN bills.iban"]
     assert db.context_trust == db.result_trust("schema", {}) == "own"
     await db.aclose()
+
+
+def test_number_larger_than_any_float_does_not_fit_a_float_column():
+    with pytest.raises(TypeError, match="does not fit a column of type float"):
+        check_fits(2**2000, "float")
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"), [("1e200000", True), ("1e-200000", False), ("1.50", False), ("2.0", True)]
+)
+def test_text_fits_an_integer_column_without_a_fraction(text, fits):
+    began = time.process_time()
+    with contextlib.nullcontext() if fits else pytest.raises(TypeError, match="does not fit"):
+        check_fits(text, "integer")
+    assert time.process_time() - began < 0.1

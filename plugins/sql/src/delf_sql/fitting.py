@@ -208,14 +208,17 @@ def _fits(value: Any, family: Family) -> bool:
 
 def loses_digits_as_float(value: int) -> bool:
     """Return True if an integer cannot be represented exactly as a float."""
-    return abs(value) >= FIRST_ROUNDED and value != float(value)
+    try:
+        return abs(value) >= FIRST_ROUNDED and value != float(value)
+    except OverflowError:  # larger than any float
+        return True
 
 
 def _has_no_fraction(value: str | float | decimal.Decimal) -> bool:
     number = _number(value) if isinstance(value, str) else decimal.Decimal(value)
     if number is None:  # the database reports the error
         return True
-    return number.is_finite() and number == int(number)
+    return number.is_finite() and number == number.to_integral_value()
 
 
 def _number(text: str) -> decimal.Decimal | None:
