@@ -18,10 +18,10 @@ from delf.events import TaskQueued
 from delf.settings import SecretStr
 from delf_cli.schedules import Schedule
 from delf_runner_dbos import queue as module
-from delf_runner_dbos.engine import lock_claims
 from delf_runner_dbos.queue import DbosQueue, Ticket, task_id_of, task_queue
 from delf_runner_dbos.schedules import DbosSchedules, delete_idle_firings
 from delf_runner_dbos.settings import QueueSettings, RunnerSettings
+from delf_runner_dbos.sqlite import lock_claims
 
 
 @pytest.fixture
@@ -82,6 +82,18 @@ async def test_queue_settings_become_limits_of_queue_and_keys(queue: DbosQueue) 
         assert (one.global_concurrency, one.worker_concurrency) == (3, 3)
         assert one.limiter == {"limit": 1, "period": 2.0}
     assert (plain.partition_concurrency, keys.partition_concurrency) == (None, 3)
+
+
+async def test_queue_has_times_in_milliseconds_with_any_sqlite(queue: DbosQueue) -> None:
+    """DBOS's column defaults use this function with Python 3.12 and later."""
+    before = time.time()
+
+    def read(client: Any) -> Any:
+        with client._sys_db.engine.connect() as connection:  # noqa: SLF001 - DBOS has no public way
+            return connection.exec_driver_sql("SELECT unixepoch('subsec') * 1000").scalar()
+
+    milliseconds = await queue.call(read)
+    assert before - 1 <= milliseconds / 1000 <= time.time() + 1
 
 
 async def test_global_concurrency_holds_between_count_and_claim(

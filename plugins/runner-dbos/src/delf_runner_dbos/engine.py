@@ -11,16 +11,14 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
-from dbos._sys_db_sqlite import SQLiteSystemDatabase
-from sqlalchemy import Connection, text
 
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed_queue_name
+from delf_runner_dbos.sqlite import add_missing_functions, lock_claims
 
 T = TypeVar("T")
 
@@ -50,23 +48,6 @@ def configuration(url: str) -> DBOSConfig:
     )
 
 
-def lock_claims() -> None:
-    """Make DBOS claim workflows under SQLite's write lock, so that limits hold across processes.
-
-    DBOS counts a queue's running workflows before it claims new ones. SQLite's driver begins a
-    transaction only at the first write, so two processes could count before either one claims.
-    """
-
-    @contextmanager
-    def begin(self: SQLiteSystemDatabase, isolation: str | None) -> Generator[Connection]:
-        _ = isolation  # SQLite has no isolation levels
-        with self.engine.begin() as connection:
-            connection.execute(text("BEGIN IMMEDIATE"))
-            yield connection
-
-    SQLiteSystemDatabase._begin = begin  # pyright: ignore[reportPrivateUsage] # noqa: SLF001
-
-
 class Workflows:
     """The DBOS instance of this process, of which there is only one.
 
@@ -87,6 +68,7 @@ class Workflows:
         If the start fails, DBOS is shut down again before the error is raised.
         """
         lock_claims()
+        add_missing_functions()
         self._register(asyncio.get_running_loop())
         DBOS.listen_queues([name for queue in queues for name in (queue, keyed_queue_name(queue))])
         try:

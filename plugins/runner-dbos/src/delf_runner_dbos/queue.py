@@ -343,6 +343,9 @@ class DbosQueue:
             if self._client is None:
                 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
+                from delf_runner_dbos.sqlite import add_missing_functions
+
+                add_missing_functions()
                 logging.getLogger("dbos").setLevel(logging.ERROR)
                 DBOS.migrate(self._url)
                 self._client = DBOSClient(
