@@ -72,3 +72,12 @@ def test_inspect_marks_calls_that_may_require_approval(run, here):
     shown = run("inspect", "run").stdout
     assert "free" not in shown
     assert "may ask" in shown
+
+
+def test_inspect_fails_if_an_unreachable_server_would_name_the_actions(run, here):
+    (here / "delf.toml").write_text('[connections.git]\ntype = "mcp"\ncommand = "/nowhere/git"\n')
+    result = run("inspect", "git")
+    assert result.exit_code == 1
+    assert "error: git: the MCP server '/nowhere/git' does not start" in result.stderr
+    assert result.stdout == ""
+    assert "Its actions are not known yet." in run("inspect", "mcp").stdout

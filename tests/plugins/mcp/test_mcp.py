@@ -239,6 +239,38 @@ async def test_servers_are_read_from_a_file(tmp_path, monkeypatch) -> None:
     await srv.aclose()
 
 
+ENVIRONMENT = """
+import json
+import os
+
+from mcp.server import MCPServer
+
+server = MCPServer("environment")
+
+
+@server.tool()
+def environment() -> str:
+    return json.dumps(dict(os.environ))
+
+
+server.run()
+"""
+
+
+async def test_server_gets_certificates_and_proxies_of_the_environment(
+    open_mcp, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "environment.py").write_text(ENVIRONMENT)
+    monkeypatch.setenv("SSL_CERT_FILE", "/ours.pem")
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
+    srv = open_mcp(args=[str(tmp_path / "environment.py")])
+    seen = str(await invoke(srv, "environment"))
+    assert "/ours.pem" in seen
+    assert "http://proxy.example:3128" in seen
+    assert "OPENAI_API_KEY" not in seen
+
+
 def test_unknown_server_name_gets_a_suggestion(tmp_path) -> None:
     path = file_of(tmp_path, command="x")
     with pytest.raises(ConnectionConfigurationError, match="did you mean 'my-server'"):

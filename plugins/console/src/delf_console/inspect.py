@@ -83,7 +83,8 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
     If the connection cannot be made, the data describe its type, and ``note`` has the reason.
 
     Raises:
-        DelfError: If no such connection type exists.
+        DelfError: If no such connection type exists, or if a connection of delf.toml cannot be made
+            and its type has no actions without it.
     """
     from delf.protocols.connection import SupportsNotices
     from delf.specs import ConnectionSpec
@@ -110,6 +111,8 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
             raise error from None
         summary = spec.summary
         actions = actions_of(connection, None, name) if isinstance(connection, type) else ()
+        if entry is not None and not actions:
+            raise
         why = f"{error.message} ({error.hint})" if error.hint else error.message
         note = f"this is its type; the connection itself cannot be made: {why}"
     return {
@@ -210,7 +213,10 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
         summary = method["description"].split("\n", 1)[0]
         rows.append((method["name"], method["effect"], _permission_text(method), summary))
     yield from table(rows, ("action", "effect", "use", "what it does"), whole=True)
-    yield "" if rows else "It has no actions."
+    if rows:
+        yield ""
+    else:
+        yield "It has no actions." if data["note"] is None else "Its actions are not known yet."
     if verbose:
         for method in data["methods"]:
             yield click.style(wrap_text(method["signature"], indent=8), bold=True)

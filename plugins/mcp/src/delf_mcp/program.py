@@ -28,6 +28,10 @@ _READ_BYTES: Final = 65_536
 _STDERR_TAIL_BYTES: Final = 4000
 _LARGE_MESSAGE_BYTES: Final = 1_000_000
 _ID_SEARCH_BYTES: Final = 200
+_NETWORK_VARIABLES: Final = frozenset(
+    {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
+    | {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+)
 _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
@@ -36,6 +40,14 @@ def _cache_variables() -> dict[str, str]:
     from platformdirs import user_cache_path
 
     return {"PYTHONPYCACHEPREFIX": str(user_cache_path("delf", appauthor=False) / "pycache")}
+
+
+def _network_variables() -> dict[str, str]:
+    """Return the environment variables that name certificates and proxies.
+
+    Behind a company's proxy, ``uvx`` and ``npx`` cannot load a server without these variables.
+    """
+    return {name: value for name, value in os.environ.items() if name.upper() in _NETWORK_VARIABLES}
 
 
 @asynccontextmanager
@@ -53,7 +65,8 @@ async def running(
     Args:
         command: The program.
         args: The arguments.
-        env: Environment variables in addition to PATH, HOME and similar variables.
+        env: Environment variables in addition to PATH, HOME and similar variables, and to those
+            that name certificates and proxies.
         cwd: The working directory.
         server_exit: Gets the cause when the server ends, and the last part of its standard error.
 
@@ -69,7 +82,7 @@ async def running(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**get_default_environment(), **_cache_variables(), **env},
+        env={**get_default_environment(), **_network_variables(), **_cache_variables(), **env},
         cwd=cwd,
         limit=MAX_MESSAGE_BYTES,
         start_new_session=True,  # a process group, to stop child processes, too

@@ -20,7 +20,8 @@ class MCPSettings(PluginSettings):
     args: tuple[str, ...] = Field(default=(), description="The arguments of the program.")
     env: NamedValues = Field(
         default_factory=dict,
-        description="Environment variables of the program, in addition to PATH, HOME and the like.",
+        description="Environment variables of the program, in addition to PATH, HOME and the like, "
+        "certificates and proxies.",
     )
     cwd: LocalPath | None = Field(default=None, description="The working folder of the program.")
     url: str | None = Field(default=None, description="The address of a server (streamable HTTP).")

@@ -122,7 +122,8 @@ class Target:
             output_note = f"; it wrote: {visible(stderr)}" if stderr else ""
             raise ConnectionUnavailableError(
                 f"{self._name}: the MCP server {command!r} does not start: {cause}{output_note}",
-                hint="run it by hand to see why",
+                hint="run it by hand to see why; besides PATH and HOME, it gets only the variables "
+                "for certificates and proxies, and those of `env`",
             ) from None
 
     @asynccontextmanager
