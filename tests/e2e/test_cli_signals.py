@@ -214,3 +214,6 @@ def test_interrupted_run_reports_what_it_had_changed(tmp_path):
     assert re.search(r"\nhint: delf runs show [0-9a-f]{7}\n$", message)
     (task,) = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
     assert (task["state"], task["error"]) == ("stopped", "the task was stopped")
+    resumed = delf("resume", task["task_id"], cwd=tmp_path)
+    hint = "a stopped task does not go on; as a new task: delf runs fork"
+    assert (resumed.returncode, hint in resumed.stderr) == (1, True), resumed.stderr

@@ -44,7 +44,8 @@ def test_changing_calls_become_expectations_without_effect(
     task: Any, run: Any, report: Any, project: Any, model: Any
 ):
     script = "send('ada@x.org', 'hello')\nprint('done')"
-    run("evals", "add", task("Mail Ada", script))
+    added = run("evals", "add", task("Mail Ada", script))
+    assert "run it with: delf evals run cases --tools tools.py" in " ".join(added.output.split())
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
     assert case["evaluators"] == ["EqualsExpected", {"Called": "send"}]
     assert report("cases")[1] == 0

@@ -68,6 +68,9 @@ def saved(project: Any, run: Any):
     found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
     done = run(*trusting, "routines", "save", found[0]["task_id"], "income", "--yes")
     assert done.exit_code == 0, done.output
+    command = " ".join(done.output.split()).partition("run it with: ")[2]
+    assert command.startswith("delf run income --input ")
+    assert command.endswith(" --tools tools.py")
 
     def call(*arguments: Any):
         group = () if arguments[0] == "run" else ("routines",)
@@ -147,7 +150,9 @@ def test_routine_test_uses_recorded_calls_and_reports_differences(saved: Any, he
 def test_missing_action_is_refused(saved: Any, here: Any):
     done = saved("run", "income")
     assert done.exit_code == 1
-    assert "send: it is not there any more" in " ".join(done.output.split())
+    message = " ".join(done.output.split())
+    assert "send: no such action is there" in message
+    assert "name missing tools with --tools FILE.py" in message
 
 
 @pytest.fixture

@@ -113,7 +113,9 @@ import sys, threading
 from dbos import DBOS
 from delf_runner_dbos.engine import configuration
 from delf_runner_dbos.queue import TASK
+from delf_runner_dbos.sqlite import add_missing_functions
 
+add_missing_functions()
 DBOS(config=configuration(sys.argv[1]))
 
 @DBOS.workflow(name=TASK)

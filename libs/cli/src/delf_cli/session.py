@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -156,7 +157,10 @@ def work_session(state: State, work: Work, options: Options) -> int:
     if may_continue and not for_programs:
         name = response.trace.task_id.removeprefix("task_")[:7]
         next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
-        errors.say("hint", f"delf {next_command} {name}")
+        hint = f"delf {next_command} {name}"
+        if options.resumes and response.state is TaskState.STOPPED:
+            hint = f"a stopped task does not go on; as a new task: delf runs fork {name}"
+        errors.say("hint", hint)
     return exit_status if signal_error is None else signal_error.status
 
 
@@ -470,6 +474,20 @@ class EventLines:
 
 def _overridden_key(override: str) -> str:
     return override.partition("=")[0]
+
+
+def tool_options(record: Mapping[str, Any]) -> str:
+    """Return the stored options that name connections and tools, as text for a command.
+
+    Args:
+        record: The stored options, as :meth:`Options.to_record` returned them.
+
+    Returns:
+        A text such as `` --tools tools.py``, which begins with a space if it is not empty.
+    """
+    connections = (f" -c {shlex.quote(name)}" for name in record.get("connections", ()))
+    files = (f" --tools {shlex.quote(path)}" for path in record.get("tool_files", ()))
+    return "".join((*connections, *files))
 
 
 def restore_options(state: State, options: Options, record: Mapping[str, Any]) -> Options:

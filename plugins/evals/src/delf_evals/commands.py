@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.errors import ConfigurationError, DelfError, did_you_mean
+from delf.events import TaskQueued, TaskStarted
 from delf.terminal import visible
 from delf_cli import complete, errors
 from delf_cli.as_json import as_json_option, write_result
@@ -54,6 +55,7 @@ def add(
     to add other checks.
     """
     from delf_cli.journals import load_task
+    from delf_cli.session import tool_options
     from delf_evals.adding import add_task
 
     record, events = load_task(ctx, task_id)
@@ -65,7 +67,9 @@ def add(
     context = _prompt_facts(state, record.task)
     case = add_task(path, record, events, context, name=name, judged=judged)
     data = {"dataset": str(path), "name": name, "checks": len(case["evaluators"])}
-    text = f"added as {name} to {path}\nrun it with: delf evals run {to}"
+    begin = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    tools = "" if begin is None else tool_options(begin.setup)
+    text = f"added as {name} to {path}\nrun it with: delf evals run {to}{tools}"
     write_result(text, data, as_json=as_json)
 
 

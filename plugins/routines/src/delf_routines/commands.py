@@ -28,7 +28,7 @@ from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, load_task
 from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
-from delf_cli.session import Options, Setup, restore_options
+from delf_cli.session import Options, Setup, restore_options, tool_options
 from delf_cli.state import State, state_of
 from delf_cli.streams import wrap_text
 from delf_cli.tables import table
@@ -165,9 +165,10 @@ def save(
         ctx.exit(1)
     draft.keep()
     input_options = "".join(f" --input {key}={value}" for key, value in draft.case.inputs.items())
+    tools = tool_options(first_event.setup)
     path = store.path(name)
     write_result(
-        f"saved as {path}\nrun it with: delf run {name}{input_options}",
+        f"saved as {path}\nrun it with: delf run {name}{input_options}{tools}",
         {
             "name": name,
             "path": str(path),

@@ -104,7 +104,7 @@ def _compare_action(
     """
     tool = tools_by_name.get(name)
     if tool is None:
-        yield Drift(action=name, what="it is not there any more", matters=True)
+        yield Drift(action=name, what="no such action is there", matters=True)
         return
     after = used_action(tool)
     if after.effect != before.effect:

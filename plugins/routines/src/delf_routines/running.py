@@ -33,12 +33,13 @@ _PLACE: Final = "the routine of this task"
 
 
 class RoutineDriftError(DelfError):
-    """A routine was not run, because the actions that it uses have changed."""
+    """A routine was not run, because the actions that it uses are missing or have changed."""
 
     code = "ERR-ROUTINE-001"
     default_hint = (
-        "do the task again with a model, and save it again; `delf routines accept NAME` "
-        "takes the actions as they are now"
+        "name missing tools with --tools FILE.py or -c NAME. If the actions have changed, do the "
+        "task again with a model, and save it again; `delf routines accept NAME` takes the actions "
+        "as they are now"
     )
 
 
