@@ -93,6 +93,22 @@ def test_quickstart_writes_nothing_after_a_rejected_key(run, here, monkeypatch):
     assert not (here / "delf.toml").exists()
 
 
+def test_quickstart_writes_nothing_if_the_database_cannot_be_used(run, here, monkeypatch):
+    (here / "notes.txt").write_text("This is no database. " * 100)
+    with OpenAIServer(["ok", "ok"]) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        arguments = ("--llm", "gpt-4o-mini", "--folder", ".")
+        done = run("quickstart", *arguments, "--connect", "notes.txt")
+        assert done.exit_code == 1, done.output
+        assert "file is not a database" in done.stderr
+        assert not (here / "delf.toml").exists()
+        asked = run("quickstart", *arguments, input="notes.txt\nnone\n")
+    assert asked.exit_code == 0, asked.output
+    assert "file is not a database" in asked.stderr
+    assert "connections" not in (here / "delf.toml").read_text()
+
+
 def test_quickstart_does_not_write_the_password(run, here):
     url = "postgresql://ada:sesame@localhost/shop"
     arguments = ("--llm", "gpt-4o-mini", "--no-call", "--connect", url, "--folder", ".")

@@ -65,7 +65,7 @@ class _Offer:
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder for delf.toml.",
 )
-@click.option("--no-call", is_flag=True, help="Do not try the model with one cheap call.")
+@click.option("--no-call", is_flag=True, help="Try neither the model nor the database.")
 @as_json_option
 @click.pass_context
 def quickstart(
@@ -77,7 +77,7 @@ def quickstart(
     no_call: bool,
     as_json: bool,
 ) -> None:
-    """Ask for a model, what to connect, and a folder; try the model, and write delf.toml.
+    """Ask for a model, a database and a folder; try the first two, and write delf.toml.
 
     Keys in the environment and local servers (Ollama, LM Studio, llama.cpp) are found.
     """
@@ -100,12 +100,21 @@ def quickstart(
             click.echo(f"{chosen.model} answers", err=True)
         return chosen
 
+    def read_and_try(typed: str) -> str:
+        """Return the section of a typed database, after reading the database's tables."""
+        url = _database_url(typed)
+        if url is None:
+            return ""
+        if not no_call:
+            asyncio.run(_try_database(state, url))
+        return _connection_section(url)
+
     offer = _ask_model(choose_and_try, offers) if llm is None else choose_and_try(llm)
     if connect is None:
         question = "What to connect? A database's URL or a SQLite file (empty: nothing yet)"
-        connection_text = _ask(question, _connection_section, "", show_default=False)
+        connection_text = _ask(question, read_and_try, "", show_default=False)
     else:
-        connection_text = _connection_section(connect)
+        connection_text = read_and_try(connect)
     file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
     folder = file.parent
     text = _agent_section(offer) + connection_text
@@ -291,27 +300,48 @@ def _agent_section(offer: _Offer) -> str:
     return f"[agent.llm]\nmodel = {_quote_toml(offer.model)}\nbase_url = {url}\n"
 
 
-def _connection_section(database: str) -> str:
-    """Return the TOML section of a connection to a database, without a password.
+def _database_url(typed: str) -> str | None:
+    """Return the URL of a database; None for no database.
 
     Args:
-        database: A URL or the path of a file; empty or ``none`` for no connection.
+        typed: A URL or the path of a file; empty or ``none`` for no database.
 
     Raises:
         ConfigurationError: If the text is neither a URL nor a file.
     """
-    database = database.strip()
-    if not database or database.lower() == "none":
-        return ""
-    url = database
-    if "://" not in database:
-        path = Path(database).expanduser().absolute()
-        if not path.is_file():
-            raise ConfigurationError(
-                f"there is no file {database!r}", hint="a URL, as postgresql://host/name, or a file"
-            )
-        kind = "duckdb" if path.suffix in (".duckdb", ".ddb") else "sqlite"
-        url = f"{kind}:///{path}"
+    typed = typed.strip()
+    if not typed or typed.lower() == "none":
+        return None
+    if "://" in typed:
+        return typed
+    path = Path(typed).expanduser().absolute()
+    if not path.is_file():
+        raise ConfigurationError(
+            f"there is no file {typed!r}", hint="a URL, as postgresql://host/name, or a file"
+        )
+    kind = "duckdb" if path.suffix in (".duckdb", ".ddb") else "sqlite"
+    return f"{kind}:///{path}"
+
+
+async def _try_database(state: State, url: str) -> None:
+    """Read the tables of a database, if the plugin for databases is installed.
+
+    Raises:
+        DelfError: If the database cannot be used.
+    """
+    host = state.discover()
+    if _DATABASE_TYPE not in {spec.name for spec in host.specs(ConnectionSpec)}:
+        return
+    database: Any = host.resolve(host.spec(ConnectionSpec, _DATABASE_TYPE))
+    connection = database(url=url, name="database")
+    try:
+        await connection.context("")
+    finally:
+        await connection.aclose()
+
+
+def _connection_section(url: str) -> str:
+    """Return the TOML section of a connection to a database, without a password."""
     if urlsplit(url).password is not None:
         click.echo(
             "the password is not written: export DATABASE_URL=…, or put it in .env", err=True

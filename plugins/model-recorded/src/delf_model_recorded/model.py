@@ -117,7 +117,7 @@ class RecordedModel:
     def _mismatch(self, description: dict[str, object]) -> RecordingMismatch:
         if not self._unused:
             return RecordingMismatch(
-                f"{self._path}: all {self._count} entries are used, and the model was asked again"
+                f"the recording {self._path} has no answer left: all {self._count} entries are used"
             )
         entries = list(self._unused.values())
         same_purpose = [
@@ -125,7 +125,7 @@ class RecordedModel:
         ]
         entry = (same_purpose or entries)[0]
         return RecordingMismatch(
-            f"{self._path}: none of the {len(entries)} unused entries (of {self._count}) matches "
-            f"this request; the next, line {entry.line}, differs:\n"
+            f"the recording {self._path} has no answer to this request; it has {len(entries)} "
+            f"unused entries (of {self._count}), and the next, line {entry.line}, differs:\n"
             f"{difference.explain(entry, description)}"
         )
