@@ -55,10 +55,14 @@ def tools(
 
 def _mark_cached(litellm_messages: list[dict[str, Any]]) -> None:
     """Mark the first system message for Anthropic's prompt cache, if it is long enough."""
-    system = [message for message in litellm_messages if message["role"] == "system"]
-    if system and isinstance(text := system[0]["content"], str) and len(text) >= _MIN_CACHED_CHARS:
+    system_messages = [message for message in litellm_messages if message["role"] == "system"]
+    if not system_messages:
+        return
+    first = system_messages[0]
+    text = first["content"]
+    if isinstance(text, str) and len(text) >= _MIN_CACHED_CHARS:
         part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
-        system[0]["content"] = [part]
+        first["content"] = [part]
 
 
 def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoint) -> Any:
@@ -132,11 +136,16 @@ def usage(counts: Any) -> Usage:
     input_details = getattr(counts, "prompt_tokens_details", None)
     output_details = getattr(counts, "completion_tokens_details", None)
     return Usage(
-        input_tokens=int(getattr(counts, "prompt_tokens", 0) or 0),
-        cached_tokens=int(getattr(input_details, "cached_tokens", 0) or 0),
-        output_tokens=int(getattr(counts, "completion_tokens", 0) or 0),
-        reasoning_tokens=int(getattr(output_details, "reasoning_tokens", 0) or 0),
+        input_tokens=_count(counts, "prompt_tokens"),
+        cached_tokens=_count(input_details, "cached_tokens"),
+        output_tokens=_count(counts, "completion_tokens"),
+        reasoning_tokens=_count(output_details, "reasoning_tokens"),
     )
+
+
+def _count(counts: Any, name: str) -> int:
+    """Return one of litellm's counts; 0 if it is missing or None."""
+    return int(getattr(counts, name, 0) or 0)
 
 
 def search_count(given: Any) -> int:

@@ -155,10 +155,12 @@ class LiteLLMModel(EndpointModel):
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
-            # cancellable() must learn when the request is sent. litellm's own client, which is used
-            # for endpoints whose protocol is unknown, does not report that.
             has_known_protocol = endpoint.dialect is not None
-            return await (cancellable(call) if has_known_protocol else call)
+            if has_known_protocol:
+                return await cancellable(call)
+            # cancellable() must learn when the request is sent. litellm's own client, which is used
+            # for this endpoint, does not report that.
+            return await call
         finally:
             wants_stream.reset(token)
 
@@ -175,10 +177,10 @@ class LiteLLMModel(EndpointModel):
         async with asyncio.timeout(self._timeout(request)):
             response = await self._call(request, stream=False)
         choice = response.choices[0] if response.choices else None
-        text = getattr(getattr(choice, "message", None), "content", None) or ""
+        message: Any = getattr(choice, "message", None)
+        text = getattr(message, "content", None) or ""
         used = getattr(response, "usage", None)
         finish = getattr(choice, "finish_reason", None)
-        message: Any = getattr(choice, "message", None)
         message_fields: dict[str, Any] = {}
         convert.add_returned_fields(message_fields, convert.returned_fields(message))
         received_calls = [
@@ -234,11 +236,12 @@ class LiteLLMModel(EndpointModel):
     ) -> ModelReply:
         fees = self._fees(request, convert.search_count(used))
         cost = await self._cost(used)
+        total = None if cost is None or fees is None else cost + fees
         return ModelReply(
             text=text,
             model=self._endpoint.model,
             usage=convert.usage(used),
-            cost_usd=None if cost is None or fees is None else cost + fees,
+            cost_usd=total,
             fees_usd=fees,
             finish_reason=finish_reason or "stop",
             calls=calls,

@@ -182,9 +182,10 @@ class Caller:
         """
         is_error = self._settings.validate == "raise"
         keys = [(label, (*fault.place, fault.kind)) for fault in faults]
-        new = [
-            f for f, key in zip(faults, keys, strict=True) if is_error or key not in self._reported
-        ]
+        new: list[Fault] = []
+        for fault, key in zip(faults, keys, strict=True):
+            if is_error or key not in self._reported:
+                new.append(fault)
         if not new:
             return
         more = "; and more" if len(new) > _MAX_LISTED_FAULTS else ""
@@ -264,12 +265,16 @@ class Call:
 
     def schema(self) -> dict[str, Any]:
         """Return a JSON schema of the arguments, which describes their types in words."""
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        for argument in self._accepted_arguments:
+            description = "; ".join(filter(None, [argument.type, argument.doc]))
+            properties[argument.arg] = {"description": description}
+            if argument.default is None:
+                required.append(argument.arg)
         return {
             "type": "object",
-            "properties": {
-                a.arg: {"description": f"{a.type}{f'; {a.doc}' if a.doc else ''}"}
-                for a in self._accepted_arguments
-            },
-            "required": [a.arg for a in self._accepted_arguments if a.default is None],
+            "properties": properties,
+            "required": required,
             "additionalProperties": False,
         }

@@ -76,9 +76,9 @@ def _likely_reads(tool: APITool) -> tuple[list[str], int]:
     from delf_openapi.selection import only_reads
 
     methods: list[Mapping[str, Any]] = tool.inspected(verbose=True)["methods"]
-    action_names = [
-        str(method["name"])
-        for method in methods
-        if method["effect"] == "write" and only_reads(str(method["name"]), str(method["path"]))
-    ]
+    action_names: list[str] = []
+    for method in methods:
+        name = str(method["name"])
+        if method["effect"] == "write" and only_reads(name, str(method["path"])):
+            action_names.append(name)
     return action_names, len(methods)

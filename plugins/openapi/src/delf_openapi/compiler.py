@@ -223,15 +223,19 @@ def compile_operation(
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
     """Return an operation's summary, and the rest of its descriptions."""
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
-    summary = next((first_sentence for text in texts if (first_sentence := sentence(text))), "")
+    first_sentences = (sentence(text) for text in texts)
+    summary = next(filter(None, first_sentences), "")
     with contextlib.suppress(SpecError):
         texts.append(document.resolve_reference(raw.get("requestBody") or {}).get("description"))
     rest: list[str] = []
     for text in texts:
         line = clean(text, _MAX_NOTES)
         line = line.removeprefix(summary.removesuffix(".")).lstrip(". ")
-        if line and says_more(" ".join([summary, *rest]), line):
-            rest.append(line if line.endswith((".", "!", "…")) else f"{line}.")
+        if not line or not says_more(" ".join([summary, *rest]), line):
+            continue
+        if not line.endswith((".", "!", "…")):
+            line += "."
+        rest.append(line)
     return summary, clean(" ".join(rest), _MAX_NOTES)
 
 
@@ -364,18 +368,13 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     """
     resolved = _resolved(document, schema)
     text: Any = resolved.get("description")
-    parts = [
-        part
-        for word in ("allOf", "oneOf", "anyOf")
-        if isinstance(resolved.get(word), list)
-        for part in cast("list[Any]", resolved[word])
-    ]
+    parts: list[Any] = []
+    for keyword in ("allOf", "oneOf", "anyOf"):
+        if isinstance(resolved.get(keyword), list):
+            parts += resolved[keyword]
     plain = text if isinstance(text, str) and text.strip() else ""
-    if plain and _VALUE_LINE.search(plain):
-        # In drf-spectacular's format; values equal to their explanations are omitted.
-        lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(plain)]
-        explained = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
-        plain = "; ".join(filter(None, [_VALUE_LINE.sub("", plain).strip(), explained]))
+    if _VALUE_LINE.search(plain):
+        plain = _join_value_lines(plain)
     if not plain and depth < _MAX_DEPTH:
         texts = (text_of(document, part, depth + 1) for part in parts)
         plain = next(filter(None, texts), "")
@@ -414,14 +413,28 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {str(k).upper(): v for k, v in cast("dict[Any, Any]", responses).items()}
 
 
+def _join_value_lines(text: str) -> str:
+    """Join the lines that explain an enumeration's values, in drf-spectacular's format.
+
+    Values equal to their explanations are omitted.
+    """
+    explained_values: list[str] = []
+    for line in _VALUE_LINE.finditer(text):
+        value = line[1]
+        explanation = clean(line[2], 60)
+        if explanation.lower() != value.strip("'\"").lower():
+            explained_values.append(f"{value}: {explanation}")
+    other_text = _VALUE_LINE.sub("", text).strip()
+    return "; ".join(filter(None, [other_text, ", ".join(explained_values)]))
+
+
 def _is_enumeration(schema: Mapping[str, Any]) -> bool:
     """Return whether a schema, or one of the schemas that it combines, lists the allowed values."""
-    alternatives = schema.get("allOf") or schema.get("oneOf")
-    parts: Any = [
-        schema,
-        *(cast("list[Any]", alternatives) if isinstance(alternatives, list) else []),
-    ]
-    return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)
+    parts: list[Any] = [schema]
+    combined: Any = schema.get("allOf") or schema.get("oneOf")
+    if isinstance(combined, list):
+        parts += cast("list[Any]", combined)
+    return any(isinstance(part, dict) and ("enum" in part or "const" in part) for part in parts)
 
 
 _STATUSES_WITHOUT_CONTENT: Final = frozenset({"204", "205"})
@@ -461,7 +474,10 @@ def return_type(
 def _success_statuses(raw: Mapping[str, Any]) -> list[str]:
     """Return the declared 2xx statuses; without these, ``DEFAULT`` if it is declared."""
     responses = responses_of(raw)
-    return sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
+    statuses_2xx = sorted(status for status in responses if status.startswith("2"))
+    if statuses_2xx:
+        return statuses_2xx
+    return ["DEFAULT"] if "DEFAULT" in responses else []
 
 
 def _success_response(

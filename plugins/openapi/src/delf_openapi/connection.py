@@ -282,6 +282,26 @@ class APITool(Connection[OpenAPISettings]):
         configured |= {("header", n.lower()) for n in settings.headers}
         return configured | secured_names(api.document, settings)
 
+    def _accepted_arguments(
+        self, entry: Entry, configured: set[tuple[str, str]]
+    ) -> Sequence[Argument]:
+        """Return the arguments that scripts can pass: those whose values are not in the settings.
+
+        Args:
+            entry: The compiled operation.
+            configured: The place and the lower-case name of each parameter that the settings set.
+        """
+        has_key = has_credentials(self._settings)
+        accepted: list[Argument] = []
+        for argument in entry.arguments:
+            if (argument.place, argument.name.lower()) in configured:
+                continue
+            may_be_key = has_key and argument.place != "path"
+            if may_be_key and asks_for_key(argument.name, argument.doc):
+                continue
+            accepted.append(argument)
+        return accepted
+
     def _action(
         self,
         api: API,
@@ -299,16 +319,7 @@ class APITool(Connection[OpenAPISettings]):
             parameter_cache: The parameters made so far, which are reused for equal arguments.
             servers: The addresses of the service; a change of them changes the action's version.
         """
-        # Scripts cannot pass arguments whose values come from the settings.
-        accepted: Sequence[Argument] = entry.arguments
-        has_key = has_credentials(self._settings)
-        if configured or has_key:
-            accepted = [
-                a
-                for a in entry.arguments
-                if (a.place, a.name.lower()) not in configured
-                and not (has_key and a.place != "path" and asks_for_key(a.name, a.doc))
-            ]
+        accepted = self._accepted_arguments(entry, configured)
         hidden = frozenset(a.arg for a in entry.arguments) - {a.arg for a in accepted}
         # Headers that most operations have are accepted, but left out of the stub for the model.
         stub_arguments = [a for a in accepted if (a.place, a.name) not in api.common_headers]

@@ -233,7 +233,7 @@ class Document:
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
             if type(mapping.get("$ref")) is str and len(mapping) > 1:
-                kept = {k: v for k, v in mapping.items() if k == "$ref" or k in _ANNOTATIONS}
+                kept = {k: v for k, v in mapping.items() if k in _ANNOTATIONS}
                 return self.resolve(kept)
         return self.resolve(node)
 

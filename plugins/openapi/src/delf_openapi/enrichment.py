@@ -119,9 +119,11 @@ def _is_type(node: ast.expr) -> bool:
         return node.id in _TYPES
     if isinstance(node, ast.Constant):
         value = node.value
-        # A text is an option of a Literal or a key of a dict. clean() would change a text with
-        # characters that are invisible or could imitate other parts of the stub.
-        return value is None or value is ... or (isinstance(value, str) and clean(value) == value)
+        if isinstance(value, str):  # an option of a Literal or a key of a dict
+            # clean() would change a text with characters that are invisible or could imitate other
+            # parts of the stub.
+            return clean(value) == value
+        return value is None or value is ...
     if isinstance(node, ast.Dict):
         has_valid_keys = all(isinstance(k, ast.Constant) and _is_type(k) for k in node.keys)
         return has_valid_keys and all(map(_is_type, node.values))
@@ -129,12 +131,9 @@ def _is_type(node: ast.expr) -> bool:
         return _is_type(node.value) and _is_type(node.slice)
     if isinstance(node, ast.Tuple):
         return all(map(_is_type, node.elts))
-    return (
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.BitOr)
-        and _is_type(node.left)
-        and _is_type(node.right)
-    )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _is_type(node.left) and _is_type(node.right)
+    return False
 
 
 def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> None:

@@ -105,12 +105,11 @@ def load_api(
 def _common_headers(entries: Mapping[str, Entry]) -> frozenset[tuple[str, str]]:
     if len(entries) < _MIN_OPERATIONS:
         return frozenset()
-    counts = Counter(
-        (argument.place, argument.name)
-        for entry in entries.values()
-        for argument in entry.arguments
-        if argument.place == "header" and argument.default is not None
-    )
+    counts: Counter[tuple[str, str]] = Counter()
+    for entry in entries.values():
+        for argument in entry.arguments:
+            if argument.place == "header" and argument.default is not None:
+                counts[argument.place, argument.name] += 1
     min_count = len(entries) // 2 + 1  # most operations have the header
     return frozenset(key for key, count in counts.items() if count >= min_count)
 

@@ -44,10 +44,12 @@ def open_document(
         document.version = (3, 0)
         root = trees.documents[""] = convert(document, root)
     paths = root.get("paths")
-    if paths is not None and not isinstance(paths, dict):
+    if paths is None:
+        may_lack_paths = version >= (3, 1) and ("webhooks" in root or "components" in root)
+        if not may_lack_paths:
+            raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
+    elif not isinstance(paths, dict):
         raise SpecError("paths is not a mapping", pointer=pointer_of(["paths"]))
-    if paths is None and not (version >= (3, 1) and ("webhooks" in root or "components" in root)):
-        raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
     return document
 
 

@@ -232,10 +232,13 @@ def _template(
 
 def _operation_name(operation_id: str | None, method: str, path: str) -> str:
     """Return an operation's id; without a usable id, a name made from its method and path."""
-    if operation_id and any(c.isalpha() for c in snake(operation_id)):
+    if operation_id and any(map(str.isalpha, snake(operation_id))):
         return operation_id
-    parts = [f"by_{p[1:-1]}" if p[:1] == "{" else p for p in path.split("/") if p]
-    return f"{method} {' '.join(parts)}"
+    words = [method]
+    for segment in filter(None, path.split("/")):
+        is_parameter = segment.startswith("{")
+        words.append(f"by_{segment[1:-1]}" if is_parameter else segment)
+    return " ".join(words)
 
 
 def read_operation(document: Document, endpoint: Endpoint) -> Operation:

@@ -126,10 +126,7 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
         explode = encoding.get("explode")
         if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
-        is_nested = isinstance(part, dict) or (
-            isinstance(part, list) and any(isinstance(i, (dict, list)) for i in _list(part))
-        )
-        if style is None and is_nested and "explode" not in encoding:
+        if style is None and "explode" not in encoding and _is_nested(part):
             # Each item of a list gets a pair of its own.
             items: list[Any] = _list(part) if isinstance(part, list) else [part]
             pairs += [(quoted, quote(_json(item), safe=_UNRESERVED)) for item in items]
@@ -143,6 +140,13 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
             safe=_UNRESERVED,
         )
     return pairs
+
+
+def _is_nested(value: Any) -> bool:
+    """Return True for a dict, and for a list with a dict or a list in it."""
+    if isinstance(value, list):
+        return any(isinstance(item, (dict, list)) for item in _list(value))
+    return isinstance(value, dict)
 
 
 def _list(value: Any) -> list[Any]:
@@ -193,23 +197,22 @@ def _part(
     media = None
     if isinstance(declared_media_types, str):
         media = declared_media_types.split(",")[0].strip()
-    if (
-        isinstance(value, dict)
-        and "content" in value
-        and (is_binary(schema) or isinstance(cast("Any", value)["content"], bytes))
-    ):
-        file = cast("dict[str, Any]", value)
-        filename = str(file.get("filename") or name)
-        media = str(file["content_type"]) if file.get("content_type") else media
-        value = file["content"]
+    if isinstance(value, dict) and "content" in value:
+        fields = cast("dict[str, Any]", value)
+        describes_file = is_binary(schema) or isinstance(fields["content"], bytes)
+        if describes_file:
+            filename = str(fields.get("filename") or name)
+            if fields.get("content_type"):
+                media = str(fields["content_type"])
+            value = fields["content"]
     is_file = isinstance(value, bytes) or is_binary(schema)
     if isinstance(value, (bytes, str)) and is_file:
         filename = filename or name
         media = media or "application/octet-stream"
         data = value if isinstance(value, bytes) else value.encode()
-    elif isinstance(value, (dict, list)) and media and kind_of(media) == "text":
-        raise Misfit(name, f"must be text, because its media type is {media}")
     elif isinstance(value, (dict, list)):
+        if media and kind_of(media) == "text":
+            raise Misfit(name, f"must be text, because its media type is {media}")
         media = media or "application/json"
         data = _json(value).encode()
     else:

@@ -110,8 +110,7 @@ class RequestBuilder:
         self._params = {p.arg: p for p in operation.params if p.arg not in hidden_arguments}
         self._hidden_arguments = hidden_arguments
         self._checker = Checker(document)
-        body = operation.body
-        fields = body.fields if body is not None and body.fields is not None else ()
+        fields = () if operation.body is None else operation.body.fields or ()
         self._fields = {f.arg: f for f in fields if f.arg not in hidden_arguments}
         self._warn = warn
 
@@ -320,9 +319,10 @@ class RequestBuilder:
             elif param.place == "cookie":
                 cookies += cookie_pairs(param, value)
         url = base + path
-        joined = "&".join(f"{k}={v}" for k, v in query)
-        # The path template of some operations already contains a query.
-        url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
+        if query:
+            # The path template of some operations already contains a query.
+            url += "&" if "?" in path else "?"
+            url += "&".join(f"{name}={value}" for name, value in query)
         self._check_origin(url, base)
         content, media = self._content(arguments)
         headers["Accept"] = accept_header(self._document, operation)
@@ -467,6 +467,12 @@ def _content_of_file(value: Any) -> Any:
     return value
 
 
+def _is_exact(media_type: str) -> bool:
+    """Return True for a single media type without wildcard that a header can hold."""
+    is_printable = media_type.isascii() and media_type.isprintable()
+    return is_printable and "*" not in media_type and "," not in media_type
+
+
 def accept_header(document: Document, operation: Operation) -> str:
     """Return the value of the Accept header: the declared media types, then any other type."""
     media_types: dict[str, None] = {}
@@ -479,8 +485,9 @@ def accept_header(document: Document, operation: Operation) -> str:
             continue
         if isinstance(content, dict):
             media_types |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
-    exact = [k for k in media_types if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
-    exact.sort(key=lambda k: (k != "application/json", kind_of(k) != "json"))
+    exact = [media_type for media_type in media_types if _is_exact(media_type)]
+    exact.sort(key=lambda media_type: kind_of(media_type) != "json")
+    exact.sort(key=lambda media_type: media_type != "application/json")
     is_json = not exact or kind_of(exact[0]) == "json"
     # If JSON is declared, it is the only preferred type, so that the service chooses JSON.
     max_types = 1 if is_json else 5

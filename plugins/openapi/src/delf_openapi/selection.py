@@ -83,15 +83,15 @@ class _OperationMatcher:
         method, _, path = selector.rpartition(" ")
         if path.startswith("/") or path == "*":
             # A star crosses slashes; braces and brackets of a template are plain text.
-            pattern = re.compile(".*".join(re.escape(p) for p in path.split("*")), re.DOTALL)
-            methods = {m for m in re.split(r"[|,\s]+", method.upper()) if m}
-            return [
-                s.name
-                for s in self._endpoints
-                if (not methods or s.method in methods) and pattern.fullmatch(s.path)
-            ]
+            pattern = re.compile(".*".join(map(re.escape, path.split("*"))), re.DOTALL)
+            methods = set(re.split(r"[|,\s]+", method.upper())) - {""}
+            endpoints = self._endpoints
+            if methods:
+                endpoints = [each for each in endpoints if each.method in methods]
+            return [each.name for each in endpoints if pattern.fullmatch(each.path)]
         if "*" in selector or "?" in selector:
-            return [s.name for s in self._endpoints if fnmatch.fnmatchcase(s.name, selector)]
+            names = [endpoint.name for endpoint in self._endpoints]
+            return [name for name in names if fnmatch.fnmatchcase(name, selector)]
         return []
 
 
@@ -147,9 +147,11 @@ def only_reads(name: str, path: str) -> bool:
         name: The action's name.
         path: The path template, such as ``/flow_runs/filter``.
     """
+    if has_read_verb(name):
+        return True
     last = path.rstrip("/").rpartition("/")[2]
     is_plain = "{" not in last
-    return has_read_verb(name) or (is_plain and has_read_verb(last) and not has_change_verb(name))
+    return is_plain and has_read_verb(last) and not has_change_verb(name)
 
 
 def effects_by_name(

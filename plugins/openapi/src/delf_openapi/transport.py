@@ -154,15 +154,18 @@ class Transport:
         headers = {**request.headers, **request.secret_headers}
         query = request.query
         for hop in range(_MAX_REDIRECTS + 1):
+            target = url
             # A redirect within the API may drop the query, which can hold the key.
-            needs_query = query and (hop == 0 or query not in url)
-            target = f"{url}{'&' if '?' in url else '?'}{query}" if needs_query else url
+            if query and (hop == 0 or query not in url):
+                separator = "&" if "?" in url else "?"
+                target = f"{url}{separator}{query}"
             answer = await self._once(method, target, headers, content, request.label)
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location:
                 return answer
             url = _redirect_url(url, location, request.label)
-            if answer.status == 303 or (answer.status in (301, 302) and method == "POST"):
+            becomes_get = answer.status == 303 or (answer.status in (301, 302) and method == "POST")
+            if becomes_get:
                 method = "HEAD" if method == "HEAD" else "GET"
                 content = None
                 headers.pop("Content-Type", None)

@@ -226,8 +226,12 @@ class Spans:
             "gen_ai.request.model": event.model,
             "delf.purpose": event.purpose,
         }
-        has_failed = isinstance(event, ModelFailed)
-        if not has_failed:
+        failure: str | None = None
+        message: str | None = None
+        if isinstance(event, ModelFailed):
+            failure = _OTHER
+            message = event.error if self._records_content else None
+        else:
             task.usage += event.usage
             attributes.update(_usage(event.usage))
             if event.cost_usd is not None:
@@ -244,8 +248,8 @@ class Spans:
             start=event.at - event.duration_ms * _MILLISECOND,
             end=event.at,
             attributes=attributes,
-            failure=_OTHER if has_failed else None,
-            message=event.error if has_failed and self._records_content else None,
+            failure=failure,
+            message=message,
         )
 
     def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
@@ -264,7 +268,11 @@ class Spans:
                 attributes["gen_ai.tool.call.arguments"] = _json(started.arguments)
             attributes["gen_ai.tool.call.result"] = _json(event.result)
         approval = task.approval_span_ids.pop(event.call_id, None)
-        has_failed = event.status != "ok"
+        failure: str | None = None
+        message: str | None = None
+        if event.status != "ok":
+            failure = event.raised or event.status
+            message = event.error if self._records_content else None
         return FinishedSpan(
             name=f"execute_tool {event.action}",
             client=False,
@@ -276,8 +284,8 @@ class Spans:
             end=event.at,
             attributes=attributes,
             links=() if approval is None else (approval,),
-            failure=(event.raised or event.status) if has_failed else None,
-            message=event.error if has_failed and self._records_content else None,
+            failure=failure,
+            message=message,
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
