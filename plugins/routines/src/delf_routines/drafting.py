@@ -183,21 +183,23 @@ def difference(old: Routine, new: Routine) -> str:
 
 async def describe_actions(connections: Sequence[ConnectionLike]) -> list[ToolDescription]:
     """Describe the actions of connections, under the names that scripts use."""
-    return [
-        ToolDescription(
-            name=connection.name if connection.is_function else f"{connection.name}.{action.name}",
-            summary=action.summary,
-            effect=action.effect,
-            asks=False,
-            make_schema=action.schema or _any_object,
-            parameters=action.parameters,
-            returns=action.returns,
-            returns_doc=action.returns_doc,
-            notes=action.notes,
-        )
-        for connection in connections
-        for action in await connection.actions()
-    ]
+    descriptions: list[ToolDescription] = []
+    for connection in connections:
+        for action in await connection.actions():
+            full_name = f"{connection.name}.{action.name}"
+            description = ToolDescription(
+                name=connection.name if connection.is_function else full_name,
+                summary=action.summary,
+                effect=action.effect,
+                asks=False,
+                make_schema=action.schema or _any_object,
+                parameters=action.parameters,
+                returns=action.returns,
+                returns_doc=action.returns_doc,
+                notes=action.notes,
+            )
+            descriptions.append(description)
+    return descriptions
 
 
 def _any_object() -> dict[str, Any]:
@@ -339,11 +341,10 @@ class _MergingHost(WholeScriptHost):
             return result
         text = answer_text(result.printed, result.outcome.value)
         problems = [*self._recorded.differences, *self._case.answer_differences(text)]
-        problems += [
-            f"it does not call {call.action}({_short(dict(call.arguments))})"
-            for call in self._recorded.unused
-            if call.error is None and _changes(self._routine.actions, call.action)
-        ]
+        for call in self._recorded.unused:
+            if call.error is None and _changes(self._routine.actions, call.action):
+                arguments = _short(dict(call.arguments))
+                problems.append(f"it does not call {call.action}({arguments})")
         if not problems:
             return result
         return replace(result, outcome=Failed(kind="Difference", message="; ".join(problems)))

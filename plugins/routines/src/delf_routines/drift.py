@@ -69,14 +69,14 @@ def _without_descriptions(schema: object, *, is_name_mapping: bool = False) -> o
         is_name_mapping: Whether the keys of ``schema`` are property names, which are all kept.
     """
     if isinstance(schema, Mapping):
-        fields = cast("Mapping[str, object]", schema).items()
-        return {
-            key: _without_descriptions(
-                value, is_name_mapping=key in _NAMED_SCHEMA_KEYS and not is_name_mapping
-            )
-            for key, value in fields
-            if is_name_mapping or key not in _DESCRIPTION_KEYS
-        }
+        kept: dict[str, object] = {}
+        for key, value in cast("Mapping[str, object]", schema).items():
+            is_keyword = not is_name_mapping
+            if is_keyword and key in _DESCRIPTION_KEYS:
+                continue
+            has_names = is_keyword and key in _NAMED_SCHEMA_KEYS
+            kept[key] = _without_descriptions(value, is_name_mapping=has_names)
+        return kept
     if isinstance(schema, (list, tuple)):
         return [_without_descriptions(item) for item in cast("Sequence[object]", schema)]
     return schema

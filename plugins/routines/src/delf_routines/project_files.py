@@ -14,9 +14,6 @@ FOLDER: Final = "routines"
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """Yield the paths of the Python files in a project's folder of routines (saved scripts)."""
-    files = folder.files_of(folder.root / FOLDER)
-    yield from (
-        path
-        for path in files
-        if path.suffix == ".py" and path.resolve().is_relative_to(folder.root)
-    )
+    for path in folder.files_of(folder.root / FOLDER):
+        if path.suffix == ".py" and path.resolve().is_relative_to(folder.root):
+            yield path

@@ -128,8 +128,10 @@ class Repairing(WholeScriptHost):
             reason=error_message,
         )
         # A repair may use only the connections that the routine uses.
-        connections = {name.partition(".")[0] for name in routine.actions}
-        tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in connections]
+        connections = set(map(_connection_of, routine.actions))
+        tools = [
+            tool for tool in host.tools if tool.built_in or _connection_of(tool.name) in connections
+        ]
         super().__init__(host, routine, given, prompt, tools)
         self._earlier_calls = list(earlier_calls)
         self.guard = RoutineGuard(routine, self._earlier_calls)
@@ -156,6 +158,10 @@ def parameters_text(routine: Routine, given: Mapping[str, Value]) -> str:
     values = routine.values(given).items()
     lines = [f"{name} = {value!r}  # {routine.parameters[name].type}" for name, value in values]
     return "\n".join(lines) or "(it has none)"
+
+
+def _connection_of(tool_name: str) -> str:
+    return tool_name.partition(".")[0]
 
 
 def parameter_misuse(code: str, parameters: Mapping[str, Parameter]) -> str | None:

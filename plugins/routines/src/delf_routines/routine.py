@@ -234,10 +234,11 @@ class Routine:
             if item.type == "text" and item.pattern is None
         }
         patterns = value_patterns(self.script, texts_without_pattern, self.actions)
-        return {
-            name: replace(item, pattern=patterns[name]) if name in patterns else item
-            for name, item in self.parameters.items()
+        with_pattern = {
+            name: replace(self.parameters[name], pattern=pattern)
+            for name, pattern in patterns.items()
         }
+        return {**self.parameters, **with_pattern}
 
     def values(self, given: Mapping[str, object]) -> dict[str, Value]:
         """Return the values of all parameters.
@@ -381,11 +382,12 @@ def is_name(name: str) -> bool:
 def _split_file(text: str, place: str) -> tuple[dict[str, Any], str]:
     """Split the text of a routine's file into the header's fields and the script."""
     lines = text.replace("\r\n", "\n").split("\n")
-    if lines[0].rstrip() != _BEGIN:
+    stripped_lines = [line.rstrip() for line in lines]
+    if stripped_lines[0] != _BEGIN:
         raise _file_error(place, f"it does not begin with {_BEGIN!r}")
     try:
-        end = next(i for i, line in enumerate(lines) if i and line.rstrip() == _END)
-    except StopIteration:
+        end = stripped_lines.index(_END, 1)
+    except ValueError:
         raise _file_error(place, f"its header has no end: {_END!r}") from None
     head = lines[1:end]
     if not all(line.startswith("#") for line in head):

@@ -7,7 +7,7 @@ import io
 import keyword
 import re
 import tokenize
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -116,20 +116,30 @@ def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:
     A value that the task or an earlier script contains, too, does not count.
     """
     task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
-    texts_of_results = [
-        str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"
-    ]
-    texts_of_results += [event.context for event in before if isinstance(event, RerunRequested)]
-    earlier_scripts = [event.code for event in before if isinstance(event, ScriptGenerated)]
+    task_and_scripts = [task]
+    results: list[str] = []
+    for event in before:
+        if isinstance(event, ScriptGenerated):
+            task_and_scripts.append(event.code)
+        elif isinstance(event, RerunRequested):
+            results.append(event.context)
+        elif isinstance(event, CallFinished) and event.status == "ok":
+            results.append(str(event.result))
+    for literal in _long_literals(code):
+        is_from_task_or_script = any(literal in text for text in task_and_scripts)
+        if not is_from_task_or_script and any(literal in text for text in results):
+            return True
+    return False
+
+
+def _long_literals(code: str) -> Iterator[str]:
+    """Yield the numbers and texts in a script that are too long to be equal by chance."""
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
             continue
-        value = str(node.value)
-        if isinstance(node.value, (str, int, float)) and len(value) > _MIN_CHARACTERS:
-            is_from_task_or_script = any(value in text for text in (task, *earlier_scripts))
-            if not is_from_task_or_script and any(value in text for text in texts_of_results):
-                return True
-    return False
+        literal = str(node.value)
+        if isinstance(node.value, (str, int, float)) and len(literal) > _MIN_CHARACTERS:
+            yield literal
 
 
 def actions_called(events: Iterable[Event]) -> set[str]:
@@ -458,32 +468,35 @@ class _LiteralFinder(ast.NodeVisitor):
 
 def _find_in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> list[_Replacement]:
     """Return replacements for pieces of f-strings that equal a parameter's value."""
-    names = {
-        str(value): item.name
-        for value, item in finder.parameters.items()
-        if item.type in ("number", "integer") or len(str(value)) > _MIN_CHARACTERS
-    }
-    if not names:
+    fields_by_value: dict[str, str] = {}
+    for value, item in finder.parameters.items():
+        is_number = item.type in ("number", "integer")
+        if is_number or len(str(value)) > _MIN_CHARACTERS:
+            fields_by_value[str(value)] = f"{{{item.name}}}"
+    if not fields_by_value:
         return []
-    longest_first = sorted(names, key=len, reverse=True)
+    longest_first = sorted(fields_by_value, key=len, reverse=True)
     pattern = re.compile("|".join(map(_whole_word, longest_first)))
-    used_lines = {
-        line for place in finder.replacements for line in range(place.line, place.end_line + 1)
-    }
+    used_lines: set[int] = set()
+    for place in finder.replacements:
+        used_lines.update(range(place.line, place.end_line + 1))
     places: list[_Replacement] = []
-    nested_ids = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
+    format_specs = {n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.JoinedStr) or id(node) in nested_ids:
+        if not isinstance(node, ast.JoinedStr) or node in format_specs:
             continue
         segment = ast.get_source_segment(script, node)
         if segment is None or not _is_single_f_string(segment):
             continue
         end_line = node.end_lineno
         end = node.end_col_offset
-        if end_line is None or end is None or used_lines & {*range(node.lineno, end_line + 1)}:
+        if end_line is None or end is None:
+            continue
+        if not used_lines.isdisjoint(range(node.lineno, end_line + 1)):
             continue
         pieces = _BRACES.split(segment)  # texts and values in braces alternate
-        pieces[::2] = [pattern.sub(lambda m: f"{{{names[m[0]]}}}", text) for text in pieces[::2]]
+        for index in range(0, len(pieces), 2):
+            pieces[index] = pattern.sub(lambda match: fields_by_value[match[0]], pieces[index])
         new_segment = "".join(pieces)
         if new_segment != segment:
             place = _Replacement(

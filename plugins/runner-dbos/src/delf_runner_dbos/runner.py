@@ -599,12 +599,11 @@ class Runner:
             if row.workflow_id not in own_workflow_ids
         }
         # A restarted workflow has another start time. The lease then counts from the restart.
-        observed = self._observed_workflows
-        still_running = {
-            workflow_id: observed[workflow_id]
-            for workflow_id, now in running_now.items()
-            if workflow_id in observed and observed[workflow_id].started_at_ms == now.started_at_ms
-        }
+        still_running: dict[str, _RunningWorkflow] = {}
+        for workflow_id, now in running_now.items():
+            earlier = self._observed_workflows.get(workflow_id)
+            if earlier is not None and earlier.started_at_ms == now.started_at_ms:
+                still_running[workflow_id] = earlier
         self._observed_workflows = running_now | still_running
         queues = {row.workflow_id: row.queue_name or "" for row in running}
         for workflow_id, workflow in still_running.items():

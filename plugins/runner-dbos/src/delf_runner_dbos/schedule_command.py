@@ -116,16 +116,11 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_schedule_data(item) for item in schedules_found]))
         return
-    rows = [
-        (
-            item.name,
-            "paused" if item.paused else item.cron,
-            item.zone or "UTC",
-            item.queue,
-            one_line(f"{item.task} (each of {item.each})" if item.each else item.task),
-        )
-        for item in schedules_found
-    ]
+    rows: list[tuple[str, ...]] = []
+    for item in schedules_found:
+        cron = "paused" if item.paused else item.cron
+        task = f"{item.task} (each of {item.each})" if item.each else item.task
+        rows.append((item.name, cron, item.zone or "UTC", item.queue, one_line(task)))
     for line in table(rows, ("name", "cron", "zone", "queue", "task"), whole=True):
         click.echo(line)
     if not schedules_found:

@@ -113,9 +113,10 @@ def compare_items(
     selected = new[:_MAX_NEW_ITEMS]
     # Items beyond the limit are not stored as known, so that the next call finds them again.
     deferred = {digest for digest, _ in new[_MAX_NEW_ITEMS:]}
+    seen = [digest for digest in digests if digest not in deferred]
     return Comparison(
         [(digest, truncate_item(item)) for digest, item in selected],
-        _merge_digests([digest for digest in digests if digest not in deferred], known),
+        _merge_digests(seen, known),
         note,
     )
 
@@ -132,8 +133,10 @@ def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
     Raises:
         ConfigurationError: If no item has the field.
     """
+    if id_field is None:
+        return
     records = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
-    if id_field is not None and records and not any(id_field in record for record in records):
+    if records and not any(id_field in record for record in records):
         raise ConfigurationError(f"no item has a field {id_field!r}: {records[0]!r:.80}")
 
 

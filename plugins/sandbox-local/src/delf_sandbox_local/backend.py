@@ -125,12 +125,11 @@ class LocalBackend:
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
-        measures = [
-            "own process and resource limits",
-            f"Landlock {abi}" if abi else "no Landlock here: files can be read",
-            "seccomp filter" if seccomp.is_supported() else "no seccomp filter here",
-            *(["scratch space on the disk"] if self._on_disk else []),
-        ]
+        measures = ["own process and resource limits"]
+        measures.append(f"Landlock {abi}" if abi else "no Landlock here: files can be read")
+        measures.append("seccomp filter" if seccomp.is_supported() else "no seccomp filter here")
+        if self._on_disk:
+            measures.append("scratch space on the disk")
         return Available(", ".join(measures))
 
     async def _server_with_mounts(self) -> ForkServer | None:

@@ -159,11 +159,14 @@ class MontyRewriting(Rewriting):
 
     def may_return_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
+        if super().may_return_awaitables():
+            return True
         # After ``f = get`` for a tool ``get``, the call ``f()`` is the call of an unknown function.
         tool_names = {*self._initial_names.tools, TOOLS}
-        return super().may_return_awaitables() or any(
-            place.node.id in tool_names and not is_called for place, is_called in self._syntax.loads
-        )
+        names_used_as_values = {
+            place.node.id for place, is_called in self._syntax.loads if not is_called
+        }
+        return not tool_names.isdisjoint(names_used_as_values)
 
     def awaitable_variant(self, function: Any) -> Any:
         """Return a function unchanged, because Monty needs no awaitable variants of functions."""

@@ -241,15 +241,15 @@ def initial_names_of(
     """
     names: set[str] = set()
     functions: set[str] = set()
+    # The names of calls that change data, such as ``mail.send``. A tool that is a function has the
+    # method "", and the call has only the tool's name.
+    write_actions: set[str] = set()
+    for tool in tools:
+        for method in tool.changing:
+            write_actions.add(f"{tool.name}.{method}" if method else tool.name)
     initial_names = InitialNames(
         tools={tool.name: tool.methods for tool in tools},
-        # The names of calls that change data, such as ``mail.send``. A tool that is a function has
-        # the method "", and the call has only the tool's name.
-        write_actions={
-            f"{tool.name}.{method}" if method else tool.name
-            for tool in tools
-            for method in tool.changing
-        },
+        write_actions=write_actions,
         can_import=lambda module: module.partition(".")[0] in modules,
         is_bound=names.__contains__,
         is_async=functions.__contains__,

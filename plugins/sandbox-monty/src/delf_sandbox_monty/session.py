@@ -510,9 +510,9 @@ class MontySession:
             carry: The names of the variables that the other script needs: one name, or a list.
         """
         self._uncalled_tools.raise_if_in([context, remaining])
-        names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
+        names = [carry] if isinstance(carry, str) else carry or ()
         self._requested_rerun = Rerun(
-            context=str(context), remaining=str(remaining), carry=tuple(names)
+            context=str(context), remaining=str(remaining), carry=tuple(map(str, names))
         )
         raise KeyboardInterrupt("the script asked for another script")
 

@@ -82,9 +82,11 @@ class UncalledTools:
         if self._pattern is None:
             return None
         for text in _texts(value):
-            if any(mark in text for mark in _PARTS_OF_INTERNAL_NAMES) and (
-                match := self._pattern.search(text)
-            ):
+            # A cheap test before the pattern.
+            if not any(part in text for part in _PARTS_OF_INTERNAL_NAMES):
+                continue
+            match = self._pattern.search(text)
+            if match is not None:
                 return misuse_message(*self._tool_by_shown_text[match[0]])
         return None
 

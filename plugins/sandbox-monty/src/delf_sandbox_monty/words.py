@@ -166,28 +166,48 @@ def _explain(
     The message names an alternative to a feature that this subset of Python does not have.
     """
     if kind == "ModuleNotFoundError" and (match := _NO_MODULE.search(text)):
-        # The session may also allow modules that Monty lacks: list only those that Monty has.
-        available = sorted(name for name in modules if name in STANDARD_MODULES)
-        is_part_missing = match[1].partition(".")[0] in modules  # such as a missing submodule
-        if is_part_missing:
-            return "ImportError", f"{SUBSET} without {match[1]!r}; it has: {', '.join(available)}"
-        return "ImportError", import_refusal(match[1], available)
+        return "ImportError", _missing_module_message(match[1], modules)
     # Replace names of delf's own helpers, such as '__delf_Later__', by what the script knows.
     text = _HELPER_NAME.sub(lambda match: f"'{_OBJECT_KINDS.get(match[1], 'function')}'", text)
-    if kind == "AttributeError" and (match := _ATTRIBUTE.search(text)) and match[1] in tools:
-        name, method = match.groups()
-        if method in tools[name]:  # the script used the method as a value
-            return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
-        return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
-    if (
-        kind == "AttributeError"
-        and (match := _MODULE_ATTRIBUTE.search(text) or _ATTRIBUTE.search(text))
-        and (text.startswith("module") or match[1] in SHIMS)
-    ):
-        advice = _MISSING_NAMES.get(match[2], "write it another way")
-        return kind, f"{SUBSET} without {match[1]}.{match[2]}: {advice}"
-    if kind == "NameError" and (match := _NO_NAME.search(text)) and match[1] in _MISSING_NAMES:
-        return kind, f"{SUBSET} without {match[1]}(): {_MISSING_NAMES[match[1]]}"
+    if kind == "AttributeError":
+        explained = _explain_missing_attribute(text, tools)
+        if explained is not None:
+            return explained
+    if kind == "NameError" and (match := _NO_NAME.search(text)):
+        advice = _MISSING_NAMES.get(match[1])
+        if advice is not None:
+            return kind, f"{SUBSET} without {match[1]}(): {advice}"
     if "Internal error in monty" in text:
         return kind, f"{SUBSET}, and failed on this script: {text}"
     return kind, text
+
+
+def _missing_module_message(name: str, modules: Sequence[str]) -> str:
+    """Return the message of an ImportError that names the importable modules."""
+    # The session may also allow modules that Monty lacks: list only those that Monty has.
+    available = sorted(module for module in modules if module in STANDARD_MODULES)
+    is_part_missing = name.partition(".")[0] in modules  # such as a missing submodule
+    if is_part_missing:
+        return f"{SUBSET} without {name!r}; it has: {', '.join(available)}"
+    return import_refusal(name, available)
+
+
+def _explain_missing_attribute(
+    text: str, tools: Mapping[str, Sequence[str]]
+) -> tuple[str, str] | None:
+    """Return the name and the message of an AttributeError, reworded; None if unknown."""
+    of_object = _ATTRIBUTE.search(text)
+    if of_object is not None and of_object[1] in tools:
+        name, method = of_object.groups()
+        if method in tools[name]:  # the script used the method as a value
+            return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
+        return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
+    match = _MODULE_ATTRIBUTE.search(text) or of_object
+    if match is None:
+        return None
+    owner, name = match.groups()
+    is_module = text.startswith("module") or owner in SHIMS
+    if not is_module:
+        return None
+    advice = _MISSING_NAMES.get(name, "write it another way")
+    return "AttributeError", f"{SUBSET} without {owner}.{name}: {advice}"
