@@ -333,10 +333,10 @@ def _router_problem(
     }
     headers = error.headers
     if error.status_code == 405:  # several routes may share the path
-        matching_routes = [
-            r for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE
-        ]
-        allowed = {method for route in matching_routes for method in route.methods or ()}
+        allowed: set[str] = set()
+        for route in routes:
+            if isinstance(route, Route) and route.matches(scope)[0] != Match.NONE:
+                allowed.update(route.methods or ())
         headers = {"allow": ", ".join(sorted(allowed))}
     return ProblemError(
         error.status_code,

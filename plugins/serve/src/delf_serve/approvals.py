@@ -114,18 +114,14 @@ class Approvals:
     async def waiting(self, caller: Caller) -> WaitingCount:
         """Count the requests that a person may decide, and describe the newest one."""
         requests_by_task = await self._tasks.pending_requests()
-        mine = [
-            record
-            for records in requests_by_task.values()
-            for record in records
-            if caller.sees(record.task.key) and may_decide(record, caller)
-        ]
-        last = max(mine, key=lambda record: record.requested.at, default=None)
-        return WaitingCount(
-            count=len(mine),
-            action=None if last is None else last.requested.action,
-            asked_by=None if last is None else last.requested.asked_by,
-        )
+        mine: list[RequestRecord] = []
+        for records in requests_by_task.values():
+            visible = [record for record in records if caller.sees(record.task.key)]
+            mine += [record for record in visible if may_decide(record, caller)]
+        if not mine:
+            return WaitingCount(count=0)
+        newest = max(mine, key=lambda record: record.requested.at).requested
+        return WaitingCount(count=len(mine), action=newest.action, asked_by=newest.asked_by)
 
     async def detail(self, text: str, caller: Caller) -> Request:
         """Return a request with all its details.

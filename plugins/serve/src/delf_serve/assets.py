@@ -122,14 +122,13 @@ def _states() -> str:
     """Generate a JavaScript module with the labels of task states, as the core defines them."""
     words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
     others = [WAITING_FOR_OTHERS_WORDS.mark, WAITING_FOR_OTHERS_WORDS.text]
-    return "".join(
-        f"export const {name} = {json.dumps(value)};\n"
-        for name, value in {
-            "STATE": {state.name: state for state in TaskState},
-            "STATES": words,
-            "OTHERS_WAIT": others,
-            "OVER": [state for state in TaskState if state.is_terminal],
-            "AT_WORK": [state for state in TaskState if state.is_at_work],
-            "LIMIT_CODES": sorted(LIMIT_CODES),
-        }.items()
-    )
+    constants = {
+        "STATE": {state.name: state for state in TaskState},
+        "STATES": words,
+        "OTHERS_WAIT": others,
+        "OVER": [state for state in TaskState if state.is_terminal],
+        "AT_WORK": [state for state in TaskState if state.is_at_work],
+        "LIMIT_CODES": sorted(LIMIT_CODES),
+    }
+    lines = [f"export const {name} = {json.dumps(value)};\n" for name, value in constants.items()]
+    return "".join(lines)

@@ -438,16 +438,16 @@ class WebChannel:
         else:
             # The field ``key`` of an event is the owner name of the person who caused the event.
             participants = {owner, *(getattr(earlier, "key", None) for earlier in discussion)}
-            assignees = [
-                earlier.to for earlier in discussion if isinstance(earlier, ApprovalAssigned)
-            ]
-            current_assignees = assignees[-1:]
-            to = [
+            assignee: str | None = None
+            for earlier in discussion:
+                if isinstance(earlier, ApprovalAssigned):
+                    assignee = earlier.to
+            concerned = [
                 person
                 for person in readers
-                if "commented" in person.notices
-                and (person.holder in participants or person.name in current_assignees)
+                if person.holder in participants or person.name == assignee
             ]
+            to = [person for person in concerned if "commented" in person.notices]
         if to:
             self._notices.tell(notice_of_talk(self._settings, request, event), to, to_all=False)
 
@@ -552,7 +552,8 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     except ValueError:
         raise ConfigurationError("the address of the webhook cannot be read") from None
     # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
-    is_valid = url.isascii() and url.isprintable() and " " not in url and len(url) <= _MAX_URL_SIZE
+    has_only_printable_ascii = url.isascii() and url.isprintable() and " " not in url
+    is_valid = has_only_printable_ascii and len(url) <= _MAX_URL_SIZE
     if parts.scheme != "https" or parts.username is not None or not is_valid:
         raise ConfigurationError(
             "the address of a webhook begins with https:// and has no password and no blanks"

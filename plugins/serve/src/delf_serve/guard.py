@@ -349,8 +349,9 @@ class Guard:
         if match is None:
             return False
         name = match[1].lower().strip("[]")
-        is_test = name == "testserver" and _host(scope) == TEST_CLIENT
-        return is_test or is_address(name) or name in self._hosts or name.endswith(".localhost")
+        if name == "testserver" and _host(scope) == TEST_CLIENT:
+            return True
+        return is_address(name) or name in self._hosts or name.endswith(".localhost")
 
     def _limit_rate(self, caller: Caller | None) -> None:
         """Apply the caller's limit of requests per second.

@@ -217,9 +217,11 @@ class Keys:
 
         The caller is a person, or has a key of the settings.
         """
-        return self._callers_by_holder.get(holder) or next(
-            (caller for caller in self._callers_of_settings if caller.holder == holder), None
-        )
+        person = self._callers_by_holder.get(holder)
+        if person is not None:
+            return person
+        matching = (caller for caller in self._callers_of_settings if caller.holder == holder)
+        return next(matching, None)
 
     def known(self, holder: str | None) -> Person | None:
         """Return the person whose tasks are stored with the owner ``holder``; None if unknown.
@@ -281,14 +283,13 @@ class Keys:
             person.holder: _caller_with_all_rights(person, active) for person in active
         }
         # For requests with an API key: the caller has the rights of this key.
-        self._callers_by_digest = {
-            bytes.fromhex(api_key.digest): _restrict(
-                self._callers_by_holder[person.holder], api_key
-            )
-            for person in active
-            for api_key in person.keys
-            if api_key.revoked_at is None
-        }
+        callers_by_digest: dict[bytes, Caller] = {}
+        for person in active:
+            caller = self._callers_by_holder[person.holder]
+            for api_key in person.keys:
+                if api_key.revoked_at is None:
+                    callers_by_digest[bytes.fromhex(api_key.digest)] = _restrict(caller, api_key)
+        self._callers_by_digest = callers_by_digest
 
 
 def _lower_ascii(mail: str) -> bytes:

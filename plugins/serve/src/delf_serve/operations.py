@@ -680,6 +680,11 @@ def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.Noti
 # -- conversations ----------------------------------------------------------------------------
 
 
+def _is_listed(conversation: str, caller: Caller) -> bool:
+    """Return True for a conversation that the caller may see, and that no client keeps itself."""
+    return caller.sees(owner_of(conversation)) and not is_kept_by_client(conversation)
+
+
 @OPERATIONS.add("GET", "/conversations", "read")
 async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationList:
     """Return conversations, newest first."""
@@ -691,12 +696,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
     # Load more until enough of the loaded conversations are the caller's, and not a client's.
     while can_load_more and len(conversations) < wanted_count:
         stored: Sequence[ConversationRecord] = await chat.aconversations(count)
-        conversations = [
-            record
-            for record in stored
-            if call.caller.sees(owner_of(record.conversation))
-            and not is_kept_by_client(record.conversation)
-        ]
+        conversations = [each for each in stored if _is_listed(each.conversation, call.caller)]
         can_load_more = len(stored) == count and count < _MAX_CONVERSATIONS
         count *= 8
     part, more = page_of(conversations, query)

@@ -163,8 +163,7 @@ class RequestedChanges:
         keys = person.keys
         if self.secret is not None:
             check_name(self.label, "name of the key")
-            is_label_used = any(key.label == self.label and not key.revoked_at for key in keys)
-            if is_label_used:
+            if self.label in _valid_labels(person):
                 raise ConfigurationError(
                     f"{name} has a key {self.label!r}",
                     hint="choose another label, or revoke that key",
@@ -177,12 +176,14 @@ class RequestedChanges:
                 scope=self.key_scope,
             )
             keys += (new_key,)
-        teams = None if self.teams is None else {check_name(team, "team") for team in self.teams}
+        teams = person.teams
+        if self.teams is not None:
+            teams = tuple(sorted({check_name(team, "team") for team in self.teams}))
         return replace(
             person,
             rights=person.rights if self.rights is None else self.rights,
             scope=self.scope or person.scope,
-            teams=person.teams if teams is None else tuple(sorted(teams)),
+            teams=teams,
             mail=person.mail if self.mail is None else self.mail,
             notices=person.notices if self.notices is None else self.notices,
             notice_ways=person.notice_ways if self.notice_ways is None else self.notice_ways,
@@ -200,7 +201,7 @@ def without_key(person: Person, label: str) -> Person:
     Raises:
         ConfigurationError: If the person has no such key.
     """
-    if label not in [key.label for key in person.keys if key.revoked_at is None]:
+    if label not in _valid_labels(person):
         raise ConfigurationError(f"{person.name} has no key {label!r}", hint="delf users list")
     now = time.time()
     keys: list[PersonKey] = []
@@ -208,6 +209,11 @@ def without_key(person: Person, label: str) -> Person:
         is_valid_key_of_label = key.label == label and key.revoked_at is None
         keys.append(replace(key, revoked_at=now) if is_valid_key_of_label else key)
     return replace(person, keys=tuple(keys))
+
+
+def _valid_labels(person: Person) -> set[str]:
+    """Return the labels of a person's keys that are not revoked."""
+    return {key.label for key in person.keys if key.revoked_at is None}
 
 
 def require_active(person: Person | None, name: str) -> Person:

@@ -101,8 +101,10 @@ class Sessions:
     async def of(self, caller: Caller) -> list[SessionRecord]:
         """Return the login sessions of the caller, oldest first."""
         holder = caller.holder
+        if not holder:
+            return []
         records = await self._tasks.journal.logins()
-        return [session for session in records if holder and session.holder == holder]
+        return [session for session in records if session.holder == holder]
 
     async def end_of(self, caller: Caller, session_id: str) -> None:
         """End one of a person's sessions.

@@ -161,14 +161,13 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
     ]
     for record in await journal.find_requests(waiting=False, limit=MAX_REQUESTS):
         entries += _request_entries(record)
-    matching = [
-        entry
-        for entry in entries
-        if (query.since is None or entry.at >= query.since)
-        and (query.until is None or entry.at < query.until)
-        and query.by in (None, entry.by)
-    ]
-    return sorted(matching, key=lambda entry: entry.at, reverse=True)
+    if query.since is not None:
+        entries = [entry for entry in entries if entry.at >= query.since]
+    if query.until is not None:
+        entries = [entry for entry in entries if entry.at < query.until]
+    if query.by is not None:
+        entries = [entry for entry in entries if entry.by == query.by]
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)
 
 
 def audit_csv(entries: list[s.AuditEntry]) -> str:

@@ -394,11 +394,8 @@ class Tasks:
             ProblemError: If an input file is missing, or the model is not available to the caller.
         """
         record = await self._by_full_id(task_id, caller)
-        first_event = next(
-            e
-            for e in await self.journal.read(record.task_id)
-            if isinstance(e, (TaskQueued, TaskStarted))
-        )
+        events = await self.journal.read(record.task_id)
+        first_event = next(e for e in events if isinstance(e, (TaskQueued, TaskStarted)))
         paths = recorded_files(first_event.setup)
         missing_file = await asyncio.to_thread(_find_missing, paths or ())
         if missing_file is not None:
@@ -408,12 +405,13 @@ class Tasks:
                 "send it in again",
             )
         conversation = first_event.conversation
-        if conversation is not None and owner_of(conversation) != caller.holder:
-            conversation = None
+        conversation_id: str | None = None
+        if conversation is not None and owner_of(conversation) == caller.holder:
+            conversation_id = shown_name(conversation, caller)
         order = RunRequest.model_construct(
             task=wanted.task or first_event.task,
             timeout=wanted.timeout,
-            conversation_id=None if conversation is None else shown_name(conversation, caller),
+            conversation_id=conversation_id,
             llm=wanted.llm or first_event.setup.get(MODEL),
             output=to_jsonable(first_event.setup.get("output")),
         )
@@ -897,12 +895,11 @@ class Tasks:
             self._tasks_not_to_resume.add(task_id)
             return
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-        resumes = [event.at for event in events if isinstance(event, TaskResumed)][-_MAX_RESUMES:]
-        is_resumed_too_often = (
-            len(resumes) == _MAX_RESUMES and resumes[-1] - resumes[0] < _RESUMES_SECONDS
-        )
         # Only servers store this field in the set-up of a task.
-        if first_event is None or SERVER_FIELD not in first_event.setup or is_resumed_too_often:
+        if first_event is None or SERVER_FIELD not in first_event.setup:
+            self._tasks_not_to_resume.add(task_id)
+            return
+        if _is_resumed_too_often(events):
             self._tasks_not_to_resume.add(task_id)
             return
         try:
@@ -1022,6 +1019,35 @@ def owner_of(conversation: str) -> str | None:
     return owner if mark else None
 
 
+def _is_resumed_too_often(events: Sequence[Event]) -> bool:
+    times = [event.at for event in events if isinstance(event, TaskResumed)]
+    last_times = times[-_MAX_RESUMES:]
+    return len(last_times) == _MAX_RESUMES and last_times[-1] - last_times[0] < _RESUMES_SECONDS
+
+
+def _decisions(events: Sequence[Event]) -> list[TaskDecision]:
+    """Return the decisions and votes about a task's requests."""
+    actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}
+    decisions: list[TaskDecision] = []
+    for event in events:
+        if not isinstance(event, (ApprovalDecided, ApprovalVoted)):
+            continue
+        is_final = isinstance(event, ApprovalDecided)
+        decision = TaskDecision(
+            request_id=event.request_id,
+            action=actions.get(event.request_id, ""),
+            # A vote, the first of two approvals, is always an approval.
+            decision=event.decision if is_final else "approved",
+            source=event.source if is_final else "person",
+            by=event.by,
+            via=event.via,
+            at=event.at,
+            is_final=is_final,
+        )
+        decisions.append(decision)
+    return decisions
+
+
 def _detail(
     view: Task, events: Sequence[Event], request_ids: Sequence[str], caller: Caller
 ) -> TaskDetail:
@@ -1037,8 +1063,10 @@ def _detail(
     """
     state = snapshot(events)
     start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    conversation_id: str | None = None
+    if start_event is not None and start_event.conversation is not None:
+        conversation_id = shown_name(start_event.conversation, caller)
     end = events[-1] if isinstance(events[-1], TaskFinished) else None
-    actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}
     files = [
         OutputFile(name=name, size=Path(path).stat().st_size)
         for name, path in state.files.items()
@@ -1050,28 +1078,12 @@ def _detail(
         value=state.value,
         output_so_far=state.output_so_far,
         files=files,
-        conversation_id=None
-        if start_event is None or start_event.conversation is None
-        else shown_name(start_event.conversation, caller),
+        conversation_id=conversation_id,
         asked_from=None if start_event is None else start_event.setup.get(ASKED_FROM),
         stopped_by=None if end is None else end.by,
         # ``via`` is the channel and the address from which a person stopped or decided.
         stopped_from=None if end is None else end.via or None,
-        decisions=[
-            TaskDecision(
-                request_id=event.request_id,
-                action=actions.get(event.request_id, ""),
-                # A vote, the first of two approvals, is always an approval.
-                decision=event.decision if isinstance(event, ApprovalDecided) else "approved",
-                source=event.source if isinstance(event, ApprovalDecided) else "person",
-                by=event.by,
-                via=event.via,
-                at=event.at,
-                is_final=isinstance(event, ApprovalDecided),
-            )
-            for event in events
-            if isinstance(event, (ApprovalDecided, ApprovalVoted))
-        ],
+        decisions=_decisions(events),
         tokens_used=state.tokens_used,
         approvals=[*request_ids] if view.state is TaskState.WAITING else [],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -15,6 +15,7 @@ from delf.protocols.people import (
     LOCAL,
     NOTICES,
     SCOPES,
+    NoticeChoice,
     Person,
     Right,
     Scope,
@@ -46,6 +47,11 @@ def users() -> None:
     delf users list
     delf users revoke ada --key laptop
     """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+def _notices(choices: Collection[str]) -> tuple[NoticeChoice, ...]:
+    """Return the chosen notices; none for the choice ``none``."""
+    return tuple(notice for notice in NOTICES if notice in choices)
 
 
 @users.command("add")
@@ -105,7 +111,7 @@ def add(
         scope=cast("Scope | None", scope),
         teams=tuple(teams) or None,
         mail=mail,
-        notices=tuple(choice for choice in NOTICES if choice in notices) if notices else None,
+        notices=_notices(notices) if notices else None,
         notice_ways=tuple(way for way in NOTICE_WAYS if way in ways) or None,
         label=label,
         secret=secret,

@@ -70,6 +70,10 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
     url = page_link(call, path)
     # Names such as ``delf/fast`` let the agent use another model, and are no further skills.
     names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
+    skills: list[dict[str, Any]] = []
+    for name in names:
+        description = "The agent." if name == OWN_MODEL else "A worker of the agent."
+        skills.append({"id": name, "name": name, "description": description, "tags": ["task"]})
     card: dict[str, Any] = {
         "name": OWN_MODEL,
         "description": "Does tasks in plain words with the tools of its project.",
@@ -81,15 +85,7 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
         "capabilities": {"streaming": True, "pushNotifications": False},
         "defaultInputModes": ["text/plain", "application/octet-stream"],
         "defaultOutputModes": ["text/plain", "application/json"],
-        "skills": [
-            {
-                "id": name,
-                "name": name,
-                "description": "The agent." if name == OWN_MODEL else "A worker of the agent.",
-                "tags": ["task"],
-            }
-            for name in names
-        ],
+        "skills": skills,
     }
     if call.service.keys:
         card["securitySchemes"] = {"key": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}

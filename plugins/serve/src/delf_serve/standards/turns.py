@@ -440,12 +440,9 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
         return None
     last_message = turn.history[-1].content
     pending_requests = await call.service.tasks.pending_requests()
-    named_requests = [
-        record
-        for requests in pending_requests.values()
-        for record in requests
-        if record.requested.request_id in last_message
-    ]
+    named_requests: list[RequestRecord] = []
+    for requests in pending_requests.values():
+        named_requests += [each for each in requests if each.requested.request_id in last_message]
     # The message "continue" and decisions such as "approve" are replies even if the last message
     # names no request.
     is_reply = is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
