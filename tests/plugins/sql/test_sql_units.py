@@ -458,6 +458,15 @@ def test_trusted_tables_are_matched_case_sensitively():
     assert db.result_trust("query", {"statement": 'SELECT mail FROM "Customers"'}) == "outside"
 
 
+@pytest.mark.parametrize(("alias", "other"), [("ß", "SS"), ("ı", "I")])
+def test_trusted_name_in_other_letter_case_is_no_untrusted_column(alias, other):
+    db = SQL(url="postgresql://u:p@h/d", trust={"orders.id": "own"})
+    statement = f'SELECT id AS "{alias}", note AS "{other}" FROM orders'
+    whose = db.result_trust("query", {"statement": statement})
+    assert whose[alias] == "own"
+    assert whose.get(other, whose["*"]) == "outside"
+
+
 def test_user_permitted_function_makes_rows_untrusted():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
     assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"

@@ -409,8 +409,11 @@ class Sheets(GoogleConnection):
             )
         )
         sheets: list[dict[str, Any]] = answer.get("sheets") or []
-        charts = [int(chart["chartId"]) for sheet in sheets for chart in sheet.get("charts") or ()]
-        return {int(sheet["properties"].get("sheetId") or 0) for sheet in sheets}.union(charts)
+        ids: set[int] = set()
+        for sheet in sheets:
+            ids.add(int(sheet["properties"].get("sheetId") or 0))
+            ids.update(int(chart["chartId"]) for chart in sheet.get("charts") or ())
+        return ids
 
 
 _FORMAT_NAMES: Final = frozenset(inspect.signature(Sheets.format).parameters) - {
@@ -438,9 +441,10 @@ def _info(book: Book) -> BookInfo:
 
 
 def _display_step(step: Mapping[str, Any]) -> str:
-    rest = ", ".join(
-        f"{key}={len(value)} rows" if key == "rows" else f"{key}={value!r}"
-        for key, value in step.items()
-        if key != "do"
-    )
-    return f"{step['do']}: {rest}"
+    arguments: list[str] = []
+    for key, value in step.items():
+        if key == "rows":
+            arguments.append(f"rows={len(value)} rows")
+        elif key != "do":
+            arguments.append(f"{key}={value!r}")
+    return f"{step['do']}: {', '.join(arguments)}"

@@ -153,9 +153,9 @@ class Book:
             bottom=bottom_row,
             right=None if right_column is None else right_column + 1,
         )
-        if (area.bottom is not None and area.bottom <= area.top) or (
-            area.right is not None and area.right <= area.left
-        ):
+        has_rows = area.bottom is None or area.bottom > area.top
+        has_columns = area.right is None or area.right > area.left
+        if not (has_rows and has_columns):
             raise ToolRefusedError(f"{text!r} ends before it begins")
         return area
 

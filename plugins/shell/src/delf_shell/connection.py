@@ -118,9 +118,7 @@ class Shell(Connection[ShellSettings]):
         max_seconds = self.settings.timeout
         seconds = max_seconds if timeout is None else min(timeout, max_seconds)
         environment = {
-            name: value
-            for name in self.settings.environment
-            if (value := os.environ.get(name)) is not None
+            name: os.environ[name] for name in self.settings.environment if name in os.environ
         }
         runner = Runner(
             folder=self._resolve_folder(cwd),

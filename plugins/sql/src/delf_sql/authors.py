@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -52,17 +52,16 @@ class OwnTables:
         """
         for key in trust:
             parts = key.split(".")
-            if not all(part.strip() for part in parts) or len(parts) > _MAX_PARTS or "*" in key:
+            has_empty_part = not all(part.strip() for part in parts)
+            if has_empty_part or len(parts) > _MAX_PARTS or "*" in key:
                 raise ConnectionConfigurationError(
                     f"connection {name!r}: trust names {key!r}, not a table or column",
                     hint='trust = {"customers" = "own", "orders.id" = "own"}; all others are '
                     "outside",
                 )
-        ignores_case = dialect in _CASE_INSENSITIVE
-        folded_trust: dict[str, Trust] = {
-            key.lower() if ignores_case else key: level for key, level in trust.items()
-        }
-        return cls(folded_trust, dialect, functions)
+        if dialect in _CASE_INSENSITIVE:
+            trust = {key.lower(): level for key, level in trust.items()}
+        return cls(dict(trust), dialect, functions)
 
     def has_table(self, table: str) -> bool:
         """Return whether the configuration says that only the user writes a table's columns."""
@@ -171,16 +170,18 @@ class OwnTables:
         for cte in ctes:
             tables = [*cte.this.find_all(exp.Table)]
             ids_of_tables_in_ctes.update(map(id, tables))
-            names = [name for name in map(self._table, tables) if name not in earlier_cte_names]
-            source_names += [None if name in cte_names else name for name in names]
+            for name in map(self._table, tables):
+                if name in earlier_cte_names:
+                    continue
+                source_names.append(None if name in cte_names else name)
             earlier_cte_names.add(self._folded_name(cte.args["alias"].this))
-        other_tables = (
-            table for table in tree.find_all(exp.Table) if id(table) not in ids_of_tables_in_ctes
-        )
-        return [
-            *source_names,
-            *(name for name in map(self._table, other_tables) if name not in cte_names),
-        ]
+        for table in tree.find_all(exp.Table):
+            if id(table) in ids_of_tables_in_ctes:
+                continue
+            name = self._table(table)
+            if name not in cte_names:
+                source_names.append(name)
+        return source_names
 
     def _table(self, table: exp.Table) -> str | None:
         """Return a table's name as in the setting ``trust``; None for a function or file."""
@@ -206,12 +207,9 @@ class OwnTables:
 
         if not isinstance(tree, exp.Select) or tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE):
             return _OUTSIDE
+        has_several_selects = len([*tree.find_all(exp.Select)]) > 1
         has_column_aliases = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
-        if (
-            len([*tree.find_all(exp.Select)]) > 1
-            or tree.find(exp.PositionalColumn)
-            or has_column_aliases
-        ):
+        if has_several_selects or has_column_aliases or tree.find(exp.PositionalColumn):
             return _OUTSIDE
         (source,) = tree.find_all(exp.Table)
         row_names = {source.name.lower(), source.alias.lower()}
@@ -220,15 +218,16 @@ class OwnTables:
         result_columns = self._result_columns(tree, table)
         if result_columns is None:
             return _OUTSIDE
-        selected_ids = {id(c) for each in tree.expressions for c in each.find_all(exp.Column)}
-        other_columns = (c for c in tree.find_all(exp.Column) if id(c) not in selected_ids)
+        ids_of_selected: set[int] = set()
+        for each in tree.expressions:
+            ids_of_selected.update(map(id, each.find_all(exp.Column)))
+        other_columns = (c for c in tree.find_all(exp.Column) if id(c) not in ids_of_selected)
         if not all(self._is_own(table, column) for column in other_columns):
             return _OUTSIDE
-        own_names = [name for name, level in result_columns.items() if level == "own"]
-        # Databases differ in the letter case of the names that they return.
-        spellings = {form for name in own_names for form in (name, name.lower(), name.upper())}
-        if spellings:
-            return {**dict.fromkeys(sorted(spellings), "own"), "*": "outside"}
+        own_names = {name for name, level in result_columns.items() if level == "own"}
+        own_spellings = _spellings(own_names) - _spellings(result_columns.keys() - own_names)
+        if own_spellings:
+            return {**dict.fromkeys(sorted(own_spellings), "own"), "*": "outside"}
         return _OUTSIDE
 
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
@@ -278,3 +277,11 @@ class OwnTables:
             self.dialect == "postgresql" and not is_quoted
         )
         return name.name.lower() if folds else name.name
+
+
+def _spellings(names: Iterable[str]) -> set[str]:
+    """Return names in all the letter cases in which databases may return them."""
+    spellings: set[str] = set()
+    for name in names:
+        spellings |= {name, name.lower(), name.upper()}
+    return spellings

@@ -247,7 +247,9 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
         return has_date and not zone
     if family == "interval":
         return not has_date
-    return not has_date and bool(clock) and (family == "timetz" or not zone)
+    if has_date or not clock:
+        return False
+    return family == "timetz" or not zone
 
 
 def _keeps_moment(value: Any, family: Family) -> bool:

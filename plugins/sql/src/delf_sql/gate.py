@@ -185,14 +185,20 @@ def _single_statement(
     if "\x00" in text:
         raise ToolRefusedError("the statement holds a NUL character")
     text, tokens = normalise(text, dialect)
-    while tokens and tokens[-1].text == ";" and tokens[-1].kind == "operator":
+    while tokens and _is_operator(tokens[-1], ";"):
         tokens.pop()
     if not tokens:
         raise ToolRefusedError("the statement is empty")
-    has_inner_semicolon = any(token.kind == "operator" and token.text == ";" for token in tokens)
-    if has_inner_semicolon and not (allows_routine_body and _defines_routine(tokens)):
+    has_inner_semicolon = any(_is_operator(token, ";") for token in tokens)
+    may_have_semicolons = allows_routine_body and _defines_routine(tokens)
+    if has_inner_semicolon and not may_have_semicolons:
         raise ToolRefusedError("one statement at a time: make a call for each")
     return text[: tokens[-1].end], tokens
+
+
+def _is_operator(token: Token, text: str) -> bool:
+    """Return True for the operator ``text``, and not for a quoted name with this text."""
+    return token.kind == "operator" and token.text == text
 
 
 def _defines_routine(tokens: Sequence[Token]) -> bool:
@@ -218,7 +224,7 @@ def folded_names(
     names_after_dot = [
         name
         for dot, name in itertools.pairwise(tokens)
-        if dot.text == "." and dot.kind == "operator" and name.kind in ("word", "name")
+        if _is_operator(dot, ".") and name.kind in ("word", "name")
     ]
     return _fold_names(calls, dialect), _fold_names(names_after_dot, dialect)
 
@@ -255,7 +261,7 @@ def _check_calls(
         name = _folded(token, dialect)
         if token.start in alias_positions or is_listed(name, allowed):
             continue
-        is_qualified = before is not None and before.text == "." and before.kind == "operator"
+        is_qualified = before is not None and _is_operator(before, ".")
         # IN (…), OVER (…) and VALUES (…) are grammar; in quotes or after a dot the same word is a
         # function's name.
         if token.kind == "word" and name in grammar and not is_qualified:

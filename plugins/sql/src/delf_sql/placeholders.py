@@ -122,19 +122,13 @@ def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | in
     before_previous = tokens[index - 2] if index > 1 else None
     # The placeholder stands for the whole list in ``IN :ids``, and for an item in ``IN (:id)``.
     is_whole_list = previous is not None and previous.word == "IN"
-    is_in_list = (
-        previous is not None
-        and previous.text == "("
-        and before_previous is not None
-        and before_previous.word == "IN"
-    )
+    word_before_parenthesis = ""
+    if previous is not None and previous.text == "(" and before_previous is not None:
+        word_before_parenthesis = before_previous.word
+    is_in_list = word_before_parenthesis == "IN"
     next_token = next((token for token in tokens[index + 1 :] if token.start >= end), None)
-    is_cast = (next_token is not None and next_token.text in (":", "::")) or (
-        previous is not None
-        and previous.text == "("
-        and before_previous is not None
-        and before_previous.word == "CAST"
-    )
+    has_cast_operator = next_token is not None and next_token.text in (":", "::")
+    is_cast = has_cast_operator or word_before_parenthesis == "CAST"
     return Placeholder(
         start=tokens[index].start,
         end=end,
@@ -209,8 +203,8 @@ def _is_compared(tokens: Sequence[Token], placeholder: Placeholder) -> bool:
     sides = {before[-1].text if before else "", after[:1]}
     if not (placeholder.in_list or sides & _COMPARING):
         return False
-    words = (token.word for token in reversed(before) if token.word in _CLAUSES)
-    return next(words, "") != "SET"
+    clauses = [token.word for token in before if token.word in _CLAUSES]
+    return not clauses or clauses[-1] != "SET"
 
 
 def without_placeholders(

@@ -61,14 +61,17 @@ class TableIndex:
             + _score_from_neighbours(neighbours.get(number, ()), own_scores)
             for number in range(len(tables))
         }
-        matches = sorted((n for n, score in scores.items() if score), key=lambda n: (-scores[n], n))
+        matches = [number for number, score in scores.items() if score]
+        matches.sort(key=scores.__getitem__, reverse=True)
         best_matches = [
             n
             for n in matches[:_MAX_CONNECTED_TABLES]
             if scores[n] >= _MIN_CONNECTED_SHARE * scores[matches[0]]
         ]
         # The tables on the paths of foreign keys between two best matches, which joins need.
-        connecting = [n for ends in combinations(best_matches, 2) for n in _path(neighbours, *ends)]
+        connecting: list[int] = []
+        for first, second in combinations(best_matches, 2):
+            connecting += _path(neighbours, first, second)
         ranked = list(dict.fromkeys([*best_matches, *connecting, *matches]))
         return _with_rest(tables, ranked), len(ranked)
 

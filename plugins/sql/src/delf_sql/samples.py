@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import json
 import re
 from collections import Counter
@@ -76,7 +77,9 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
     """
     names = [quoted(column.name, dialect) for column in _sampled_columns(table)]
     keys = [quoted(column.name, dialect) for column in table.columns if column.primary_key]
-    if table.relation.kind == "view" or not names or (is_last and len(keys) != 1):
+    if table.relation.kind == "view" or not names:
+        return None
+    if is_last and len(keys) != 1:
         return None
     order = f" ORDER BY {keys[0]} DESC" if is_last else ""
     source = relation_name(table.relation, dialect)
@@ -86,12 +89,13 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
 
 def _sampled_columns(table: Table) -> list[Column]:
     is_small = len(table.columns) <= _MAX_LOOKUP_COLUMNS
-    is_wanted = (
-        not (column.references or _LARGE_TYPE.search(column.type.lower()))
-        and (is_small or not column.primary_key)
-        for column in table.columns
-    )
-    return [column for column, wanted in zip(table.columns, is_wanted, strict=True) if wanted]
+    sampled: list[Column] = []
+    for column in table.columns:
+        if column.references or _LARGE_TYPE.search(column.type.lower()):
+            continue
+        if is_small or not column.primary_key:
+            sampled.append(column)
+    return sampled
 
 
 def with_samples(
@@ -129,7 +133,8 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
     """
     columns = _sampled_columns(table)
     keys = [number for number, column in enumerate(columns) if column.primary_key]
-    if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
+    are_all_sampled = len(columns) == len(table.columns)
+    if not are_all_sampled or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
         return {}
     # A table about people is no lookup table.
     if any(_is_personal(column.name) for column in columns):
@@ -139,13 +144,7 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
         pairs = [(row[keys[0]], row[number]) for row in rows]
         if column.primary_key or not _LABEL_NAME.search(_CAMEL.sub("_", column.name).lower()):
             continue
-        are_all_plain = all(
-            isinstance(key, (int, str))
-            and isinstance(text, str)
-            and _is_plain(text)
-            and _is_plain(f"{key}")
-            for key, text in pairs
-        )
+        are_all_plain = all(_is_plain_label(key, text) for key, text in pairs)
         texts_by_key = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
         if are_all_plain and len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
             notes[column.name] = f"{{{texts_by_key}}} by {columns[keys[0]].name}"
@@ -180,15 +179,12 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
         return form
     if shared := _shared_values(name, values):
         return shared
-    present = [value for value in values if value.strip().lower() not in _MISSING_VALUES]
-    missing = sorted({value for value in values if value.strip().lower() in _MISSING_VALUES})
-    if (
-        missing
-        and present
-        and len(missing) <= _MAX_PATTERNS
-        and (form := _date_format(present) or _patterns_of(present))
-    ):
-        return " | ".join([form, *map(repr, missing)])
+    missing = {value for value in values if value.strip().lower() in _MISSING_VALUES}
+    present = [value for value in values if value not in missing]
+    if present and 0 < len(missing) <= _MAX_PATTERNS:
+        form = _date_format(present) or _patterns_of(present)
+        if form:
+            return " | ".join([form, *map(repr, sorted(missing))])
     return _patterns_of(values)
 
 
@@ -226,16 +222,16 @@ def _nested_types(name: str, values: Sequence[Any], depth: int = 0) -> str:
     if kinds == {"str"}:
         return f"{_shared_values(name, present) or 'str'}{none_suffix}"
     if kinds == {"list"} and depth < _MAX_DEPTH:
-        items = [item for value in present for item in value]
+        items = list(itertools.chain.from_iterable(present))
         return f"list[{_nested_types(name, items, depth + 1)}]{none_suffix}"
     if kinds == {"dict"} and depth < _MAX_DEPTH:
-        keys = list(dict.fromkeys(key for value in present for key in value))
+        keys = list(dict.fromkeys(itertools.chain.from_iterable(present)))
         if len(keys) <= _MAX_KEYS and all(_FIELD_NAME.fullmatch(str(key)) for key in keys):
-            parts = (
-                f'"{key}": {_nested_types(key, [v[key] for v in present if key in v], depth + 1)}'
-                for key in keys
-            )
-            return f"{{{', '.join(parts)}}}{none_suffix}"
+            fields: list[str] = []
+            for key in keys:
+                values_of_key = [value[key] for value in present if key in value]
+                fields.append(f'"{key}": {_nested_types(key, values_of_key, depth + 1)}')
+            return f"{{{', '.join(fields)}}}{none_suffix}"
     return f"{' | '.join(sorted(kinds)) or 'Any'}{none_suffix}"
 
 
@@ -249,6 +245,13 @@ def _is_personal(name: str) -> bool:
     return _PERSONAL_NAME.search(_CAMEL.sub("_", name).lower()) is not None
 
 
+def _is_plain_label(key: Any, text: Any) -> bool:
+    """Return True for a key and its label that may both be shown."""
+    if not isinstance(key, (int, str)) or not isinstance(text, str):
+        return False
+    return _is_plain(text) and _is_plain(str(key))
+
+
 def _is_plain(value: str) -> bool:
     """Return True for a short value on one line, without e-mail address or long number."""
     return (
@@ -259,10 +262,15 @@ def _is_plain(value: str) -> bool:
     )
 
 
+def _may_be_date(value: str) -> bool:
+    """Check a text's length and first character, which is much cheaper than ``strptime()``."""
+    is_short = 5 <= len(value) <= 8
+    return is_short or (len(value) <= 32 and value[:1].isalnum())
+
+
 def _date_format(values: Sequence[str]) -> str:
     """Return the ``strptime`` format that all texts have; empty if there is none."""
-    # A cheap test of length and first character before strptime().
-    if not all(5 <= len(v) <= 8 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
+    if not all(map(_may_be_date, values)):
         return ""
     distinct = list(dict.fromkeys(values))
     candidates = [form for form in _FORMATS if _fits(distinct[0], form)]

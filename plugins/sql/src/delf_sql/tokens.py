@@ -206,12 +206,13 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
 def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
     """Raise ToolRefusedError unless the text between two tokens is only blanks and comments."""
     gap = text[start:end]
-    unusual = next((sign for sign in gap if not (sign.isprintable() or sign in "\t\n")), None)
-    if unusual is not None:
-        raise ToolRefusedError(
-            f"the statement has an unusual character (U+{ord(unusual):04X}) outside of quotes: "
-            "write plain blanks and line breaks"
-        )
+    for sign in gap:
+        is_usual = sign.isprintable() or sign in "\t\n"
+        if not is_usual:
+            raise ToolRefusedError(
+                f"the statement has an unusual character (U+{ord(sign):04X}) outside of quotes: "
+                "write plain blanks and line breaks"
+            )
     if start <= end and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
         return
     comment_start = gap.rfind("/*")

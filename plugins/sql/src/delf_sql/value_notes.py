@@ -71,8 +71,6 @@ def values_note(tables: Iterable[Table], dialect: Dialect) -> str:
     types = {column.type.lower() for table in tables for column in table.columns}
     notes = _NOTES.get(dialect, (_PLAIN_DECIMALS,))
     lines = [
-        note.text
-        for note in notes
-        if note.types is None or any(note.types.search(each) for each in types)
+        note.text for note in notes if note.types is None or any(map(note.types.search, types))
     ]
     return "; ".join(lines)

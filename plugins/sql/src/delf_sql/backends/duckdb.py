@@ -222,17 +222,16 @@ class DuckdbBackend:
         self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> WriteResult:
         """Run statements with their sets of parameters in one transaction."""
-        bound_statements = [
-            self._bind(statement, params)
-            for statement, parameter_sets in changes
-            for params in parameter_sets
-        ]
+        bound_statements: list[BoundStatement] = []
+        returns_rows = False
+        for statement, parameter_sets in changes:
+            bound_statements += [self._bind(statement, params) for params in parameter_sets]
+            if any(token.word == "RETURNING" for token in statement.tokens):
+                returns_rows = True
         result = session.do(
             "change",
             bound_statements=[asdict(bound) for bound in bound_statements],
-            returns=any(
-                token.word == "RETURNING" for statement, _ in changes for token in statement.tokens
-            ),
+            returns=returns_rows,
         )
         written = WriteResult()
         written.rowcount = result["rowcount"]
