@@ -88,19 +88,19 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     candidates = [
         block for block in scripts if not _EXAMPLE.search(_nearby_text(block.text_before))
     ]
-    if candidates and len(candidates) < len(scripts):
+    examples = [block for block in scripts if block not in candidates]
+    if candidates and examples:
         # Ignore the examples. If a candidate needs a name that only an example binds, the choice is
         # ambiguous.
-        example_names = _union(
-            bound_names(block.code) for block in scripts if block not in candidates
-        )
+        example_names = _union(bound_names(block.code) for block in examples)
         candidate_names = _union(bound_names(block.code) for block in candidates)
         needed_names = _union(free_names(block.code) for block in candidates)
         if needed_names & (example_names - candidate_names):
             return Reading(None, AMBIGUOUS)
         scripts = candidates
-    if parts and parts[-1] not in scripts and parse_script(parts[-1].code) is None:
-        return Reading(None, _UNREADABLE.format(_describe_problem(parts[-1].code)))
+    last_part = parts[-1]
+    if last_part not in scripts and parse_script(last_part.code) is None:
+        return Reading(None, _UNREADABLE.format(_describe_problem(last_part.code)))
     return _join_or_choose(scripts)
 
 
@@ -162,14 +162,12 @@ def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
 
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
     """Remove blocks whose code is part of another block; of equal blocks the last stays."""
-    lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
+    lines_of_blocks = [set(map(str.strip, block.code.split("\n"))) - {""} for block in blocks]
     distinct_blocks: list[Block] = []
-    for index, block_lines in enumerate(lines[:_MAX_COMPARED]):
-        others = [(i, other_lines) for i, other_lines in enumerate(lines) if i != index]
-        if not any(
-            block_lines < other_lines or (block_lines == other_lines and i > index)
-            for i, other_lines in others
-        ):
+    for index, lines in enumerate(lines_of_blocks[:_MAX_COMPARED]):
+        is_part_of_another = any(lines < other_lines for other_lines in lines_of_blocks)
+        is_repeated_later = lines in lines_of_blocks[index + 1 :]
+        if not is_part_of_another and not is_repeated_later:
             distinct_blocks.append(blocks[index])
     return [*distinct_blocks, *blocks[_MAX_COMPARED:]]
 

@@ -92,7 +92,8 @@ def find_script(text: str) -> Reading:
         return Reading(bare_script)
     text = _answer_text(text)
     blocks = blocks_of(text)
-    if any(len(part) > MAX_SCRIPT for part in ([block.code for block in blocks] or [text])):
+    possible_scripts = [block.code for block in blocks] if blocks else [text]
+    if any(len(script) > MAX_SCRIPT for script in possible_scripts):
         return Reading(why=_TOO_LONG)
     if blocks:
         return _script_in_blocks(blocks, text)

@@ -210,12 +210,12 @@ def free_names(code: str) -> set[str]:
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
-    return {
-        part.id
-        for node in nodes
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)
-    }
+    names: set[str] = set()
+    for node in nodes:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                names.add(part.id)
+    return names
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:

@@ -181,14 +181,10 @@ class _Field:
         """Return True if only Python 3.12 and later can parse the field between these quotes."""
         text = "".join(part.as_written() if isinstance(part, _Text) else part for part in self.code)
         has_line_break = "\n" in text and len(quotes) == 1
+        if has_line_break or any(sign in text for sign in (quotes, "\\", "#")):
+            return True
         nested_fields = [part for part in self.spec or () if isinstance(part, _Field)]
-        return (
-            has_line_break
-            or quotes in text
-            or "\\" in text
-            or "#" in text
-            or any(part.is_new_for(quotes) for part in nested_fields)
-        )
+        return any(field.is_new_for(quotes) for field in nested_fields)
 
     def __str__(self) -> str:
         spec = "" if self.spec is None else ":" + "".join(map(str, self.spec))
@@ -200,7 +196,8 @@ class _Field:
         The field's expression, and those in its specification, are appended to ``arguments``.
         """
         text = self.expression()
-        arguments.append(f"({text})" if "\n" in text or "," in text else text.strip())
+        needs_parentheses = "\n" in text or "," in text
+        arguments.append(f"({text})" if needs_parentheses else text.strip())
         text_before = ""
         conversion = self.conversion
         if self.equals_sign:
@@ -208,13 +205,13 @@ class _Field:
             # literal that ``format`` is called on, so braces, backslashes and quotes are escaped.
             text_before = f"{text}{self.equals_sign}".replace("{", "{{").replace("}", "}}")
             text_before = text_before.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
-            conversion = conversion or ("!r" if self.spec is None else "")
+            if not conversion and self.spec is None:
+                conversion = "!r"
         spec = ""
         if self.spec is not None:
-            parts = [
-                p.as_format_field(arguments) if isinstance(p, _Field) else p for p in self.spec
-            ]
-            spec = ":" + "".join(parts)
+            spec = ":"
+            for part in self.spec:
+                spec += part.as_format_field(arguments) if isinstance(part, _Field) else part
         return text_before + "{" + conversion + spec + "}"
 
 
@@ -289,9 +286,9 @@ class _Reader:
         if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
         next_chars = self._text[self._position : self._position + 3]
-        is_triple = next_chars == 3 * opening_quote or (
-            bool(curly_quotes) and all(char in closing_quotes for char in next_chars)
-        )
+        is_triple = next_chars == 3 * opening_quote
+        if curly_quotes and all(char in closing_quotes for char in next_chars):
+            is_triple = True
         quote_count = 3 if is_triple else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)

@@ -211,11 +211,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             try:
                 reply = await host.ask(messages, tools=tools)
             except LLMExecutionError as error:
-                if (
-                    not (tools and can_offer_tool)
-                    or error.status is None
-                    or error.status in _NOT_ABOUT_TOOLS
-                ):
+                may_refuse_tools = error.status is not None and error.status not in _NOT_ABOUT_TOOLS
+                if not (tools and can_offer_tool and may_refuse_tools):
                     raise
                 # The first answer came without tools, so the server refuses tools: with 400, 404,
                 # 422 or 500.

@@ -139,10 +139,11 @@ def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
         has_no_script = reading == Reading()
         # The text itself is then the code; if invalid, the model gets its syntax error.
         readings.append(Reading(repair_script(text)) if has_no_script else reading)
-    if not readings or any(reading.code is None for reading in readings):
+    codes = [reading.code for reading in readings if reading.code is not None]
+    if not readings or len(codes) < len(readings):
         # One unusable script makes the answer unusable; return the first feedback, if any.
         return next((reading for reading in readings if reading.why), Reading())
-    return Reading("\n\n".join(reading.code for reading in readings if reading.code is not None))
+    return Reading("\n\n".join(codes))
 
 
 def _scripts_in(content: Any) -> list[str]:
@@ -174,9 +175,11 @@ def _nested_scripts(content: Any, depth: int) -> Iterator[str]:
         if isinstance(value, str):
             yield value
             return
-        if isinstance(value, list) and value and all(isinstance(v, str) for v in _items(value)):
-            yield "\n".join(_items(value))
-            return
+        if isinstance(value, list) and value:
+            lines = _items(value)
+            if all(isinstance(line, str) for line in lines):
+                yield "\n".join(lines)
+                return
     for key in _NESTING_KEYS:
         value = fields.get(key)
         if isinstance(value, str) and value.lstrip().startswith("{"):

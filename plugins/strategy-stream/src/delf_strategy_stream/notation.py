@@ -205,18 +205,15 @@ class Reader:
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
     joined = join_texts(list(events))
     is_cut = reply.broken_by is not None
+    # In a reply that was cut off, a call may be unparsable only because its end is missing.
+    problem_types = InventedResults if is_cut else (InventedResults, UnparsableCall)
     thoughts = [reply.reasoning, *(e.text for e in joined if isinstance(e, Thought))]
     return Turn(
         thoughts="".join(thoughts),
         text="".join(e.text for e in joined if isinstance(e, AnswerText)),
         calls=tuple(e for e in joined if isinstance(e, Called)),
         provider_calls=reply.calls,
-        # In a reply that was cut off, a call may be unparsable only because its end is missing.
-        problems=tuple(
-            e
-            for e in joined
-            if isinstance(e, InventedResults) or (isinstance(e, UnparsableCall) and not is_cut)
-        ),
+        problems=tuple(e for e in joined if isinstance(e, problem_types)),
         is_cut=is_cut,
     )
 

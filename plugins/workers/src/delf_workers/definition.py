@@ -198,13 +198,17 @@ class WorkerDefinition(_Part):
         Raises:
             ToolRefusedError: If the model is not compatible. The message has the patterns.
         """
-        names, patterns = {model.lower(), *names}, self.compatible_models
-        if patterns and not any(fnmatchcase(n, p.lower()) for n in names for p in patterns):
-            raise ToolRefusedError(
-                f"worker {self.name!r} is for models like {', '.join(patterns)}, and would be "
-                f"done by {model!r}",
-                hint="its file can name a model of its own",
-            )
+        patterns = self.compatible_models
+        if not patterns:
+            return
+        for spelling in (model.lower(), *names):
+            if any(fnmatchcase(spelling, pattern.lower()) for pattern in patterns):
+                return
+        raise ToolRefusedError(
+            f"worker {self.name!r} is for models like {', '.join(patterns)}, and would be "
+            f"done by {model!r}",
+            hint="its file can name a model of its own",
+        )
 
     def fill(self, inputs: Mapping[str, Any]) -> str:
         """Return the instructions after replacing placeholders by the values of inputs.
@@ -271,9 +275,9 @@ def from_front_matter(
             raise front.error("give only one of connections and toolsets", ("toolsets",))
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
         renamed_lines = {
-            ("connections", *keys[1:]): n
-            for keys, n in front.lines.items()
-            if keys and keys[0] == "toolsets"
+            ("connections", *keys[1:]): line
+            for keys, line in front.lines.items()
+            if keys[:1] == ("toolsets",)
         }
         front = replace(front, lines=front.lines | renamed_lines)
     _rename_policy(front, table)

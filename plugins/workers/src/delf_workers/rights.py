@@ -285,5 +285,6 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
         narrowed.allow = names
     else:  # actions that the maker may not call stay forbidden
         maker_names = {maker_allow} if isinstance(maker_allow, str) else set(maker_allow)
-        narrowed.allow = tuple(name for name in names if name in maker_names) or False
+        allowed_names = tuple(name for name in names if name in maker_names)
+        narrowed.allow = allowed_names or False
     return narrowed
