@@ -81,6 +81,12 @@ def test_pdf_form_fields_are_read(text: str) -> None:
     assert list(notes) == ["a.pdf: values of form fields stand below the text of their page"]
 
 
+def test_pdf_form_field_with_a_missing_parent_is_read() -> None:
+    fields = b"<</Subtype/Widget/FT/Tx/T(age)/V(42)/Parent 99 0 R>>"
+    content = pdf_of("Hello").replace(b"/MediaBox", b"/Annots[%s]/MediaBox" % fields)
+    assert pdf_pages(io.BytesIO(content), "a.pdf").texts == ["Hello\nage: 42"]
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_pdf_font_encoding_is_applied(declared: bool) -> None:
     writer = PdfWriter(PdfReader(io.BytesIO(pdf_of("a page"))))

@@ -259,9 +259,9 @@ def _with_ancestors(field: Any) -> Iterator[Any]:
     for _ in range(_MAX_FIELD_DEPTH):
         yield field
         parent = field.get("/Parent")
-        if parent is None:
+        field = None if parent is None else parent.get_object()
+        if field is None:  # no parent, or a reference to an object that is not in the document
             return
-        field = parent.get_object()
 
 
 def _value_of_widget(entries: Mapping[str, Any]) -> str:
