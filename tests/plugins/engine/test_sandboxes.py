@@ -249,6 +249,8 @@ def test_make_limits_reads_the_configuration(config, field, value):
         {"cpu_seconds": float("inf")},
         {"cpu_seconds": float("nan")},
         {"cpu_seconds": -1},
+        {"cpu_seconds": 10**400},
+        {"memory_limit": 10**400},
         {"output_bytes": [1]},
     ],
 )

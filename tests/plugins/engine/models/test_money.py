@@ -245,6 +245,7 @@ def test_price_is_found_without_the_provider_prefix(tmp_path: Path) -> None:
         ('{"m": {"input": true, "output": 1}}', "m: True is not a price"),
         ('{"m": {"input": NaN, "output": 1}}', "m: nan is not a price"),
         ('{"m": {"input": Infinity, "output": 1}}', "m: inf is not a price"),
+        (f'{{"m": {{"input": 1{"0" * 400}, "output": 1}}}}', "000 is not a price"),
     ],
 )
 def test_invalid_price_error_names_its_file(tmp_path: Path, content: str, words: str) -> None:

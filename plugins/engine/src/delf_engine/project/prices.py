@@ -123,6 +123,10 @@ def _parse_price(entry: Any) -> Price:
 
 def _parse_amount(value: Any) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
+    try:
+        amount = float(value) if is_number else math.nan
+    except OverflowError:  # an int that is too large for a float
+        amount = math.inf
+    if not math.isfinite(amount) or amount < 0:
         raise ValueError(f"{value!r} is not a price")
-    return float(value)
+    return amount

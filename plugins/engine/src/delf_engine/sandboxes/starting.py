@@ -280,4 +280,7 @@ def _size(name: str, value: Any) -> float:
 
 
 def _is_size(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+    try:
+        return math.isfinite(value) and value >= 0
+    except OverflowError:  # an int that is too large for a float
+        return False
