@@ -303,7 +303,7 @@ def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _as_sequence(value: Any) -> Sequence[Any]:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return cast("Sequence[Any]", value)
     return () if value is None else (value,)
 

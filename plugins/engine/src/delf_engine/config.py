@@ -96,7 +96,7 @@ def llm_config(value: Any) -> Any:
         raise ModelConfigurationError("model is missing")
     config = LLMConfig(**{name: item for name, item in table.items() if name != "fallbacks"})
     fallbacks: Any = table.get("fallbacks") or ()
-    if not isinstance(fallbacks, (list, tuple)):
+    if not isinstance(fallbacks, Sequence) or isinstance(fallbacks, (str, bytes)):
         fallbacks = [fallbacks]
     return llm_config([config, *fallbacks])
 

@@ -1,5 +1,7 @@
 """Tests of fallbacks, which are asked if the first model is not available."""
 
+from collections import deque
+
 import pytest
 
 from delf import Agent, LLMConfig
@@ -179,6 +181,8 @@ async def test_failed_model_is_used_last_for_a_minute(run, models):
         ({"model": "a", "fallbacks": "other"}, ["a", "other"]),
         ({"model": "a", "fallbacks": {"model": "other"}}, ["a", "other"]),
         (LLMConfig("a", fallbacks="other"), ["a", "other"]),
+        (LLMConfig("a", fallbacks=deque(["b", "c"])), ["a", "b", "c"]),
+        ({"model": "a", "fallbacks": deque(["b", "c"])}, ["a", "b", "c"]),
     ],
 )
 def test_model_list_is_a_model_with_fallbacks(given, names):
