@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from delf.errors import (
+    LLMExecutionError,
     MemoryRetrievalError,
     MemorySetupError,
     PluginError,
@@ -250,6 +251,32 @@ async def test_search_adds_missing_vectors_after_the_embedder_failed_again(
         assert not await store.search("town")
     meaning.fails = False
     assert await store.search("town")
+    await store.aclose()
+
+
+async def test_rate_limit_refuses_no_text(
+    context: PluginContext,
+    meaning: Meaning,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A text that exceeds the tokens left in this minute gets its vector later."""
+    store = SemanticStore(context, embedding_model="off")
+    await store.save(FACTS)
+    await store.aclose()
+    store = SemanticStore(context)
+    embed = meaning.embed
+
+    async def embed_short_texts(texts: Any, kind: str = "passage") -> Any:
+        if sum(map(len, texts)) > 10:
+            raise LLMExecutionError("too many tokens a minute", status=429)
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meaning, "embed", embed_short_texts)
+        assert not await store.search("town")
+    assert "refused" not in caplog.text
+    assert len(await store.search("town", top_k=20)) == 7
     await store.aclose()
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from delf.errors import DelfError
+from delf.errors import DelfError, LLMExecutionError
 from delf.protocols.embedder import Vectors
 
 # A text that every working embedder accepts.
 _ACCEPTED_TEXT: Final = "text"
+# The HTTP statuses of failures that say nothing about the texts, such as a rate limit.
+_TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 
 
 async def embed_or_refuse(
@@ -25,11 +27,14 @@ async def embed_or_refuse(
         texts: The texts, at most one batch.
 
     Raises:
-        DelfError: If the embedder refuses even a short word, and so does not work at all.
+        DelfError: If the embedder refuses even a short word, and so does not work at all; or if it
+            fails for a while, such as at a rate limit.
     """
     try:
         return [*await embed(texts)]
     except DelfError as error:
+        if isinstance(error, LLMExecutionError) and error.status in _TEMPORARY_STATUSES:
+            raise  # a short word may pass a rate limit that a longer text exceeds
         await embed([_ACCEPTED_TEXT])
         if len(texts) == 1:
             return [error]
