@@ -280,6 +280,38 @@ async def test_rate_limit_refuses_no_text(
     await store.aclose()
 
 
+async def test_stopped_embedding_keeps_the_vectors_it_has_added(
+    context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meaning.refused = "Endless"
+    store = SemanticStore(context, embedding_model="off")
+    batch = [f"The office number {n} is in Turin." for n in range(256)]
+    await store.save([*batch, "Endless: the last protocol."])
+    await store.aclose()
+    store = SemanticStore(context)
+    embed = meaning.embed
+    may_answer = asyncio.Event()
+    is_at_last_fact = asyncio.Event()
+
+    async def hang_at_last_fact(texts: Any, kind: str = "passage") -> Any:
+        if kind == "passage":
+            await may_answer.wait()
+        if "Endless: the last protocol." in texts:
+            is_at_last_fact.set()
+            await asyncio.Event().wait()
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "VECTOR_SECONDS", 0)
+        patch.setattr(meaning, "embed", hang_at_last_fact)
+        assert not await store.search("town")
+        may_answer.set()
+        await is_at_last_fact.wait()
+        await store.stop_embedding()
+    assert len(await store.search("town", top_k=20)) == 20
+    await store.aclose()
+
+
 async def test_search_adds_missing_vectors_after_they_were_stopped(
     context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -329,10 +329,11 @@ class SemanticStore:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
         finally:
-            # The next search continues after a failure or a cancellation.
+            # The next search continues after a failure or a cancellation, and must find the facts
+            # that have got their vectors, even if it adds no vector itself.
             self._has_gaps = self._has_gaps or not has_filled_all
-        if filled:
-            await self._in_thread(self._database.mark_altered)
+            if filled:
+                await self._in_thread(self._database.mark_altered)
         return filled
 
     def _report_refusal(self, number: int, error: DelfError) -> None:
