@@ -250,7 +250,7 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
         is_size = target.endswith("_bytes")
         number = _size(name, value) if is_size else _number(name, value)
         if name == "memory_mb":
-            number *= _MB
+            number = _number(name, number * _MB)
         values[target] = number if target == "cpu_seconds" else int(number)
     return Limits(**values)
 
