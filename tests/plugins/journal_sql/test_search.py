@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,7 @@ from delf.events import (
 from delf.messages import Usage
 from delf.protocols.journal import filterable_fields
 from delf.protocols.search import TaskFilter
+from delf.types import TaskState
 from delf_journal_sql import SqlJournal
 
 NOON = datetime(2026, 10, 31, 12, tzinfo=UTC).timestamp()
@@ -336,6 +338,24 @@ async def test_waiting_time_for_a_request_ends_with_its_task(
     await journal.index(60)
     (day,) = await journal.figures("day", TaskFilter())
     assert day.waited_seconds == pytest.approx(1.0, abs=0.01)
+
+
+async def test_waiting_time_for_a_request_ends_with_its_process(
+    journal: SqlJournal, journal_url: str, open_journal: Callable[..., SqlJournal]
+) -> None:
+    ending = open_journal(journal_url)
+    asked = {"request_id": "req_1", "action": "mail.send", "effect": "write"}
+    for name, other in (("task_a", journal), ("task_b", ending)):
+        add = await Written(other).task(name, "one", time.time() - 100)
+        await add(ApprovalRequested, arguments={}, digest="d", **asked)
+    await ending.aclose()
+    await journal.index(60)
+    by_task = [
+        await journal.figures("action", TaskFilter(state=state))
+        for state in (TaskState.RUNNING, TaskState.INTERRUPTED)
+    ]
+    waited = [figures[0].waited_seconds for figures in by_task]
+    assert waited == [pytest.approx(99.0, abs=20), pytest.approx(0.0, abs=0.01)]
 
 
 async def test_search_index_of_another_version_is_rebuilt(

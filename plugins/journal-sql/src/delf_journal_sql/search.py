@@ -27,7 +27,7 @@ from delf_journal_sql.index import (
     texts_of,
     words_of,
 )
-from delf_journal_sql.owners import COLUMNS, IsAlive, cached_is_alive
+from delf_journal_sql.owners import COLUMNS, SILENCE_SECONDS, IsAlive, cached_is_alive
 from delf_journal_sql.schema import OTHER_NAMES
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, owned_by, stored_task
 
@@ -37,9 +37,17 @@ _EXCERPT_MARGIN: Final = 80
 _QUARTER_HOUR_SECONDS: Final = 900
 # The number of matching index keys that are read at a time.
 _BATCH_SIZE: Final = 2_000
+# The time until which a pending request of a task has waited: now if a process works on the task,
+# otherwise the end of the task, the last heartbeat of its process, or its last event.
+_WAITED_UNTIL: Final = (
+    "COALESCE(t.finished_at, (SELECT CASE "  # noqa: S608 - only a number of this package
+    f"WHEN o.heartbeat > :now - {SILENCE_SECONDS} THEN :now ELSE o.heartbeat END "
+    "FROM delf_owners AS o WHERE o.owner = t.owner), "
+    "(SELECT MAX(e.at) FROM delf_events AS e WHERE e.task = t.id))"
+)
 _SUMS: Final = (
     "SUM(u.calls) AS calls, SUM(u.failed) AS failed, SUM(u.questions) AS questions, "
-    "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)) AS waited, SUM(u.input) AS input, "
+    f"SUM(u.waited + u.waiting * {_WAITED_UNTIL}) AS waited, SUM(u.input) AS input, "
     "SUM(u.cached) AS cached, SUM(u.output) AS output, SUM(u.cost) AS cost, "
     "SUM(u.unpriced) AS unpriced"
 )
