@@ -210,7 +210,7 @@ async def test_text_formats_are_returned_as_text(kind, body, text, web, serve) -
     assert text in page["text"]
 
 
-async def test_non_text_is_refused(web, serve) -> None:
+async def test_document_that_is_no_text_is_refused(web, serve) -> None:
     url = serve("/x.png", Reply(200, b"\x89PNG", {"Content-Type": "image/png"}))
     with pytest.raises(ToolExecutionError, match="image/png"):
         await web.scrape(url)

@@ -68,7 +68,7 @@ class Action:
         trust: The trust in the result, as in :func:`action`.
         sinks: The parameters that choose the target or the effect, as in :func:`action`.
         contents: The parameters that are only text, as in :func:`action`.
-        egress: Whether a call that reads sends its arguments out, as in :func:`action`.
+        egress: True for a reading action that sends its arguments out, as in :func:`action`.
         author: The field or parameter with the content's author, as in :func:`action`.
         full_types: Makes the parameters and the result with complete types, if ``parameters`` and
             ``returns`` are shortened. The function is called if a prompt has space for complete

@@ -122,8 +122,8 @@ class Connection(Generic[S]):
             ``outside``, or a mapping from the name of a result's field to trust, where ``*`` stands
             for all other fields. If the subclass defines a method ``result_trust``, that method
             interprets the keys of the mapping.
-        contents: The parameters that are only text for people to read, by name of action, for
-            services whose actions declare none.
+        contents: For each action, by name, the parameters whose values are only text for people to
+            read. Needed for services whose actions do not declare such parameters.
         positional_settings: The settings as one object, ``Desk(DeskSettings(url=…))``; or the
             first setting without its name, ``Desk(url)``.
         settings: The settings by name. Omitted settings are read from ``DELF_<NAME>_<FIELD>``.

@@ -298,7 +298,7 @@ def _jsonable_or_repr(value: Any, attempts: int) -> Any:
 
     Args:
         value: Any value.
-        attempts: The number of levels at which to try again after a ``RecursionError``.
+        attempts: The number of levels of a too deeply nested value that are encoded part by part.
     """
     try:
         return _encode(value)

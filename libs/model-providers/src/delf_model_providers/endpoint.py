@@ -203,7 +203,7 @@ def _resolve_named_provider(
 
 
 def _add_installed(supported_providers: Providers, installed_providers: Providers) -> Providers:
-    """Add the installed providers that use the protocol of a supported provider."""
+    """Return the supported providers, and all installed ones that use a supported protocol."""
     dialects = {provider.name for provider in supported_providers.all}
     added_providers = (each for each in installed_providers.all if each.dialect in dialects)
     return Providers((*supported_providers.all, *added_providers))

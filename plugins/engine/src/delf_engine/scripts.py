@@ -232,7 +232,7 @@ class ScriptRunner(ScriptHost):
         return outcome
 
     def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
-        """Start a script; in a resumed task, return the script's record.
+        """Start a script, and return its record in the journal; None if it is not recorded.
 
         Args:
             attempt: The script's number in the task.

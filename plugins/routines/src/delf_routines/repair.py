@@ -76,7 +76,7 @@ class WholeScriptHost:
     def begin(self, rules: str) -> tuple[Message, ...]:
         """Return the first messages of the conversation.
 
-        The last message is the prompt for the repair instead of the task's text.
+        The last message asks the model to repair the routine; it replaces the task's text.
 
         Args:
             rules: Instructions for the model about its work.

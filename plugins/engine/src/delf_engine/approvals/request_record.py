@@ -62,9 +62,10 @@ class RequestRecord:
         await self._log.record(ApprovalRequested, **content_of(self._request), by_policy=by_policy)
 
     async def close(self, answer: Answer) -> Answer:
-        """Record an answer, and return the answer with the decision that takes effect.
+        """Record the answer to the request, and return a copy with the decision that takes effect.
 
-        A decision is remembered if the person chose so.
+        This decision may differ from the given one, as :meth:`_in_effect` describes. The decision
+        is remembered if the person chose so.
         """
         request = self._request
         decision = self._in_effect(answer)

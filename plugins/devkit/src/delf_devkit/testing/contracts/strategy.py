@@ -101,7 +101,7 @@ class _SimulatedTools:
         return [add, forget, keep]
 
     def restore(self, events: Sequence[Event], *, were_calls_made: bool) -> None:
-        """Set ``changes`` to the changes that exist if the process crashes after some events.
+        """Set ``changes`` to the changes that were made when a process crashes after some events.
 
         Args:
             events: The events before the crash.
