@@ -110,6 +110,13 @@ async def test_blank_header_cell_gets_a_numbered_name(sheets: Any, book: str) ->
     assert await sheets.read(book) == [{"a": 1, "column_2": 2}]
 
 
+async def test_rows_that_were_read_can_be_appended(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [["a", "x", "x", None, " b "], [1, 2, 3, 4, 5]])
+    (row,) = await sheets.read(book)
+    await sheets.append(book, [row, {"x": 7}])
+    assert await sheets.read(book, "A3:E4", header=False) == [[1, 2, 3, 4, 5], [None, 7]]
+
+
 async def test_formulas_are_written_only_on_request(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [[2], [3], ["=SUM(A1:A2)"], ["=1/0"]], formulas=True)
     assert await sheets.read(book, "A1:A4", header=False) == [[2], [3], [5], ["#DIV/0!"]]

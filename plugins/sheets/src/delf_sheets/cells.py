@@ -160,19 +160,25 @@ def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     if not grid:
         return []
     width = max(len(row) for row in grid)
+    names = column_names(_of_width(grid[0], width))
+    return [dict(zip(names, _of_width(row, width), strict=True)) for row in grid[1:]]
+
+
+def column_names(header: Sequence[Any]) -> list[str]:
+    """Return the names of a header's columns, which differ from each other and are not empty."""
     names: list[str] = []
-    for index in range(width):
-        header = grid[0][index] if index < len(grid[0]) else None
-        text = "" if header is None else str(header).strip()
-        base = text or f"column_{index + 1}"
+    for number, cell in enumerate(header, start=1):
+        text = "" if cell is None else str(cell).strip()
+        base = text or f"column_{number}"
         name = base
-        number = 1
+        repetition = 1
         while name in names:
-            number += 1
-            name = f"{base}_{number}"
+            repetition += 1
+            name = f"{base}_{repetition}"
         names.append(name)
-    records: list[dict[str, Any]] = []
-    for row in grid[1:]:
-        missing_cells = [None] * (width - len(row))
-        records.append(dict(zip(names, [*row, *missing_cells], strict=True)))
-    return records
+    return names
+
+
+def _of_width(row: Sequence[Any], width: int) -> list[Any]:
+    """Return a row with empty cells at its end, so that it has ``width`` cells."""
+    return [*row, *[None] * (width - len(row))]

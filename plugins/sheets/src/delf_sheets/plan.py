@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from delf.errors import ToolRefusedError, did_you_mean
-from delf_sheets.cells import FORMATS, cell_of
+from delf_sheets.cells import FORMATS, cell_of, column_names
 from delf_sheets.ranges import Area, Book, Sheet, a1, growth
 
 ChartKind = Literal["column", "bar", "line", "area", "scatter", "pie"]
@@ -188,27 +188,30 @@ def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
 def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     """Return rows to append below a header, as lists; a dict's values follow the header's order.
 
+    The dicts have the names that reading the sheet returns, see :func:`column_names`.
+
     Raises:
         ToolRefusedError: If a dict has a name that is not in the header.
     """
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
-    names = [str(name) if name is not None else "" for name in header]
-    if not any(names):
+    if all(cell is None or not str(cell).strip() for cell in header):
         return with_header(rows)
+    names = column_names(header)
     grid: list[Sequence[Any]] = []
     for row in rows:
         if not isinstance(row, Mapping):
             raise ToolRefusedError("rows are all dicts, or all lists")
-        # A name may be a number, such as a year: the header's cell may hold it as text.
-        values = {str(name): value for name, value in cast("Mapping[Any, Any]", row).items()}
-        for name in values:
-            if not name or name not in names:
+        values: dict[str, Any] = {}
+        for key, value in cast("Mapping[Any, Any]", row).items():
+            name = str(key).strip()  # a key may be a number, such as a year
+            if name not in names:
                 raise ToolRefusedError(
                     f"there is no column {name!r}{did_you_mean(name, names)}; "
-                    f"columns: {', '.join(filter(None, names))}"
+                    f"columns: {', '.join(names)}"
                 )
-        grid.append([values.get(name) if name else None for name in names])
+            values[name] = value
+        grid.append([values.get(name) for name in names])
     return grid
 
 
