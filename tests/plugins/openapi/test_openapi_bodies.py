@@ -131,6 +131,29 @@ async def test_body_without_listed_properties_is_one_dict(
     assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        None,
+        {**STRING, "required": True},
+        {**STRING, "minLength": "1"},
+        {**STRING, "description": 5},
+        {**STRING, "enum": "a"},
+        {**STRING, "format": None},
+        {"type": "number", "minimum": "0"},
+        {"type": "array", "items": [STRING]},
+        {"type": "object", "required": ["a", "a"], "additionalProperties": "false"},
+        {"oneOf": []},
+    ],
+)
+async def test_invalid_keyword_leaves_the_other_rules_checked(open_api: Any, field: Any):
+    schema = thing(odd=field, count=INTEGER)
+    (action,) = await open_api(one({"requestBody": body(schema)}, method="post")).actions()
+    action.validate({"count": 1})
+    with pytest.raises(ToolRefusedError, match="argument count"):
+        action.validate({"count": "x"})
+
+
 async def test_nullable_field_of_an_unknown_type_leaves_the_other_fields_checked(open_api: Any):
     schema = thing(price={"type": "money", "nullable": True}, count=INTEGER)
     (action,) = await open_api(one({"requestBody": body(schema)}, method="post")).actions()

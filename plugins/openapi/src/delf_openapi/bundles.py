@@ -63,13 +63,16 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
             raise SpecError("the schema is too large for validation")
         if isinstance(node, list):
             return [copied(item) for item in cast("list[Any]", node)]
+        if isinstance(node, str):
+            return str(node)  # jsonschema-rs refuses subclasses, such as strings of a settings file
         if not isinstance(node, dict):
             return node
         result: dict[str, Any] = {}
         for key, value in cast("dict[Any, Any]", node).items():
             keyword = str(key)
             if has_named_schemas:
-                result[keyword] = copied(value)
+                # In YAML, a name without a schema has the value None.
+                result[keyword] = {} if value is None else copied(value)
             elif keyword == "$ref" and isinstance(value, str):
                 ref = document.absolute(value)
                 if ref not in names:
@@ -137,15 +140,28 @@ def _convert_to_2020(
     if isinstance(copy.get("required"), list):
         declared: Any = original.get("properties")
         properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
-        needed = [name for name in copy["required"] if isinstance(name, str)]
+        needed = dict.fromkeys(name for name in copy["required"] if isinstance(name, str))
         copy["required"] = [
             name for name in needed if not document.is_read_only(properties.get(name))
         ]
+    _drop_invalid_keywords(copy)
     if original.get("nullable") is not True:
         return copy
     if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & copy.keys():
         return {**copy, "type": [kind, "null"]}
     return {"anyOf": [copy, {"type": "null"}]}
+
+
+def _drop_invalid_keywords(schema: dict[str, Any]) -> None:
+    """Remove keywords with invalid values, such as ``required: true``.
+
+    A single one of them would make the whole schema of the request unusable.
+    """
+    import jsonschema_rs
+
+    for keyword, value in list(schema.items()):
+        if not jsonschema_rs.meta.is_valid({keyword: value}):
+            del schema[keyword]
 
 
 def _known_type(declared: Any) -> str | list[str] | None:
