@@ -10,9 +10,9 @@ from typing import Final
 from delf.protocols.approval import ApprovalRequest, Rejected
 from delf_engine.approvals.asking import UNANSWERABLE, Asking
 from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.journaled_request import JournaledRequest
 from delf_engine.approvals.judges import Case, Ruling
 from delf_engine.approvals.remembered import RememberedDecisions
-from delf_engine.approvals.request_record import RequestRecord
 from delf_engine.approvals.shared import Approvals
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
@@ -63,7 +63,7 @@ class PeopleJudge:
             answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
         elif answer is None and self._approvals.is_strict and not case.is_question:
             answer = Answer.given(_STRICT, "policy", "mode strict")
-        record = RequestRecord(case, request, self._log, self._decisions)
+        record = JournaledRequest(case, request, self._log, self._decisions)
         if answer is not None:
             async with record.closed_on_cancellation():
                 await record.announce(by_policy=True)
@@ -71,7 +71,7 @@ class PeopleJudge:
         return replace(ruling, answer=await self._ask_people(case, request, record))
 
     async def _ask_people(
-        self, case: Case, request: ApprovalRequest, record: RequestRecord
+        self, case: Case, request: ApprovalRequest, record: JournaledRequest
     ) -> Answer:
         """Ask people about a request; journal the request and return the recorded answer."""
         asking = Asking(self._approvals, self._task, self._log, request)

@@ -1,4 +1,4 @@
-"""The record of one request in its task's journal: the request, and the answer in effect."""
+"""A request in the journal of its task: the request itself, and the answer in effect."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from delf_engine.approvals.remembered import RememberedDecisions, is_lasting_ref
 from delf_engine.journal.log import TaskLog
 
 
-class RequestRecord:
-    """Records a request and its answer in the journal of the task.
+class JournaledRequest:
+    """A request in the journal of its task; records the request and its answer.
 
     Args:
         case: The case that the request is about.
