@@ -388,6 +388,10 @@ SOURCES = {
         "def go(a, b):\n    pay(a)\ngo('GB33', mails()[0])",
         True,
     ),
+    "a keyword-only parameter that is spelled almost like another": (
+        "def go(mail_to='GB33', *, mailTo):\n    pay(mailTo)\ngo(mailTo=mails()[0])",
+        False,
+    ),
     "a parameter of two calls": ("def go(a):\n    pay(a)\ngo('GB33')\ngo(mails()[0])", False),
     "a parameter's default": ("def go(a=mails()[0]):\n    pay(a)\ngo()", False),
     "a parameter of a decorated function": (

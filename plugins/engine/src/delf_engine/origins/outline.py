@@ -18,7 +18,7 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import PastCall
 from delf_engine.origins.scripts import UNKNOWN, fields_in
 from delf_engine.origins.syntax import (
-    arguments_of,
+    arguments_of_action,
     calls_in,
     dotted,
     field_of,
@@ -239,7 +239,8 @@ class Outline:
 
     def _planned_arguments(self, call: ast.Call) -> Mapping[str, ast.expr]:
         tool = self._tool_of(dotted(call.func))
-        return arguments_of(call, [each.name for each in tool.action.parameters] if tool else ())
+        parameters = [] if tool is None else [each.name for each in tool.action.parameters]
+        return arguments_of_action(call, parameters)
 
     def _differing_arguments(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Final
 
-from delf_engine.origins.syntax import arguments_of, dotted
+from delf_engine.origins.syntax import arguments_of, arguments_of_action, dotted
 from delf_engine.origins.values import parameter_of
 
 # Builtins that return no untrusted data and change no argument, except ``next``.
@@ -382,7 +382,7 @@ class Scripts:
     def _read_action_call(self, call: ast.Call, parameters: Sequence[str]) -> _Sources:
         """Record the sources of an action call's arguments; return the sources of its result."""
         name = dotted(call.func)
-        values = arguments_of(call, parameters).items()
+        values = arguments_of_action(call, parameters).items()
         sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
         self._argument_sources[name][call] = sources_by_parameter
         return {name}.union(*sources_by_parameter.values())

@@ -20,14 +20,14 @@ def dotted(node: ast.AST) -> str:
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return the arguments of a call, by parameter name.
+    """Return the arguments of a call of a Python function, by parameter name.
 
-    A keyword may be spelled differently than its parameter, as in calls of scripts. With ``*args``
-    or ``**kwargs``, the key ``*`` stands for all parameters without a keyword of their own.
+    With ``*args`` or ``**kwargs``, the key ``*`` stands for all parameters without a keyword of
+    their own.
 
     Args:
         call: The call.
-        parameters: The names of the function's parameters, in order.
+        parameters: The names of the function's positional parameters, in order.
     """
     named = {each.arg: each.value for each in call.keywords if each.arg}
     spread = [each.value for each in call.keywords if not each.arg]
@@ -35,8 +35,19 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
         spread += call.args
     else:
         named |= dict(zip(parameters, call.args, strict=False))
-    named = with_spelling_of_parameters(named, parameters)
     return {**named, "*": ast.Tuple(elts=spread)} if spread else named
+
+
+def arguments_of_action(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
+    """Return the arguments of a call of an action, as :func:`arguments_of` does.
+
+    A keyword of such a call may be spelled differently than its parameter.
+
+    Args:
+        call: The call.
+        parameters: The names of the action's parameters, in order.
+    """
+    return with_spelling_of_parameters(arguments_of(call, parameters), parameters)
 
 
 def is_constant(node: ast.expr) -> bool:
