@@ -136,7 +136,10 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
 
 
 def _choices(choices: Sequence[str], is_complete: bool) -> str:
-    return " | ".join([*map(repr, choices), *(() if is_complete else ("…",))])
+    shown = [repr(choice) for choice in choices]
+    if not is_complete:
+        shown.append("…")
+    return " | ".join(shown)
 
 
 def _describe_notation(texts: Sequence[str]) -> Iterable[str]:

@@ -177,7 +177,8 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
-            rows.append(row)  # noqa: PERF402 - rows before an error count
+            # list() would lose the rows before an error.
+            rows.append(row)  # noqa: PERF402
     except csv.Error as error:
         # An unclosed quote may only mean that the sample ends inside a cell.
         if _UNCLOSED in str(error):

@@ -446,12 +446,13 @@ class Filesystem(Connection[FilesystemSettings]):
 
     def _files_to_change(self, path: str, pattern: str) -> Iterator[Place]:
         """Yield the files that a call of ``replace`` may change."""
+        searches_all_roots = path == "."
         for place, status in self._files(path, pattern):
-            has_named_root = path != "."
-            is_writable = place.settings.mode == "rw"
-            if not is_writable and not has_named_root:
+            is_read_only = place.settings.mode != "rw"
+            if is_read_only and searches_all_roots:
                 continue
-            # Raises for a file that must not be changed, such as one in a named read-only root.
+            # Raises for a file that must not be changed, such as one in a read-only root that the
+            # path names.
             self._roots.file(str(place), write=True)
             # A file with other hard links may have a name outside of the root, too.
             has_only_this_name = status.st_nlink == 1

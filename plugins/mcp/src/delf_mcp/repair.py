@@ -77,10 +77,12 @@ def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
 
 
 def _wrap_data(message: dict[str, Any]) -> bool:
-    """Wrap structured data other than an object in an object, as the protocol of 2025 requires.
+    """Put structured data that is not an object into an object.
+
+    The protocol of 2025 allows only objects as structured data.
 
     Returns:
-        True if data was wrapped.
+        True if the data was not an object.
     """
     result = message.get("result")
     if not isinstance(result, dict):

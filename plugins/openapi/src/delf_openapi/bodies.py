@@ -97,10 +97,14 @@ def kind_of(media: str) -> BodyKind:
 def _rank_of(media: str) -> int:
     """Return how well a media type suits a body; 0 is best."""
     media_type = media.partition(";")[0].strip().lower()
-    order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
-    exact = {"application/json": 0, "application/merge-patch+json": 1}
-    exact |= {"*/*": 3, "application/*": 3}
-    return exact.get(media_type, order[kind_of(media)])
+    if media_type == "application/json":
+        return 0
+    if media_type == "application/merge-patch+json":
+        return 1
+    if media_type in ("*/*", "application/*"):
+        return 3
+    rank_by_kind = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
+    return rank_by_kind[kind_of(media)]
 
 
 def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) -> Body | None:

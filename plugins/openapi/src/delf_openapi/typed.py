@@ -158,9 +158,10 @@ def _schema_for_media(content: Any, media: str, document: Document) -> Any:
     listed: Mapping[str, Any] = {}
     if isinstance(content, Mapping):
         listed = cast("Mapping[str, Any]", content)
+    accepted_types = {media or "application/json", "*/*", "application/*"}
     for name, spec in listed.items():
-        declared = str(name).partition(";")[0].strip().lower()
-        if declared in (media or "application/json", "*/*", "application/*"):
+        declared_type = str(name).partition(";")[0].strip().lower()
+        if declared_type in accepted_types:
             return document.resolve_reference(spec).get("schema")
     # Many services declare one JSON media type and send another.
     for name, spec in listed.items():

@@ -170,8 +170,9 @@ class MontySession:
             self._cancel_calls()
         if isinstance(outcome, (Done, Failed, Rerun)):
             return await self._add_variables_to(outcome)
-        # The memory limit is enforced inside Monty, whose interpreter stays usable.
-        if not isinstance(outcome, LimitReached) or outcome.limit != "memory":
+        # Monty itself enforces the memory limit, and its interpreter stays usable afterwards.
+        is_still_usable = isinstance(outcome, LimitReached) and outcome.limit == "memory"
+        if not is_still_usable:
             await self.aclose()
         return outcome
 

@@ -6,6 +6,7 @@ Lines keep their numbers. Valid code is never changed.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import warnings
 from collections.abc import Iterator
@@ -386,29 +387,37 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
     Python concatenates adjacent strings such as ``"a" "b"``, but not with a ``str.format`` call. If
     one of the strings is written as such a call, the strings are joined with ``+``.
     """
-    position = 0
-    while position < len(pieces):
-        piece = pieces[position]
-        if isinstance(piece, str):
-            yield piece
-            position += 1
+    for group in _groups_of_strings(pieces):
+        texts = [piece for piece in group if isinstance(piece, _Text)]
+        needs_plus = any(text.is_f_string and text.needs_str_format() for text in texts)
+        if len(texts) < 2 or not needs_plus:
+            yield from map(str, group)
             continue
-        group = [piece]
-        end = position + 1
-        while end + 1 < len(pieces) and _is_space_before_string(pieces[end], pieces[end + 1]):
-            group.append(pieces[end + 1])  # pyright: ignore[reportArgumentType]
-            end += 2  # the whitespace and the string
-        if len(group) > 1 and any(text.is_f_string and text.needs_str_format() for text in group):
-            whitespace = pieces[position + 1 : end : 2]
-            yield "("
-            yield str(group[0])
-            for space, text in zip(whitespace, group[1:], strict=False):
-                yield f" +{space}{text}"
-            yield ")"
-        else:
-            yield from map(str, pieces[position:end])
-        position = end
+        yield "("
+        yield str(group[0])
+        for piece in group[1:]:
+            yield f" +{piece}" if isinstance(piece, str) else str(piece)
+        yield ")"
 
 
-def _is_space_before_string(piece: str | _Text, following: str | _Text) -> bool:
-    return isinstance(piece, str) and not piece.strip() and isinstance(following, _Text)
+def _groups_of_strings(pieces: list[str | _Text]) -> Iterator[list[str | _Text]]:
+    """Yield the pieces in groups.
+
+    Strings with only whitespace between them are one group, together with the whitespace. Every
+    other piece is a group of its own.
+    """
+    group: list[str | _Text] = []
+    for piece, following in itertools.zip_longest(pieces, pieces[1:]):
+        is_string = isinstance(piece, _Text)
+        is_whitespace_before_string = (
+            not is_string and not piece.strip() and isinstance(following, _Text)
+        )
+        if is_string or (group and is_whitespace_before_string):
+            group.append(piece)
+            continue
+        if group:
+            yield group
+            group = []
+        yield [piece]
+    if group:
+        yield group

@@ -295,19 +295,24 @@ def _check_keys(value: Any) -> None:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(type(key) is str for key in items):
-            # Of several keys with the same text, the last one stays in this mapping.
-            key_by_text = {_key_text(key): key for key in items}
-            if len(key_by_text) < len(items):
-                key = next(key for key in items if key_by_text[_key_text(key)] is not key)
-                raise TypeError(
-                    f"{key!r} and {key_by_text[_key_text(key)]!r} would be the same key in JSON: "
-                    "use texts as keys, and make them differ"
-                )
+            _check_key_texts(items)
         for item in items.values():
             _check_keys(item)
     elif isinstance(value, (list, tuple)):
         for item in cast("list[Any]", value):
             _check_keys(item)
+
+
+def _check_key_texts(keys: Iterable[Any]) -> None:
+    key_by_text: dict[str, Any] = {}
+    for key in keys:
+        text = _key_text(key)
+        if text in key_by_text:
+            raise TypeError(
+                f"{key_by_text[text]!r} and {key!r} would be the same key in JSON: "
+                "use texts as keys, and make them differ"
+            )
+        key_by_text[text] = key
 
 
 # -- rows -----------------------------------------------------------------------------------

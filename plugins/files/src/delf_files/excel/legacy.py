@@ -115,7 +115,10 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     The text of merged cells is repeated in each of the cells.
     """
     shows_duration = [_is_duration_style(book, style) for style in book.xf_list]
-    merged = {(first, left): (last, right) for first, last, left, right in sheet.merged_cells}
+    merged_ranges = {
+        (first_row, first_column): (range(first_row, row_end), range(first_column, column_end))
+        for first_row, row_end, first_column, column_end in sheet.merged_cells
+    }
 
     def value_of(cell: Any) -> Any:
         is_number = cell.ctype in (_NUMBER, _DATE)
@@ -123,19 +126,21 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
             return _duration(cell.value)
         return _value(cell, book.datemode)
 
+    # The texts of merged cells by row and column.
     merged_texts: dict[tuple[int, int], str] = {}
-    for number in range(sheet.nrows):
-        values = list(map(value_of, sheet.row(number)))
-        for column, value in enumerate(values):
-            end = merged.get((number, column))
-            if end is not None and isinstance(value, str):
-                positions = itertools.product(range(number, end[0]), range(column, end[1]))
-                merged_texts.update(dict.fromkeys(positions, value))
-        values = [merged_texts.get((number, c), value) for c, value in enumerate(values)]
+    for row_index in range(sheet.nrows):
+        values: list[Any] = []
+        for column_index, cell in enumerate(sheet.row(row_index)):
+            position = (row_index, column_index)
+            value = value_of(cell)
+            if position in merged_ranges and isinstance(value, str):
+                for merged_position in itertools.product(*merged_ranges[position]):
+                    merged_texts[merged_position] = value
+            values.append(merged_texts.get(position, value))
         while values and values[-1] is None:
             values.pop()
         if values:
-            yield number + 1, values
+            yield row_index + 1, values
 
 
 def _is_duration_style(book: Any, style: Any) -> bool:

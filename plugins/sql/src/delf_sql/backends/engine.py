@@ -394,8 +394,10 @@ class EngineBackend:
                     column.primary_key, column.nullable = True, False
             for unique in inspector.get_unique_constraints(name):
                 column_names = unique["column_names"]
-                # The name of an expression is None.
-                column = table.column(column_names[0] or "") if len(column_names) == 1 else None
+                # SQLAlchemy names an expression None.
+                if len(column_names) != 1 or not column_names[0]:
+                    continue
+                column = table.column(column_names[0])
                 if column is not None:
                     column.unique = True
             for key in inspector.get_foreign_keys(name):
