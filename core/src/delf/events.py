@@ -915,6 +915,7 @@ class TaskFinished(_Event):
     duration_ms: float
     error: str | None = None
     code: str | None = None
+    hint: str | None = None
     cost_usd: float | None = None
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     value: Any = None
@@ -1138,6 +1139,7 @@ def end_of(
         duration_ms=0.0,
         error=error.message,
         code=error.code,
+        hint=error.hint,
         cost_usd=cost_of(events),
         by=None if stopped is None else stopped.name,
         via="" if stopped is None else stopped.via,

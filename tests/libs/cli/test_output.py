@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from delf import events as ev
+from delf.errors import DelfError
 from delf_cli import output
 from delf_engine.response import Response
 
@@ -61,6 +62,8 @@ FIELDS = [
     "status",
     "state",
     "error",
+    "code",
+    "hint",
     "cost_usd",
     "duration_ms",
     "files",
@@ -98,8 +101,9 @@ def test_response_is_written_as_one_json_object(value):
 
 
 def test_json_of_a_task_that_never_started_has_all_fields():
-    data = strict(output.failure_json("no"))
+    data = strict(output.failure_json(DelfError("no", hint="do")))
     assert list(data) == FIELDS
+    assert [data[name] for name in ("error", "code", "hint")] == ["no", DelfError.code, "do"]
 
 
 @pytest.mark.parametrize("text", ["x", "x\n", "| a |\n|---|\n| 1 |\n"])

@@ -58,7 +58,13 @@ def filled(place):
         await journal.append(old)
         now = time.time()
         await journal.append(TaskStarted(task_id="task_new", seq=1, at=now, task="Fail"))
-        end = {"status": False, "text": "", "duration_ms": 90_000.0, "error": "no luck"}
+        end = {
+            "status": False,
+            "text": "",
+            "duration_ms": 90_000.0,
+            "error": "no luck",
+            "hint": "try",
+        }
         await journal.append(TaskFinished(task_id="task_new", seq=2, at=now, **end))
         await journal.aclose()
 
@@ -119,7 +125,8 @@ def test_runs_show_prints_scripts_calls_and_answer(runs, filled):
     assert outcome.stdout.startswith("Pay the bill. Today.\ndone, started ")
     assert "bank.pay" in outcome.stdout
     assert outcome.stdout.endswith("\npaid\n")
-    assert "error: no luck" in runs("show", "task_new").stdout
+    assert "error: no luck\nhint: try" in runs("show", "task_new").stdout
+    assert json.loads(runs("show", "task_new", "--json").stdout)["hint"] == "try"
 
 
 def test_runs_show_includes_origins_of_arguments(runs, place):

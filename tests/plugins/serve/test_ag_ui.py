@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from delf.errors import ApprovalRejectedError
 from support.serving import doing
 
 core: Any = pytest.importorskip("ag_ui.core")
@@ -77,7 +78,8 @@ async def test_ag_ui_cancelled_interrupt_is_a_rejection(serve: Any):
     (asked,) = found[-1].outcome.interrupts
     answer = core.ResumeEntry(interrupt_id=asked.id, status="cancelled")
     more = await run(served, given("", run="r2", resume=[answer]))
-    assert more[-1].type.value == "RUN_ERROR"
+    assert (more[-1].type.value, more[-1].code) == ("RUN_ERROR", ApprovalRejectedError.code)
+    assert ApprovalRejectedError.default_hint in more[-1].message
     assert served.box.sent == []
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from delf.errors import DelfError
+from delf.errors import DelfError, TaskTimeoutError
 from delf.events import TaskPostponed, TaskQueued
 from delf.protocols.conversation import ChatMessage
 from delf_journal_sql import SqlJournal
@@ -46,6 +46,16 @@ async def test_run_waits_for_the_result_on_request(serve):
     assert (answer.status_code, answer.json()["result"]) == (200, "2")
     late = await server.client.post("/run", json={"task": doing("await hold()"), "wait": 0.05})
     assert (late.status_code, late.json()["state"] in ("queued", "running")) == (202, True)
+
+
+async def test_failed_task_has_the_code_and_hint_of_its_error(serve):
+    server = await serve()
+    order = {"task": doing("await hold()"), "timeout": 0.3, "wait": 20}
+    failed = (await server.client.post("/run", json=order)).json()
+    assert (failed["state"], failed["code"]) == ("failed", TaskTimeoutError.code)
+    assert failed["hint"] == TaskTimeoutError.default_hint
+    (*_, end) = await server.events(failed["task_id"], until="TaskFinished")
+    assert end["data"]["hint"] == failed["hint"]
 
 
 async def test_answer_follows_the_given_schema(serve):

@@ -436,6 +436,16 @@ async def test_prints_are_shown_separately_if_not_the_answer(shop, open_page):
     await expect(page.get_by_role("heading", name="Prints until it ended")).to_be_visible()
 
 
+async def test_failed_task_shows_its_error_with_code_and_hint(shop, open_page):
+    page = await open_page(shop.url)
+    task = await shop.run("await hold()", timeout=0.3)
+    failed = await shop.until(task["task_id"], "failed")
+    await at(page, task)
+    reason = page.locator(".failure")
+    for part in ("error", "code", "hint"):
+        await expect(reason).to_contain_text(failed[part])
+
+
 async def test_numbers_are_right_aligned_in_every_table(shop, open_page):
     code = (
         "await every()\n"

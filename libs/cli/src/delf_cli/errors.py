@@ -19,7 +19,6 @@ from delf.errors import (
     EnvironmentKeyError,
     JournalUnavailableError,
     SandboxUnavailableError,
-    TaskStoppedError,
     TaskTimeoutError,
     UndecidedCallError,
     UnknownRequestError,
@@ -45,10 +44,11 @@ _HINTS: Final = {
     "goes on with a task that the journal kept",
     TaskTimeoutError.code: "allow more time: the setting timeout, or --timeout SECONDS; delf "
     "resume ID --timeout SECONDS goes on with a task that the journal kept",
-    TaskStoppedError.code: "delf runs show lists its changes",
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
+TRACE: Final = "the task's trace"
+"""The beginning of hints at the trace, which ``delf runs show`` prints."""
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -153,9 +153,8 @@ def hint_of(error: DelfError) -> str | None:
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"
     is_default_hint = error.hint == error.default_hint
-    if is_default_hint:
-        return _HINTS.get(error.code, error.hint)
-    return error.hint
+    hint = _HINTS.get(error.code, error.hint) if is_default_hint else error.hint
+    return hint and hint.replace(TRACE, "delf runs show", 1)
 
 
 def _typed_command(error: click.UsageError) -> str:

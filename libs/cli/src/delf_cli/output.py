@@ -7,17 +7,18 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from delf.errors import DelfError
 from delf.events import Event, TaskFinished, encode
 from delf.terminal import visible
 from delf.types import TaskState
 from delf.values.encoding import UnsupportedValueError, to_jsonable
 from delf_cli import colours
-from delf_cli.errors import say
+from delf_cli.errors import hint_of, say
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import cut, printed_so_far
 from delf_cli.streams import real_stdout, wrap_text
@@ -215,22 +216,31 @@ def event_line(event: Event) -> str:
 
 def response_json(response: Response, **extra_fields: Any) -> str:
     """Encode a response as a JSON object."""
-    return json_text({**extra_fields, **response.to_dict()})
+    fields = response.to_dict()
+    if response.exception is not None:
+        fields["hint"] = hint_of(response.exception)
+    return json_text({**extra_fields, **fields})
 
 
-def failure_json(error: str, **extra_fields: Any) -> str:
+def failure_json(
+    error: DelfError, *, redact: Callable[[str], str] = str, **extra_fields: Any
+) -> str:
     """Encode a response, as JSON, for a task that could not start.
 
     Args:
-        error: The error message.
+        error: The error.
+        redact: Redacts secrets in the error's message and hint.
         extra_fields: Fields to put before the fields of the response.
     """
+    hint = hint_of(error)
     fields: dict[str, Any] = {
         "text": "",
         "value": None,
         "status": False,
         "state": TaskState.FAILED,
-        "error": error,
+        "error": redact(error.message),
+        "code": error.code,
+        "hint": redact(hint) if hint else None,
         "cost_usd": None,
         "duration_ms": 0,
         "files": {},

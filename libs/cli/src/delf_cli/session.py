@@ -148,7 +148,7 @@ def work_session(state: State, work: Work, options: Options) -> int:
         response, exit_status, signal_error = _run_work(setup, work, options, screen, show)
     except DelfError as error:
         if options.as_json:
-            click.echo(output.failure_json(state.redact(error.message)))
+            click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
     has_succeeded: bool = response.status
     is_usage_error = exit_status == errors.USAGE

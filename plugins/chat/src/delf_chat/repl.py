@@ -186,7 +186,7 @@ class Repl:
 
     def _show_error(self, error: DelfError, json_fields: Mapping[str, Any]) -> None:
         if self._options.as_json:
-            click.echo(output.failure_json(error.message, **json_fields))
+            click.echo(output.failure_json(error, **json_fields))
             real_stdout().flush()
         errors.report(error)
 

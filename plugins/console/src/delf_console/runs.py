@@ -19,6 +19,7 @@ from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import complete
 from delf_cli.as_json import as_json_option, limit_option
+from delf_cli.errors import TRACE
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
@@ -112,7 +113,14 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         data = render.task_data(task)
         answer = None if end is None else end.text
         files = {} if end is None else dict(end.files)
-        full_data = {**data, "answer": answer, "files": files, "trace": trace.to_dict()}
+        full_data = {
+            **data,
+            "code": None if end is None else end.code,
+            "hint": None if end is None else end.hint,
+            "answer": answer,
+            "files": files,
+            "trace": trace.to_dict(),
+        }
         click.echo(json_text(full_data, indent=2))
         return
     click.echo(click.style(wrap_text(one_line(task.task)), bold=True))
@@ -143,6 +151,10 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if task.error:
         error = wrap_text(one_line(task.error), head=len("error: "))
         click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error}")
+        hint = end.hint if end is not None and end.state is TaskState.FAILED else None
+        if hint and not hint.startswith(TRACE):
+            hint = wrap_text(one_line(hint), head=len("hint: "))
+            click.echo(f"{click.style('hint:', fg='cyan', bold=True)} {hint}")
     text = "" if end is None else end.text.strip()
     text = text or printed_so_far(events).strip()
     if text:

@@ -21,6 +21,7 @@ from delf.events import (
     TaskQueued,
     TaskStarted,
     cost_of,
+    end_event,
 )
 from delf.protocols.states import state_of
 from delf.records import dataclass
@@ -140,6 +141,8 @@ class Response(Generic[T]):
             "status": self.status,
             "state": self.state,
             "error": self.error,
+            "code": self._error_code(),
+            "hint": None if self.exception is None else self.exception.hint,
             "cost_usd": self.cost_usd,
             "duration_ms": self.duration_ms,
             "files": self.files,
@@ -147,6 +150,13 @@ class Response(Generic[T]):
             "changes": self.changes,
             "trace": self.trace.to_dict(),
         }
+
+    def _error_code(self) -> str | None:
+        """Return the code of the recorded failure, or else that of the exception."""
+        end = end_event(self.events)
+        if end is not None:
+            return end.code
+        return None if self.exception is None else self.exception.code
 
     def _plain_value(self) -> Any:
         ends = (event for event in reversed(self.events) if isinstance(event, TaskFinished))
@@ -234,7 +244,7 @@ def past_response(
     if not has_succeeded:
         kinds = (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
         kind = next((kind for kind in kinds if kind.code == end.code), DelfError)
-        error = kind(end.error or "the task failed")
+        error = kind(end.error or "the task failed", hint=end.hint)
     return Response(
         text=end.text,
         status=has_succeeded,

@@ -297,7 +297,6 @@ class Runtime:
             DelfError: If the child was interrupted, so that it can be resumed.
         """
         end = end_event(request.past)
-        hint = None
         if end is not None and not end.at_limit:
             # The child ended in an earlier process: only its cost is still to be counted.
             ledger = TaskRun.ledger_of(self.resources, request)
@@ -309,13 +308,12 @@ class Runtime:
             end = end_event(events)
             if end is None:
                 raise outcome.error or AgentStateError("the child task has no end")
-            hint = outcome.error and outcome.error.hint
         return ChildResult(
             task_id=request.task_id,
             text=end.text,
             status=end.status,
             error=end.error,
-            hint=hint,
+            hint=end.hint,
             cost_usd=end.cost_usd,
             files=dict(end.files),
             value=end.value,

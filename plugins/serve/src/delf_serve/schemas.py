@@ -600,6 +600,8 @@ class TaskDetail(Task):
 
     result: str | None = Field(default=None, description="The answer, once the task has one.")
     value: Any = Field(default=None, description="The answer as data, if `output` was given.")
+    code: str | None = Field(default=None, description="The kind of its error; never renamed.")
+    hint: str | None = Field(default=None, description="How to fix its error.")
     output_so_far: str = Field(default="", description="What its scripts printed.")
     files: list[OutputFile] = Field(default_factory=list[OutputFile])
     conversation_id: str | None = None

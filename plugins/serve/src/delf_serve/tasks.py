@@ -1076,6 +1076,8 @@ def _detail(
         **view.model_dump(),
         result=state.result,
         value=state.value,
+        code=None if end is None else end.code,
+        hint=None if end is None else end.hint,
         output_so_far=state.output_so_far,
         files=files,
         conversation_id=conversation_id,

@@ -47,7 +47,7 @@ from delf_strategy_codegen.repair import repair_code
 
 # The maximum number of further reruns of a task without write calls.
 _MAX_RERUNS_BEFORE_CHANGE: Final = 8
-_HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
+_HINT: Final = "the task's trace has its scripts and calls"
 # A mapping from the exception that ended a script to the error of the task.
 _ERROR_BY_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,

@@ -397,7 +397,7 @@ class TaskPipeline:
             await keep_turn(run, text, error)
         reason: dict[str, Any] = {}
         if error is not None:
-            reason |= {"error": error.message, "code": error.code}
+            reason |= {"error": error.message, "code": error.code, "hint": error.hint}
         if stopper is not None:
             reason |= {"by": stopper.name, "via": stopper.via}
         try:

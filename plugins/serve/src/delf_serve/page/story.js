@@ -101,7 +101,7 @@ export class Story {
   }
 
   onTaskResumed(_data, at) {
-    this.finishedAt = this.error = this.errorCode = null; // it may have ended at its timeout or budget
+    this.finishedAt = this.error = this.errorCode = this.errorHint = null; // it may have ended at its timeout or budget
     this.note("resumed", at);
   }
 
@@ -242,6 +242,7 @@ export class Story {
     this.stoppedBy = data.by && data.via ? `${data.by} (${data.via})` : data.by;
     this.error = data.error;
     this.errorCode = data.code;
+    this.errorHint = data.hint;
     this.cost = data.cost_usd;
     this.duration = data.duration_ms;
     this.chapter?.running.clear();

@@ -164,7 +164,7 @@ export class TaskView {
     if (this.shownError !== failed) {
       this.shownError = failed;
       this.error.hidden = !failed;
-      if (failed) fill(this.error, el("p", {}, el("strong", {}, "Why it failed "), long(failed, 2000)), el("p", { class: "quiet" }, progress.errorCode || ""));
+      if (failed) fill(this.error, el("p", {}, el("strong", {}, "Why it failed "), long(failed, 2000)), progress.errorHint ? el("p", {}, long(progress.errorHint, 2000)) : null, el("p", { class: "quiet" }, progress.errorCode || ""));
     }
   }
 

@@ -222,7 +222,10 @@ def _end_events(call: Call, task_outcome: Outcome, ids: Mapping[str, str]) -> It
         yield _event("RUN_FINISHED", **ids, outcome=outcome, usage=usage)
         return
     if detail.is_terminal and detail.state not in (TaskState.DONE, TaskState.STOPPED):
-        yield _event("RUN_ERROR", message=detail.error or "the task failed", usage=usage)
+        error = {"message": task_outcome.failure}
+        if detail.code is not None:
+            error["code"] = detail.code
+        yield _event("RUN_ERROR", **error, usage=usage)
         return
     message = f"{detail.task_id}_answer"
     text = answer_text(call, task_outcome)

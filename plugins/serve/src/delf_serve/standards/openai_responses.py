@@ -174,7 +174,7 @@ def _response(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> d
         status = "cancelled"
     elif detail.is_terminal and detail.state is not TaskState.DONE:
         status = "failed"
-        error = {"code": "server_error", "message": detail.error or ""}
+        error = {"code": "server_error", "message": task_outcome.failure}
     return {
         **_head(body, detail.task_id, len(detail.decisions)),
         "created_at": int(detail.started_at),

@@ -158,6 +158,14 @@ class Outcome:
     usage: Usage
     question: PendingRequest | None = None
 
+    @property
+    def failure(self) -> str:
+        """The reason why the task ended without a result, with the hint on a line of its own."""
+        detail = self.detail
+        reason = detail.error or f"The task was {detail.state}."
+        has_hint = detail.hint and detail.state is TaskState.FAILED
+        return f"{reason}\n{detail.hint}" if has_hint else reason
+
     def text(self, call: Call) -> str:
         """Return the text of the answer: the result, the question, or the error.
 
@@ -170,8 +178,7 @@ class Outcome:
         if not detail.is_terminal:
             return f"The task still runs. Reply `continue`, or watch it: {page}"
         if detail.state is not TaskState.DONE:
-            why = detail.error or f"The task was {detail.state}."
-            return f"{detail.output_so_far}\n\n{why}\n{page}".strip()
+            return f"{detail.output_so_far}\n\n{self.failure}\n{page}".strip()
         place = page_link(call, f"/tasks/{detail.task_id}/files/")
         files = [f"[{file.name}]({place}{quote(file.name)})" for file in detail.files]
         return "\n\n".join([detail.result or "", *files]).strip()
