@@ -9,9 +9,10 @@ export const MOST_BREAKS = 8;
 export const pause = (tries) => Math.min(10_000, 500 * 2 ** tries);
 let csrf = null;
 
+/** A refused request; its message is the server's, with the hint. */
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem.detail || `status ${status}`);
+    super([problem.detail || `status ${status}`, problem.hint].filter(Boolean).join(" — "));
     this.status = status;
     this.code = problem.code || "";
     this.hint = problem.hint || "";
@@ -45,7 +46,7 @@ async function withRetries(send) {
     try {
       answer = await send();
     } catch {
-      throw new Refused(0, { detail: "the server cannot be reached", hint: "the page tries again" });
+      throw new Refused(0, { detail: "the server cannot be reached" });
     }
     const seconds = Number(answer.headers.get("retry-after"));
     if (answer.status !== 429 || !(seconds > 0 && seconds <= LONGEST_WAIT)) break;

@@ -451,7 +451,7 @@ export class Card {
       if (decided.is_final === false) await this.ask(); // another person has to, too
       this.tell.sent(decided.is_final !== false);
     } catch (error) {
-      setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
+      setText(this.problem, error.message);
       if (error.status !== 409) for (const node of this.buttons.querySelectorAll("button, select, textarea")) node.disabled = false;
     }
   }

@@ -77,7 +77,7 @@ export class Composer {
       this.grow();
       this.started(accepted.task_id);
     } catch (error) {
-      setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
+      setText(this.problem, error.message);
     } finally { this.go.disabled = false; }
   }
 }

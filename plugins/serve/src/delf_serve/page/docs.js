@@ -88,7 +88,7 @@ async function begin() {
   try {
     spec = await get("openapi.json");
   } catch (error) {
-    fill(place, el("h1", {}, "The API cannot be shown"), el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+    fill(place, el("h1", {}, "The API cannot be shown"), el("p", {}, error.message));
     return;
   }
   const about = { server: new URL(spec.servers[0].url, location.href).href.replace(/\/$/, ""), keyed: Boolean(spec.security) };

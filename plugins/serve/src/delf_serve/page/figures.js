@@ -106,7 +106,7 @@ export class FiguresView {
         if (found.length) parts.push(this.table(by, found));
       }
       fill(this.tables, parts);
-    } catch (error) { setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`); }
+    } catch (error) { setText(this.problem, error.message); }
   }
 
   days(days) {

@@ -103,7 +103,7 @@ export class PeopleView {
       if (made.key) fill(this.made, el("p", {}, `The key of ${made.name}, which is shown only now: `, el("code", {}, made.key)));
       this.form.reset();
       this.form.parentElement.open = false;
-    } catch (error) { setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`); }
+    } catch (error) { setText(this.problem, error.message); }
     await this.load();
   }
 

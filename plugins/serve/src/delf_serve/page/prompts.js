@@ -66,7 +66,7 @@ export class Prompts {
       this.more.hidden = !found.more;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      fill(this.list, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+      fill(this.list, el("p", {}, error.message));
     } finally {
       this.loading = false;
     }

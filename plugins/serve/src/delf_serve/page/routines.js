@@ -76,7 +76,7 @@ export class RoutinesView {
           made.differences.length ? null : el("button", { type: "button", class: "primary", onclick: () => this.draft(taskId, name, place, fixed, made.digest) }, "Save")));
     } catch (error) {
       fill(place);
-      setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
+      setText(this.problem, error.message);
     }
   }
 
@@ -105,7 +105,7 @@ export class RoutinesView {
       const accepted = await post(`routines/${encodeURIComponent(one.name)}`, { inputs });
       this.started(accepted.task_id);
     } catch (error) {
-      setText(wrong, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
+      setText(wrong, error.message);
     } finally { go.disabled = false; }
   }
 

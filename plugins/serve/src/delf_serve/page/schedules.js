@@ -102,7 +102,7 @@ export class SchedulesView {
       say(`${made.name} is kept`);
       this.form.reset();
       this.form.parentElement.open = false;
-    } catch (error) { setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`); }
+    } catch (error) { setText(this.problem, error.message); }
     await this.load();
   }
 

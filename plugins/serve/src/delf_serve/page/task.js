@@ -272,7 +272,7 @@ export class TaskView {
       const made = await post(path, order);
       location.hash = `#/${made.task_id}`;
     } catch (error) {
-      fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+      fill(this.error, el("p", {}, error.message));
       this.error.hidden = false;
     }
   }
@@ -306,7 +306,7 @@ export class TaskView {
         this.draw();
       }
     } catch (error) {
-      fill(this.error, el("p", {}, error.message), el("p", { class: "quiet" }, error.hint));
+      fill(this.error, el("p", {}, error.message));
       this.error.hidden = false;
     }
   }
@@ -482,6 +482,6 @@ export class TaskView {
 export function missing(taskId, error) {
   return el("article", { class: "task empty" }, el("a", { class: "back", href: "#/" }, "‹ Tasks"),
     el("h1", { tabindex: "-1" }, error.status === 404 ? "There is no such task" : "The task cannot be shown"),
-    el("p", {}, error.message), el("p", { class: "quiet" }, `${taskId.slice(0, 60)}${error.hint ? ` — ${error.hint}` : ""}`));
+    el("p", {}, error.message), el("p", { class: "quiet" }, taskId.slice(0, 60)));
 }
 

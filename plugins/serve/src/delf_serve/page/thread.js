@@ -50,7 +50,7 @@ function goOn(id, started) {
     setText(problem, "");
     try {
       started((await post("run", { task, conversation_id: id })).task_id);
-    } catch (error) { setText(problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`); } finally { button.disabled = false; }
+    } catch (error) { setText(problem, error.message); } finally { button.disabled = false; }
   } }, words, el("div", { class: "buttons" }, button, el("span", { class: "quiet" }, "a new task that knows this conversation")), problem);
   return form;
 }
