@@ -5,7 +5,7 @@ import pytest
 from delf.events import ScriptFinished, ScriptGenerated, TaskFinished
 from delf.protocols.strategy import ToolDescription
 from delf.tools.signature import Parameter
-from delf_routines.saving import propose, spelled_out_dates
+from delf_routines.saving import propose, scripts_of, spelled_out_dates
 
 INCOME = ToolDescription(
     name="income",
@@ -18,14 +18,18 @@ INCOME = ToolDescription(
 )
 
 
+MESSAGE = {"task_id": "t", "at": 1.0}
+
+
+def events_of(*scripts):
+    for attempt, script in enumerate(scripts, 1):
+        yield ScriptGenerated(seq=2 * attempt - 1, code=script, attempt=attempt, **MESSAGE)
+        yield ScriptFinished(seq=2 * attempt, status="done", duration_ms=1.0, **MESSAGE)
+    yield TaskFinished(seq=2 * len(scripts) + 1, status=True, text="", duration_ms=1.0, **MESSAGE)
+
+
 def saved(task, script):
-    message = {"task_id": "t", "at": 1.0}
-    events = [
-        ScriptGenerated(seq=1, code=script, attempt=1, **message),
-        ScriptFinished(seq=2, status="done", duration_ms=1.0, **message),
-        TaskFinished(seq=3, status=True, text="", duration_ms=1.0, **message),
-    ]
-    return propose("income_of", task, "t", events, [INCOME], script=script)
+    return propose("income_of", task, "t", [*events_of(script)], [INCOME], script=script)
 
 
 TASK = "How much did Berlin pay in 2026-10?"
@@ -72,6 +76,17 @@ def test_parameter_values_in_the_answer_are_replaced(answer, made):
 )
 def test_parameter_values_inside_texts_and_slices_are_found(task, script, made):
     assert saved(task, f"n = 20\n{script}").script.splitlines()[-1] == made
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [f"{10**400}", f"{10**5000:#x}", f"'id {10**400}'", f"'id 1{'0' * 5000}'"],
+    ids=["decimal", "hex", "text", "text of thousands of digits"],
+)
+def test_too_large_number_stays_a_literal(literal):
+    task = f"What is {10**400}?"
+    assert saved(task, f"x = {literal}").script == f"x = {literal}"
+    assert scripts_of([*events_of("y = 1", f"x = {literal}")]).last_suffices
 
 
 @pytest.mark.parametrize(

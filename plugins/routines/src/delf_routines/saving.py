@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import keyword
+import math
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,7 +138,10 @@ def _long_literals(code: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
             continue
-        literal = str(node.value)
+        try:
+            literal = str(node.value)
+        except ValueError:  # Python writes no int with thousands of digits
+            continue
         if isinstance(node.value, (str, int, float)) and len(literal) > _MIN_CHARACTERS:
             yield literal
 
@@ -260,7 +264,8 @@ class _LiteralFinder(ast.NodeVisitor):
         self._spelled_out_dates = spelled_out_dates(task)
         # The numbers of the task: without the parts of dates, and with 1,000 as one number.
         text_without_dates = _DASHED_DATE.sub(" ", task.replace(",", ""))
-        self._numbers = {float(match) for match in _NUMBER.findall(text_without_dates)}
+        # Without numbers that are too large for a float.
+        self._numbers = set(map(float, _NUMBER.findall(text_without_dates))) - {math.inf}
         self._unavailable_names = {*unavailable_names, *keyword.kwlist}
         # A literal whose parameter would get one of these names stays a literal.
         self._refused_names = refused_names
@@ -335,13 +340,19 @@ class _LiteralFinder(ast.NodeVisitor):
         if isinstance(value, str):
             self._replace_text(node, value)
         # Numbers from -1 to 1 are so common in scripts that they need not come from the task.
-        elif float(value) in self._numbers and abs(value) > 1:
+        elif self._is_number_of_task(value) and abs(value) > 1:
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
                 # The suggested names serve a second finder, which visits the script again.
                 self._suggest_parameter_name(value)
                 self._replace(node, parameter.name)
+
+    def _is_number_of_task(self, number: str | float) -> bool:
+        try:
+            return float(number) in self._numbers
+        except OverflowError:  # an int that is too large for a float
+            return False
 
     def _suggest_parameter_name(self, value: Value) -> None:
         """Suggest a name for the parameter that will replace a literal.
@@ -385,10 +396,12 @@ class _LiteralFinder(ast.NodeVisitor):
         ]
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
+            if not self._is_number_of_task(match[0]):
+                continue
             has_fraction = "." in match[0]
             number = float(match[0]) if has_fraction else int(match[0])
             # 0 and 1 are so common in scripts that they need not come from the task.
-            if float(number) in self._numbers and number > 1:
+            if number > 1:
                 parameter = self._parameter(number, "number" if has_fraction else "integer")
                 if parameter is not None:
                     replacements[match[0]] = parameter.name
