@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from delf_engine.origins.scripts import FIELD, Scripts
+from delf_engine.origins.scripts import Scripts
+from delf_engine.origins.sources import actions_in
 
 TEXT = (Path(__file__).parents[3] / "support/flows/one_script.txt").read_text("utf-8")
 WAYS = dict(part.split("\n", 1) for part in re.split(r"(?m)^=== ", TEXT)[1:])
@@ -40,7 +41,6 @@ def test_value_that_a_mail_determines_within_a_script_is_not_own(way):
         for parameter in CHANGING[call.func.id]
     ]
     is_seen = not sources or any(
-        found is None or any(each not in OWN and each[0] != FIELD for each in found)
-        for found in sources
+        found is None or any(each not in OWN for each in actions_in(found)) for found in sources
     )
     assert is_seen is (way not in DECIDES_ONLY_THE_CALL)

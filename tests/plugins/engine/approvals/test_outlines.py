@@ -451,6 +451,117 @@ MADE_OF_FIELDS = {
 }
 
 
+F = "f = find(sender='ada')[0]\n"
+ALSO_WHOLE_RECORDS = {
+    "in an f-string": F + "book(f\"{f['id']} {f}\", 'today')",
+    "in another text": F + "book(f['id'] + ' %s' % (f,), 'today')",
+    "as JSON": "import json\n" + F + "book(f['id'] + json.dumps(f), 'today')",
+    "with a default": F + "book(str([f.get('id', ''), f]), 'today')",
+    "as an attribute beside the field": F + "book(f'{f.id} {f}', 'today')",
+    "under the field's name": F + "d = {'id': f}\nbook(str(d['id']), 'today')",
+    "under the field's name of a comprehension": (
+        F + "d = {k: f for k in ['id']}\nbook(d['id']['id'] + str(d['id']), 'today')"
+    ),
+    "stored under the field's name": F + "d = {}\nd['id'] = f\nbook(str(d['id']), 'today')",
+    "given to a dict": F + "d = dict(id=f)\nbook(str(d['id']), 'today')",
+    "given to an update": F + "d = {}\nd.update(id=f)\nbook(str(d['id']), 'today')",
+    "as the default of a field": F + "d = {}\nbook(str(d.get('id', f)), 'today')",
+    "as a named argument": ("def go(**a):\n    book(str(a['id']), 'today')\n" + F + "go(id=f)"),
+    "returned by a function": (
+        "def first():\n    f = find(sender='ada')[0]\n    return f['id'] + str(f)\n"
+        "book(first(), 'today')"
+    ),
+    "yielded by a function": (
+        "def all():\n    for f in find(sender='ada'):\n        yield f['id'] + str(f)\n"
+        "book(next(all()), 'today')"
+    ),
+    "chosen by its text": (
+        "f = [f for f in find(sender='ada') if 'b' in str(f)]\nbook(f[0]['id'] + 'x', 'today')"
+    ),
+    "chosen by its text in a branch": (
+        F + "n = f['id']\nif 'ad' in str(f):\n    n += 'x'\nbook(n, 'today')"
+    ),
+    "chosen by its text that a variable keeps": (
+        F + "n = f['id']\nis_a = 'ad' in str(f)\nif is_a:\n    n += 'x'\nbook(n, 'today')"
+    ),
+    "chosen by a method": (
+        F + "n = f['id']\nif str(f).count('ad'):\n    n += 'x'\nbook(n, 'today')"
+    ),
+    "added under the field's name": (
+        F + "d = {'id': []}\nd['id'].append(f)\nbook(str(d['id']), 'today')"
+    ),
+    "in a text that is parsed": (
+        "import json\n" + F + "d = json.loads(f'{{\"id\": {json.dumps(f)}}}')\n"
+        "book(str(d['id']), 'today')"
+    ),
+    "matched": (
+        F + "n = f['id']\nmatch f:\n    case {'body': _}:\n        n += 'x'\nbook(n, 'today')"
+    ),
+}
+ONLY_FIELDS = {
+    "a function's result": (
+        "def first():\n    f = find(sender='ada')[0]\n    return f['id'] + 'x'\n"
+        "book(first(), 'today')"
+    ),
+    "a field of an argument": (
+        F + "def id_of(record):\n    return record['id']\nbook(id_of(f) + 'x', 'today')"
+    ),
+    "a numbered loop": (
+        "t = ''\nfor n, f in enumerate(find(sender='ada')):\n    t += f\"{n}{f['id']}\"\n"
+        "book(t, 'today')"
+    ),
+    "a numbered comprehension": (
+        "t = [f\"{n}{f['id']}\" for n, f in enumerate(find(sender='ada'))]\nbook(t[0], 'today')"
+    ),
+    "a pair of lists": (
+        "t = ''\nfor n, f in zip('abcd', find(sender='ada')):\n    t += n + f['id']\n"
+        "book(t, 'today')"
+    ),
+    "records if there are any": (
+        "r = find(sender='ada')\nt = 'x'\nif r and len(r) > 0 and r[0] is not None:\n"
+        "    t += r[0]['id']\nbook(t, 'today')"
+    ),
+    "the first record or nothing": (
+        "r = find(sender='ada')\nt = r[0]['id'] if r else ''\nbook(t + 'x', 'today')"
+    ),
+    "a sorted list": (
+        "r = sorted(find(sender='ada'), key=lambda f: f['id'])\nbook(r[0]['id'] + 'x', 'today')"
+    ),
+    "mapped records": (
+        "r = list(map(lambda f: f['id'] + 'x', find(sender='ada')))\nbook(r[0], 'today')"
+    ),
+    "records found in a try": (
+        "try:\n    r = find(sender='ada')\n    t = r[0]['id']\nexcept KeyError:\n    t = 'x'\n"
+        "book(t + 'x', 'today')"
+    ),
+    "a record taken out of a list": (
+        "r = find(sender='ada')\nf = r.pop(0)\nbook(f['id'] + 'x', 'today')"
+    ),
+    "a numbered list": (
+        "r = find(sender='ada')\nn = len(r)\nt = f\"{n} {r[0]['id']}\" if n else ''\n"
+        "book(t, 'today')"
+    ),
+    "records in a list": (
+        "r = []\nfor f in find(sender='ada'):\n    r.append(f)\nbook(r[0]['id'] + 'x', 'today')"
+    ),
+    "fields in new records": (
+        "r = [{'id': f['id']} for f in find(sender='ada')]\nbook(r[0]['id'] + 'x', 'today')"
+    ),
+    "results of several calls": (
+        "import asyncio\na, b = await asyncio.gather(find(sender='ada'), find(sender='ada'))\n"
+        "book(a[0]['id'] + b[0]['id'], 'today')"
+    ),
+}
+MADE_OF_FIELDS |= {
+    f"the whole record {name}": (code, "find(sender='ada').id", True)
+    for name, code in ALSO_WHOLE_RECORDS.items()
+}
+MADE_OF_FIELDS |= {
+    f"only a field of {name}": (code, "find(sender='ada').id", False)
+    for name, code in ONLY_FIELDS.items()
+}
+
+
 @pytest.mark.parametrize(("code", "planned", "asks"), MADE_OF_FIELDS.values(), ids=MADE_OF_FIELDS)
 def test_script_written_before_reading_may_combine_fields_of_the_outline(
     delf_host, scripted_model, code, planned, asks

@@ -30,7 +30,8 @@ from delf.types import Trust
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, PastCall, Results, find_in
 from delf_engine.origins.outline import Outline
-from delf_engine.origins.scripts import FIELD, UNKNOWN, Scripts, fields_in
+from delf_engine.origins.scripts import Scripts
+from delf_engine.origins.sources import action_of, actions_in, field_names_used
 from delf_engine.origins.texts import mentions, mentions_record, normalized_text
 from delf_engine.origins.values import items_of, texts_with_trust, values_of
 
@@ -299,17 +300,13 @@ class Origins:
         """
         if self.has_author_read_untrusted_data:
             return False
-        # A source is a string: the name of an action, or the name of a field that the script reads,
-        # with the prefix FIELD.
         sources = self.untrusted_sources(action, path, line)
         if sources is None:  # the script does not show where the value comes from
             return False
-        fields = fields_in(sources)
-        # A script that names no field may use each field of the results.
-        field_names = {field.removeprefix(FIELD) for field in fields} or {UNKNOWN}
         # An action may return untrusted data in some fields, and the user's own data in others.
         return all(
-            self._is_only_in_trusted_fields(name, text, field_names) for name in sources - fields
+            self._is_only_in_trusted_fields(name, text, field_names_used(sources, name))
+            for name in actions_in(sources)
         )
 
     def are_only_from_user(
@@ -357,7 +354,9 @@ class Origins:
         sources = self.sources(action, path, line)
         if sources is None:
             return None
-        return {source for source in sources if not self._returned_only_user_data(source)}
+        return {
+            source for source in sources if not self._returned_only_user_data(action_of(source))
+        }
 
     def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
         """Return the sources of an expression in an outline.
@@ -366,7 +365,7 @@ class Origins:
         reads from their results. An outline lists the calls that the user's words ask for, as a
         script that is never run.
         """
-        return Scripts(self._parameters_of).read(node)
+        return Scripts(self._parameters_of).sources_of_expression(node)
 
     def _parameters_of(self, action: str) -> Sequence[str] | None:
         tool = self._tool_of(action)

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 from delf.records import dataclass
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.scripts import UNKNOWN
+from delf_engine.origins.sources import UNKNOWN
 from delf_engine.origins.texts import letters_and_digits, normalized_text, pieces_of
 from delf_engine.origins.values import fields_at, leaves_of, texts_with_trust
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import PastCall
-from delf_engine.origins.scripts import UNKNOWN, fields_in
+from delf_engine.origins.sources import UNKNOWN, fields_in
 from delf_engine.origins.syntax import (
     arguments_of_action,
     calls_in,

@@ -14,6 +14,16 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Final
 
+from delf_engine.origins.sources import (
+    FIELD,
+    UNKNOWN,
+    enclosed,
+    field_of_value,
+    result_of,
+    with_one_form_of_whole_results,
+    without_plain_whole_results,
+    without_whole_results,
+)
 from delf_engine.origins.syntax import arguments_of, arguments_of_action, dotted
 from delf_engine.origins.values import parameter_of
 
@@ -51,17 +61,16 @@ _NEW_VALUES: Final = (
 # Functions that create a new object, to which no variable refers yet.
 _CONSTRUCTORS: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
 # Nodes in which the value or an exception of one part decides whether another part runs.
-_BRANCHING_NODES: Final = (
-    *(ast.Try, ast.TryStar, ast.With, ast.AsyncWith),
-    *(ast.BoolOp, ast.IfExp, ast.Match),
+_BRANCHING_NODES: Final = (ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.BoolOp)
+# Functions whose result is an argument or has the items of an argument, so that a field of the
+# result is a field of a record. Any other function may put a whole record under another name.
+_SELECTING_FUNCTIONS: Final = (
+    "as_completed chain copy create_task cycle deepcopy deque ensure_future enumerate filter "
+    "from_iterable gather groupby islice iter list loads map max min next pop popleft reversed "
+    "run set shield sorted tuple wait_for zip"
 )
-UNKNOWN: Final = "?"
-"""Stands for the source of a value, or for a field name, that the script does not show."""
-FIELD: Final = "."
-"""The prefix of a source that is a field, such as ``.email``.
-
-A source without the prefix is an action, such as ``mail.send``.
-"""
+# Methods whose argument becomes an item of a list or set, which has no fields of its own.
+_METHODS_THAT_ADD_ITEMS: Final = "add append extend insert"
 _Sources = set[str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -112,6 +121,8 @@ class Scripts:
         self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
         # The sources that a function reads, so that its result may come from them.
         self._sources_read_in: dict[ast.AST, _Sources] = defaultdict(set)
+        # The sources of the values that a function returns or yields.
+        self._sources_returned_by: dict[ast.AST, _Sources] = defaultdict(set)
         # The number of times that each name occurs in the scripts.
         self._use_counts: Counter[str] = Counter()
         # The number of times that each name occurs in a loop, condition or function.
@@ -200,8 +211,12 @@ class Scripts:
         ]
         known = [sources for sources in found if sources is not None]
         if known:
-            return frozenset[str]().union(*known)
+            return with_one_form_of_whole_results(set[str]().union(*known))
         return frozenset({UNKNOWN})
+
+    def sources_of_expression(self, node: ast.expr) -> frozenset[str]:
+        """Return the actions and fields whose values flow into the value of an expression."""
+        return with_one_form_of_whole_results(self.read(node))
 
     def _declare(self, tree: ast.Module) -> None:
         """Record the names that a script binds.
@@ -257,9 +272,13 @@ class Scripts:
                 if name.startswith("__"):  # such as ``__globals__``
                     self._unbound_reads.add(_REFLECTION_NAMES[0])
                 is_field = not (isinstance(value, ast.Name) and value.id in self._modules)
-                return self.read(value) | ({FIELD + name} if is_field else set())
+                return field_of_value(self.read(value), {FIELD + name} if is_field else set())
             case ast.Subscript(value=value, slice=index):
-                return self.read(value) | self.read(index) | _fields(index)
+                return field_of_value(self.read(value), _fields(index)) | self.read(index)
+            case ast.Dict(keys=keys, values=values):
+                return self._read_dict(keys, values)
+            case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
+                return self._read_formed_value(node)
             case ast.Call() if (parameters := self._action_parameters(node)) is not None:
                 return self._read_action_call(node, parameters)
             case ast.Call():
@@ -283,22 +302,23 @@ class Scripts:
                 for each in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
                     self._record_change(each, sources)
                 return sources
-            case ast.Return() | ast.Yield() | ast.YieldFrom() | ast.Break() | ast.Continue():
-                return self._record_jump(self._read_parts(node))
+            case ast.Return() | ast.Yield() | ast.YieldFrom():
+                sources = self._read_parts(node)
+                for each in self._enclosing_nodes:
+                    self._add_to(self._sources_returned_by[each], sources)
+                return self._record_jump(sources)
+            case ast.Break() | ast.Continue():
+                return self._record_jump(set())
             case ast.If(test=test) | ast.While(test=test):
-                with self._visiting(node, self.read(test)):
+                with self._visiting(node, self._read_test(test)):
                     return self._read_parts(node)
             case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
-                with self._visiting(node, self.read(rows)):
+                # The rows decide only how often the loop runs.
+                with self._visiting(node, without_whole_results(self.read(rows))):
                     self._bind_loop_target(target, rows)
                     return self._read_parts(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                with self._visiting(node, set()):
-                    for clause in node.generators:
-                        item = ast.Starred(clause.iter)
-                        self._bind(clause.target, self.read(item), item, is_passed=True)
-                        self._add_to(self._condition_sources[node], self._read_parts(clause))
-                    return self._condition_sources[node] | self._read_parts(node)
+                return self._read_comprehension(node)
             case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
                 # A condition may decide which of two functions has the name.
                 self._add_to_parameters(node, self._read_parts(arguments))
@@ -310,6 +330,13 @@ class Scripts:
                 return self._read_branching(node, node.body)
             case ast.ExceptHandler(body=body):
                 return self._read_all(body)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._read_branching(node, [body, orelse], tests=[test])
+            # ``a and b`` is ``a`` only if ``a`` is empty, and then ``a`` reveals no field.
+            case ast.BoolOp(op=ast.And(), values=[*tests, last]):
+                return self._read_branching(node, [last], tests=tests)
+            case ast.Match():
+                return self._read_match(node)
             case _ if isinstance(node, _BRANCHING_NODES):
                 return self._read_branching(node, ast.iter_child_nodes(node))
             case _:
@@ -318,8 +345,63 @@ class Scripts:
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return set[str]().union(*map(self.read, nodes))
 
-    def _bind_loop_target(self, target: ast.expr, rows: ast.expr) -> None:
-        """Record the sources of the variables to which a ``for`` loop assigns its rows."""
+    def _read_dict(self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr]) -> _Sources:
+        sources: _Sources = set()
+        for key, value in zip(keys, values, strict=True):
+            if key is None:  # ``{**record}`` has the fields of the record
+                sources |= self.read(value)
+            else:
+                sources |= self.read(key) | enclosed(self.read(value))
+        return sources
+
+    def _read_formed_value(self, node: ast.Compare | ast.JoinedStr | ast.BinOp) -> _Sources:
+        """Return the sources of a comparison's result, or of a text with values in it."""
+        sources = self._read_parts(node)
+        match node:
+            # ``record is None`` reveals no field of the record.
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()]):
+                return without_whole_results(sources)
+            case _:
+                return enclosed(sources)
+
+    def _read_match(self, node: ast.Match) -> _Sources:
+        guards = [case.guard for case in node.cases if case.guard is not None]
+        # A pattern may test each field of the subject.
+        self._add_to(self._condition_sources[node], self.read(node.subject))
+        return self._read_branching(node, [node.subject, *node.cases], tests=guards)
+
+    def _read_test(self, test: ast.expr) -> _Sources:
+        """Return the actions and fields whose values decide a condition.
+
+        A test of whether there are rows, such as ``if rows``, reveals no field of the rows.
+        """
+        return without_plain_whole_results(self.read(test))
+
+    def _read_comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> _Sources:
+        """Bind the variables of a comprehension, and return the sources of its value."""
+        conditions = self._condition_sources[node]
+        with self._visiting(node, set()):
+            for clause in node.generators:
+                self._bind_loop_target(clause.target, clause.iter, is_passed=True)
+                # The rows decide only how many items the value has.
+                self._add_to(conditions, without_whole_results(self.read(clause.iter)))
+                self._add_to(conditions, *map(self._read_test, clause.ifs))
+            if isinstance(node, ast.DictComp):
+                return conditions | self._read_dict([node.key], [node.value])
+            return conditions | self.read(node.elt)
+
+    def _bind_loop_target(
+        self, target: ast.expr, rows: ast.expr, *, is_passed: bool = False
+    ) -> None:
+        """Record the sources of the variables to which a loop or comprehension assigns its rows.
+
+        Args:
+            target: The variable, or the tuple of variables.
+            rows: The expression of the rows.
+            is_passed: Whether the target belongs to a comprehension.
+        """
         match target, rows:
             case (
                 ast.Tuple(elts=[number, item]),
@@ -327,23 +409,42 @@ class Scripts:
             ):
                 # Within the loop, the rows decide only how often the script counts.
                 start += [each.value for each in rows.keywords]
-                self._bind(number, self._read_all(start), rows)
-                self._bind(item, self.read(values), ast.Starred(values))
+                self._bind(number, self._read_all(start), rows, is_passed=is_passed)
+                self._bind(item, self.read(values), ast.Starred(values), is_passed=is_passed)
+            case ast.Tuple(elts=targets), ast.Call(func=ast.Name(id="zip"), args=lists) if len(
+                targets
+            ) == len(lists) and not any(map(_is_starred, (*targets, *lists))):
+                # The other lists decide only how many items of a list the script uses.
+                counts = without_whole_results(self.read(rows))
+                for each, values in zip(targets, lists, strict=True):
+                    sources = self.read(values) | counts
+                    self._bind(each, sources, ast.Starred(values), is_passed=is_passed)
             case _:
-                self._bind(target, self.read(rows), ast.Starred(rows))
+                self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
 
-    def _read_branching(self, node: ast.AST, parts: Iterable[ast.AST]) -> _Sources:
+    def _read_branching(
+        self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
+    ) -> _Sources:
         """Collect the sources of a node whose parts decide which parts run, such as ``a or b``.
+
+        Args:
+            node: The node.
+            parts: The parts of the node.
+            tests: Further parts, which decide which of ``parts`` run and are not the node's value.
 
         Returns:
             The sources: the actions and fields from which the values in all parts come.
         """
         with self._visiting(node, set()):
+            test_sources = set[str]().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
-            self._add_to(sources, self._read_all(parts))
+            self._add_to(sources, test_sources, self._read_all(parts))
             # Any part may decide whether another part runs, so the sources of all parts decide. The
-            # next pass over the scripts uses these sources from the first part on.
-            self._add_to(self._condition_sources[node], sources)
+            # next pass over the scripts uses these sources from the first part on. A part that is
+            # no test decides by an exception, which depends on the fields that the part reads.
+            self._add_to(
+                self._condition_sources[node], test_sources, without_whole_results(sources)
+            )
             return sources
 
     def _read_parts(self, node: ast.AST) -> _Sources:
@@ -385,7 +486,8 @@ class Scripts:
         values = arguments_of_action(call, parameters).items()
         sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
         self._argument_sources[name][call] = sources_by_parameter
-        return {name}.union(*sources_by_parameter.values())
+        # A field of the result may come from all that the arguments contain.
+        return result_of(name).union(*map(enclosed, sources_by_parameter.values()))
 
     def _is_variable_or_function(self, name: str) -> bool:
         """Return whether a dotted name begins with a variable or function of the scripts."""
@@ -426,23 +528,62 @@ class Scripts:
         else:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
+        lambda_sources: _Sources = set()
         # The parameters of a lambda can get only values of the receiver and of other arguments.
         for each in filter(_is_lambda, arguments):
             self._add_to_parameters(each, receiver_sources | argument_sources)
-            argument_sources |= self._read_parts(each)
-        sources = receiver_sources | argument_sources | _fields_read_by_call(call, method)
+            lambda_sources |= self._read_parts(each)
+        result_sources: _Sources = set()
         for function in functions:
-            sources |= self._follow_into_function(function, call, arguments)
+            result_sources |= self._follow_into_function(function, call, arguments)
+        result_sources |= self._sources_of_result(
+            method or name,
+            field_of_value(receiver_sources, _fields_read_by_call(call, method)),
+            argument_sources,
+            lambda_sources,
+            is_followed=bool(functions),
+        )
+        argument_sources |= lambda_sources
         # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
         is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
         if method in _CHANGING_METHODS.split() and not is_receiver_builtin:
-            self._record_change(receiver, argument_sources, call)
+            has_items = method in _METHODS_THAT_ADD_ITEMS.split()
+            added_sources = argument_sources if has_items else enclosed(argument_sources)
+            self._record_change(receiver, added_sources, call)
         elif not (functions or is_harmless or method in _READING_METHODS.split()):
             # An unknown function may put any argument into any other argument.
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                    self._add_to_variables(_variables_reaching(each), sources)
-        return sources
+                    self._add_to_variables(_variables_reaching(each), result_sources)
+        return result_sources
+
+    @staticmethod
+    def _sources_of_result(
+        function: str,
+        receiver_sources: _Sources,
+        argument_sources: _Sources,
+        lambda_sources: _Sources,
+        *,
+        is_followed: bool,
+    ) -> _Sources:
+        """Return the sources that the result of a function or method has by its arguments.
+
+        Args:
+            function: The name of the function or method.
+            receiver_sources: The sources of what the method reads of its object.
+            argument_sources: The sources of the arguments that are no lambda.
+            lambda_sources: The sources of the results of lambdas among the arguments.
+            is_followed: Whether the script defines the function. Only the function's own result
+                then has fields of the arguments.
+        """
+        if is_followed or (function == "map" and lambda_sources):
+            return without_whole_results(receiver_sources | argument_sources) | lambda_sources
+        sources = receiver_sources | argument_sources | lambda_sources
+        if function == "len":
+            return without_whole_results(sources)
+        if function in _SELECTING_FUNCTIONS.split():
+            return sources
+        return enclosed(sources)
 
     def _follow_into_function(
         self, function: _Function, call: ast.Call, arguments: Sequence[ast.expr]
@@ -466,8 +607,12 @@ class Scripts:
         # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments.
         any_argument = ast.Tuple([*arguments])
         for each in filter(None, (parameters.vararg, parameters.kwarg)):
-            self._bind(ast.Name(each.arg), self.read(any_argument), any_argument, is_passed=True)
-        return self._sources_read_in[function]
+            sources = enclosed(self.read(any_argument))
+            self._bind(ast.Name(each.arg), sources, any_argument, is_passed=True)
+        sources_read = self._sources_read_in[function]
+        if _is_lambda(function):
+            return sources_read
+        return without_whole_results(sources_read) | self._sources_returned_by[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
         """Record that an assignment binds its targets to a value; return the value's sources."""
@@ -508,10 +653,10 @@ class Scripts:
                     self._add_to(self._aliased_variables, [name])
             case ast.Attribute(value=changed_node):
                 self.read(changed_node)
-                self._record_change(changed_node, sources, value)
+                self._record_change(changed_node, enclosed(sources), value)
             case ast.Subscript(value=changed_node, slice=index):
                 self.read(changed_node)
-                self._record_change(changed_node, sources | self.read(index), value)
+                self._record_change(changed_node, enclosed(sources) | self.read(index), value)
             case _:
                 # Each variable of ``a, b = value`` gets an item of the value. A starred expression
                 # stands for an item: _creates_object() returns False for the expression, because
@@ -542,6 +687,11 @@ class Scripts:
             sources: The actions and fields from which the change comes.
             added: The expressions whose values the object contains afterwards.
         """
+        # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
+        # list, which may also be the object of a variable that ``a`` contains.
+        is_part_changed = not isinstance(node, ast.Name)
+        if is_part_changed:
+            sources = enclosed(sources)
         names = [*_variables_reaching(node)]
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
@@ -550,9 +700,6 @@ class Scripts:
         is_unaliased = bool(names) and {*names} <= unaliased_variables
         if not is_unaliased:
             self._add_to(self._alias_change_sources, sources, *self._enclosing_conditions())
-        # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
-        # list, which may also be the object of a variable that ``a`` contains.
-        is_part_changed = not isinstance(node, ast.Name)
         self._add_to_variables(names, sources, is_deep=is_part_changed)
 
     def _add_to_variables(
@@ -632,7 +779,7 @@ class Scripts:
         Returns:
             ``sources``, unchanged.
         """
-        jump_sources = sources.union(*self._enclosing_conditions())
+        jump_sources = without_whole_results(sources).union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
             self._add_to(self._condition_sources[node], jump_sources)
         return sources
@@ -646,11 +793,6 @@ class Scripts:
         size = len(known)
         known.update(*more)
         self._has_new_sources = self._has_new_sources or len(known) > size
-
-
-def fields_in(sources: AbstractSet[str]) -> AbstractSet[str]:
-    """Return the fields among sources, such as ``.email``, without the actions."""
-    return {source for source in sources if source.startswith(FIELD)}
 
 
 def _imported_modules(node: ast.Import | ast.ImportFrom) -> AbstractSet[str]:
@@ -668,6 +810,10 @@ def _parameters(node: ast.AST) -> Iterator[str]:
 
 def _is_lambda(node: ast.AST) -> bool:
     return isinstance(node, ast.Lambda)
+
+
+def _is_starred(node: ast.AST) -> bool:
+    return isinstance(node, ast.Starred)
 
 
 def _fields(key: ast.expr) -> _Sources:
