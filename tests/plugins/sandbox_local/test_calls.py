@@ -313,3 +313,53 @@ async def test_huge_integer_argument_is_refused(run):
     outcome = await run("from decimal import Decimal\nawait add(Decimal('1E100000000'), b=1)")
     assert "Decimal beyond 1E±6144 cannot be passed" in outcome.message
     assert run.host.calls == []
+
+
+LATER_AWAITED = {
+    "a tuple of zip": "for n, p in zip('x', [wait()]):\n    await open_it()\n    await p",
+    "a tuple of zip after a star": (
+        "for n, m, p in zip(*['x', 'y'], [wait()]):\n    await open_it()\n    await p"
+    ),
+    "a tuple of zip with a star alone": (
+        "for n, p in zip(*['x', [wait()]]):\n    await open_it()\n    await p"
+    ),
+    "columns of pairs": (
+        "names, calls = zip(*[('x', wait()), ('y', open_it())])\nawait asyncio.gather(*calls)"
+    ),
+    "a pair of zip": "for pair in zip('x', [wait()]):\n    await open_it()\n    await pair[1]",
+    "a pair of enumerate": "for p in enumerate([wait()]):\n    await open_it()\n    await p[1]",
+    "the last of a pair": "for p in enumerate([wait()]):\n    await open_it()\n    await p[-1]",
+    "a pair of items": "for p in {1: wait()}.items():\n    await open_it()\n    await p[1]",
+    "a list after a star": "a, b, p = [*'ab', wait()]\nawait open_it()\nawait p",
+    "a name after a star": "*a, p = ['x', 'y', wait()]\nawait open_it()\nawait p",
+    "a loop's name after a star": (
+        "for *_, p in [('x', 'y', wait())]:\n    await open_it()\n    await p"
+    ),
+    "a name with a star": "a, *p = ['x', wait()]\nawait open_it()\nawait p[0]",
+    "a sum of lists": "a, p = ['x'] + [wait()]\nawait open_it()\nawait p",
+    "an extended list": "c = ['x']\nc.extend([wait()])\na, p = c\nawait open_it()\nawait p",
+    "a reversed list": "a, p = reversed([wait(), 'x'])\nawait open_it()\nawait p",
+    "a chain of lists": (
+        "import itertools\na, p = itertools.chain('x', [wait()])\nawait open_it()\nawait p"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", LATER_AWAITED.values(), ids=LATER_AWAITED)
+async def test_call_in_a_collection_is_sent_when_it_is_awaited(run, code):
+    assert isinstance(await run(f"import asyncio\n{code}"), Done)
+
+
+PLAIN = {
+    "a tuple of zip": "for n, p in zip([add(1, 2)], [wait()]):\n    await open_it()\n    await p",
+    "a tuple of zip with a star alone": (
+        "for n, p in zip(*[[add(1, 2)], [wait()]]):\n    await open_it()\n    await p"
+    ),
+    "a list before a star": "n, p = [add(1, 2), *[wait()]]\nawait open_it()\nawait p",
+}
+
+
+@pytest.mark.parametrize("code", PLAIN.values(), ids=PLAIN)
+async def test_call_in_a_collection_has_its_result_if_it_is_not_awaited(run, code):
+    await run(f"{code}\nprint(type(n).__name__)")
+    assert run.host.printed_texts == ["int\n"]

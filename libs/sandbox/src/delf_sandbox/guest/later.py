@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from delf_sandbox.guest.functions import Functions
@@ -15,10 +16,13 @@ from delf_sandbox.guest.scopes import (
     Path,
     Place,
     Scope,
+    Step,
     ValuePart,
 )
 
-_COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed", "sorted"})
+# Builtins whose result has the items of the argument, in the same order or in another.
+_SAME_ORDER = frozenset({"list", "tuple", "iter"})
+_OTHER_ORDER = frozenset({"set", "frozenset", "reversed", "sorted"})
 
 _MAX_PATH_STEPS = 6
 
@@ -86,9 +90,13 @@ class DeferredCalls:
                     self._syntax.stores.get(attribute, ()),
                     awaitable_path,
                 )
-            case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
+            case ast.IfExp(body=first, orelse=second):
                 self._mark_calls_in(first, scope, awaitable_path)
                 self._mark_calls_in(second, scope, awaitable_path)
+            # In ``first + second``, the items of ``second`` have other indexes than in the sum.
+            case ast.BinOp(left=first, right=second):
+                self._mark_calls_in(first, scope, awaitable_path)
+                self._mark_calls_in(second, scope, _to_any_item(awaitable_path))
             case ast.BoolOp(values=items):
                 for item in items:
                     self._mark_calls_in(item, scope, awaitable_path)
@@ -111,16 +119,27 @@ class DeferredCalls:
             awaitable_path: The path from the collection to the awaitables: first the index of the
                 item, or ``EACH_ITEM``, then the path inside the item.
         """
-        item_index = awaitable_path[0] if awaitable_path else EACH_ITEM
-        for index, item in enumerate(items):
+        wanted_index, *path_in_item = awaitable_path or (EACH_ITEM,)
+        items_before_star = [*takewhile(_is_not_starred, items)]
+        star_index = len(items_before_star)
+        # Calls in items with another index stay unmarked: the script uses these items as plain
+        # results, so their calls must be awaited in place.
+        for index, item in enumerate(items_before_star):
+            if wanted_index in (EACH_ITEM, index):
+                self._mark_calls_in(item, scope, (*path_in_item,))
+        # In ``[first, *tasks, last]``, the item ``last`` may have any index from 1 on, and the item
+        # with index 1 may be ``tasks[0]``.
+        index_in_starred: Step = EACH_ITEM
+        if isinstance(wanted_index, int):
+            index_in_starred = wanted_index - star_index
+            if index_in_starred < 0:
+                return
+        for item in items[star_index:]:
             if isinstance(item, ast.Starred):
-                # In ``[*tasks]``, the items of ``tasks`` become items of this collection, so the
-                # path from both collections is the same.
-                self._mark_calls_in(item.value, scope, awaitable_path)
-            # Calls in items with another index stay unmarked: the script uses these items as plain
-            # results, so their calls must be awaited in place.
-            elif item_index in (EACH_ITEM, index):
-                self._mark_calls_in(item, scope, awaitable_path[1:])
+                self._mark_calls_in(item.value, scope, (index_in_starred, *path_in_item))
+                index_in_starred = EACH_ITEM  # the number of items so far is unknown
+            else:
+                self._mark_calls_in(item, scope, (*path_in_item,))
 
     def _mark_call(self, node: ast.Call, awaitable_path: Path) -> None:
         """Mark a call if its result is an awaitable that the script awaits later.
@@ -145,14 +164,14 @@ class DeferredCalls:
                 self._mark_calls_in(inner, scope, awaitable_path)
             # ``items()`` yields pairs of a key and a value, and the awaitables are in the values,
             # which have index 1 in the pair. In the dict, each value is an item.
-            case ast.Attribute(value=inner, attr="items") if awaitable_path[1:2] == (1,):
+            case ast.Attribute(value=inner, attr="items") if _leads_to_second(awaitable_path):
                 self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
                 self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path))
             # The items of ``itertools.chain()`` are the items of each argument.
             case ast.Attribute(attr="chain"):
                 for item in arguments:
-                    self._mark_calls_in(item, scope, awaitable_path)
+                    self._mark_calls_in(item, scope, _to_any_item(awaitable_path))
             case _:
                 pass
         is_result_awaitable = not awaitable_path
@@ -174,22 +193,23 @@ class DeferredCalls:
         """
         arguments = place.node.args
         scope = place.scope
-        if word in _COLLECTIONS and arguments:
+        if word in _SAME_ORDER and arguments:
             # With an empty path, the whole collection is awaited, as in ``gather(*list(tasks))``:
             # the awaitables are then all its items.
             self._mark_calls_in(arguments[0], scope, awaitable_path or (EACH_ITEM,))
+        elif word in _OTHER_ORDER and arguments:
+            self._mark_calls_in(arguments[0], scope, _to_any_item(awaitable_path))
         elif word == "dict":
             for item in place.node.keywords:
                 self._mark_calls_in(item.value, scope, awaitable_path[1:])
-        elif word == "enumerate" and arguments and awaitable_path[1:2] == (1,):
+        elif word == "enumerate" and arguments and _leads_to_second(awaitable_path):
             # ``enumerate()`` yields pairs of a number and an item, and the item has index 1.
             self._mark_calls_in(arguments[0], scope, (EACH_ITEM, *awaitable_path[2:]))
         elif word == "zip" and len(awaitable_path) > 1:
             # Each tuple of ``zip()`` has one item of each argument, so the index in the tuple is
-            # the index of the argument.
-            index = awaitable_path[1]
-            if isinstance(index, int) and index < len(arguments):
-                self._mark_calls_in(arguments[index], scope, (EACH_ITEM, *awaitable_path[2:]))
+            # the index of the argument, which is any index after an argument with a star.
+            index, *path_in_item = awaitable_path[1:]
+            self._mark_calls_in_items(arguments, scope, (index, EACH_ITEM, *path_in_item))
         elif word == "map" and arguments:
             # The script awaits the items of the result itself.
             place.is_await_deferred = True
@@ -371,3 +391,17 @@ class DeferredCalls:
                 index = function.params.index(parameter) - bound_parameters
                 if 0 <= index < len(arguments):
                     self._mark_calls_in(arguments[index], place.scope, awaitable_path)
+
+
+def _is_not_starred(node: ast.expr) -> bool:
+    return not isinstance(node, ast.Starred)
+
+
+def _leads_to_second(awaitable_path: Path) -> bool:
+    """Return True if a path leads from a collection to the second member of each pair in it."""
+    return awaitable_path[1:2] in ((1,), (EACH_ITEM,))
+
+
+def _to_any_item(awaitable_path: Path) -> Path:
+    """Return a path that leads to each item of a collection instead of one item."""
+    return (EACH_ITEM, *awaitable_path[1:])

@@ -52,7 +52,7 @@ _STEPS_FROM_ARGUMENT_TO_COLLECTION: dict[str, Path] = {
     "add": (TO_CONTAINER,),
     "appendleft": (TO_CONTAINER,),
     "put_nowait": (TO_CONTAINER,),
-    "extend": (),
+    "extend": (TO_CONTAINER, EACH_ITEM),
 }
 _NODES_WITHOUT_NAMES = (
     ast.expr_context,
@@ -379,8 +379,8 @@ class ScriptSyntax:
         if not isinstance(function, ast.Attribute):
             return
         # For ``names.append(value)``, one step leads from the argument to the collection: from an
-        # item to its container. For ``names.extend(values)``, no step is needed, because the items
-        # of the argument and of the collection are the same.
+        # item to its container. For ``names.extend(values)``, a step leads from each item of the
+        # argument to the collection, in which the item has another index.
         steps = _STEPS_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
         if steps is None or len(node.args) != 1:
             return
@@ -409,9 +409,15 @@ class ScriptSyntax:
             case ast.Subscript(value=inner):
                 self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):
+                is_after_star = False
                 for index, item in enumerate(items):
                     if isinstance(item, ast.Starred):
-                        self._record_binding(item.value, value, scope, path)
+                        is_after_star = True
+                        # The variable gets a list of items, whose indexes in the value are unknown.
+                        to_list = (TO_CONTAINER, *path, EACH_ITEM)
+                        self._record_binding(item.value, value, scope, to_list)
+                    elif is_after_star:
+                        self._record_binding(item, value, scope, (*path, EACH_ITEM))
                     else:
                         self._record_binding(item, value, scope, (*path, index))
             case _:
