@@ -256,7 +256,7 @@ async def test_batch_obeys_allow_and_confirm(connect: Any, book: str) -> None:
     assert "rows=1 rows" in (asked.preview or "")
     refused = await verdict(allow=["reading", "batch", "writing"])
     assert isinstance(refused, Refused)
-    assert refused.message == "step 1: add_sheet is not allowed"
+    assert refused.message.startswith("step 1: add_sheet is not allowed (the setting allow of ")
 
 
 async def test_append_with_a_lost_answer_is_not_repeated(

@@ -388,6 +388,7 @@ def test_hosts_setting_limits_reachable_hosts() -> None:
         refused = verdict(web, url)
         assert isinstance(refused, Refused)
         assert "allowed are example.com, *.example.org" in refused.message
+        assert refused.message.endswith("(hosts in the connection's settings)")
 
 
 def test_setting_others_to_ask_requests_approval_for_other_hosts() -> None:
@@ -426,6 +427,7 @@ def test_other_ports_are_refused() -> None:
     refused = verdict(Web(), "https://example.com:25/")
     assert isinstance(refused, Refused)
     assert "port 25" in refused.message
+    assert refused.message.endswith("(ports in the connection's settings)")
 
 
 def test_invalid_network_setting_is_refused_at_start() -> None:

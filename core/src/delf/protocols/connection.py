@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from delf.events import ApprovalRequest
 from delf.records import dataclass
 from delf.values.encoding import dumps
 
 if TYPE_CHECKING:
+    from delf.errors import DelfError
     from delf.llm import LLMConfig
     from delf.messages import Message, ModelReply
     from delf.protocols.context import PluginContext
@@ -230,6 +231,12 @@ class Refused:
     """
 
     message: str
+
+    @classmethod
+    def of(cls, error: DelfError) -> Self:
+        """Make the verdict of an error, with the error's hint in parentheses."""
+        text = error.for_model()
+        return cls(message=f"{text} ({error.hint})" if error.hint else text)
 
 
 Verdict = Allowed | NeedsApproval | Refused

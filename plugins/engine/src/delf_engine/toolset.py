@@ -168,7 +168,10 @@ class Toolset:
             return bound_action
         name = f"{connection}.{method}" if method else connection
         if name in self._forbidden_names:
-            raise ToolRefusedError(f"{name} is not allowed here")
+            raise ToolRefusedError(
+                f"{name} is not allowed here",
+                hint=f"the setting allow of {connection} names the allowed actions",
+            )
         candidates = [each for each in self.actions if each.connection.name == connection]
         if not candidates:
             candidates = [each for each in self.actions if not each.built_in]

@@ -111,7 +111,7 @@ class Filesystem(Connection[FilesystemSettings]):
                 return self._check_call(call.action, call.arguments)
             return await asyncio.to_thread(self._check_call, call.action, call.arguments)
         except ToolRefusedError as error:
-            return Refused(message=error.message)
+            return Refused.of(error)
 
     @property
     def _allowed(self) -> list[Action]:
@@ -137,7 +137,10 @@ class Filesystem(Connection[FilesystemSettings]):
         place = self._roots.file(path)
         reading_actions = [item for item in self._allowed if item.permission == _READING]
         if not reading_actions:
-            raise ToolRefusedError(f"{self.name} may not read files here")
+            raise ToolRefusedError(
+                f"{self.name} may not read files here",
+                hint=f"the setting allow of {self.name} names the allowed actions",
+            )
         needs_approval = place.settings.read_approval or any(
             needs_confirmation(self.confirm, item) for item in reading_actions
         )

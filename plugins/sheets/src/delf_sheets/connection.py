@@ -311,7 +311,10 @@ class Sheets(GoogleConnection):
                 close = did_you_mean(name, _STEPS)
                 return f"step {number}: unknown step {name!r}{close}; steps: {', '.join(_STEPS)}"
             if not is_allowed(self.allow, steps_by_name[name]):
-                return f"step {number}: {name} is not allowed"
+                return (
+                    f"step {number}: {name} is not allowed (the setting allow of {self.name} "
+                    "names the allowed actions)"
+                )
             arguments = {key: value for key, value in step.items() if key != "do"}
             # The batch names the spreadsheet for all steps: a placeholder satisfies the validation.
             placeholder = {"spreadsheet": "of the batch"}

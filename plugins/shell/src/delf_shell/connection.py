@@ -62,7 +62,7 @@ class Shell(Connection[ShellSettings]):
         try:
             pipelines = parse(command)
         except ToolRefusedError as error:
-            return Refused(message=error.message)
+            return Refused.of(error)
         return self._check_programs(pipelines, f"{folder_line}{format_pipelines(pipelines)}")
 
     def _check_programs(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:

@@ -119,7 +119,7 @@ class SQL(Connection[SQLSettings]):
                 changes = _with_parameter_sets(checked, call.arguments.get("params"))
                 note = await self._check_transactions(changes)
             except ToolRefusedError as error:
-                return Refused(message=str(error))
+                return Refused.of(error)
             return Allowed(preview=await self._preview(changes, note) or None)
         if call.action != "query" or self.target.enforces_read_only:
             return Allowed()

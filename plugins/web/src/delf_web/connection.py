@@ -68,7 +68,7 @@ class Web(Connection[WebSettings]):
         try:
             url = checked_url(str(call.arguments["url"]), self.settings)
         except ToolRefusedError as error:
-            return Refused(message=error.message)
+            return Refused.of(error)
         if self.settings.other_hosts == "ask" and not is_in_settings(url.host, self.settings):
             return NeedsApproval(
                 reason=f"{url.host} is not among the hosts in the settings", preview=f"GET {url}"

@@ -206,7 +206,9 @@ def checked_url(text: str, settings: WebSettings) -> httpx.URL:
         )
     if settings.other_hosts == "refuse" and not is_in_settings(url.host, settings):
         raise ToolRefusedError(
-            f"the host {url.host} is not allowed; allowed are {', '.join(settings.hosts) or 'none'}"
+            f"the host {url.host} is not allowed; "
+            f"allowed are {', '.join(settings.hosts) or 'none'}",
+            hint="hosts in the connection's settings",
         )
     return url
 

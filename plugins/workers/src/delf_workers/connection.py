@@ -166,8 +166,7 @@ class Workers(Connection[WorkersSettings]):
                 return self._check_spec(call)
             return self._check_files(call)
         except (ConfigurationError, ToolRefusedError) as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            return Refused(message=f"{error.message}{hint}")
+            return Refused.of(error)
 
     def _check_spec(self, call: ProposedCall) -> Verdict:
         text = self._build_file_text(call.arguments["spec"], call.context)

@@ -96,7 +96,8 @@ async def test_disallowed_tool_is_refused():
     shop = Shop(allow=["find"])
     bench = await gate_bench(shop)
     answer = await bench.call("shop.close", 1)
-    assert answer == Raised("ToolNotAllowed", "shop.close is not allowed here")
+    hint = "the setting allow of shop names the allowed actions"
+    assert answer == Raised("ToolNotAllowed", f"shop.close is not allowed here ({hint})")
     assert bench.calls == [("shop.close", "refused")]
     assert shop.made == []
     assert bench.tools.names_for_sandbox()[0].methods == ("find",)

@@ -570,7 +570,7 @@ class Gate:
         self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
     ) -> Raised:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
-        message = self._redactor.redact_text(error.message)[:_MAX_MESSAGE_LENGTH]
+        message = self._redactor.redact_text(describe_failure(error))[:_MAX_MESSAGE_LENGTH]
         name = self._redactor.redact_text(name)[:_MAX_NAME_LENGTH]
         desc = None if desc is None else self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
         await self._log.record(
