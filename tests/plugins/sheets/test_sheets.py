@@ -105,6 +105,14 @@ async def test_value_without_a_column_name_is_refused(sheets: Any, book: str) ->
         await sheets.append(book, [{"a": 1, "": 2}])
 
 
+@pytest.mark.parametrize("row", [{2026: 1, "2026": 2}, {"b": 1, " b": 2}], ids=["number", "blank"])
+async def test_two_values_for_a_column_are_refused(sheets: Any, book: str, row: Any) -> None:
+    await sheets.write(book, "A1", [[2026, "b"]])
+    with pytest.raises(ToolRefusedError, match=r"two values for the column '(2026|b)'"):
+        await sheets.append(book, [row])
+    assert len(await sheets.read(book, header=False)) == 1
+
+
 async def test_blank_header_cell_gets_a_numbered_name(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [["a", " "], [1, 2]])
     assert await sheets.read(book) == [{"a": 1, "column_2": 2}]

@@ -191,7 +191,7 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     The dicts have the names that reading the sheet returns, see :func:`column_names`.
 
     Raises:
-        ToolRefusedError: If a dict has a name that is not in the header.
+        ToolRefusedError: If a dict has a name that is not in the header, or two values for a name.
     """
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
@@ -210,6 +210,8 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
                     f"there is no column {name!r}{did_you_mean(name, names)}; "
                     f"columns: {', '.join(names)}"
                 )
+            if name in values:  # from another key, such as "2026" beside 2026
+                raise ToolRefusedError(f"a row has two values for the column {name!r}")
             values[name] = value
         grid.append([values.get(name) for name in names])
     return grid
