@@ -218,7 +218,8 @@ def find_requests(
         raise next(iter(errors_by_task.values()))
     for error in errors_by_task.values():
         warn_of_unreadable("the requests of a task are not listed", error.message)
-    return matching_requests[-limit:]
+    first = max(0, len(matching_requests) - limit)  # [-limit:] would be all of them for 0
+    return matching_requests[first:]
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:

@@ -273,6 +273,8 @@ class SharedJournalContract(Contract):
         assert await self._asked(other, start="req%") == []
         newest = await self._asked(other, limit=1)
         assert newest == ["req_2c"]
+        assert await self._asked(other, limit=0) == []
+        assert await self._found(other, limit=0) == []
         (record, *_) = await other.find_requests("req_1a")
         assert record.decided is not None
         assert (record.decided.decision, record.waits, record.task.task) == (
