@@ -1,8 +1,12 @@
 """Forecast of the minimum number of calls that a script makes, from its source.
 
 Only calls that certainly run are counted. A loop counts if its length is constant: over a literal,
-a ``range`` of constants, or a name assigned such a value once. Code that may not run, such as an
-``if``, an ``except`` or a loop with ``break``, is not counted.
+a ``range`` of constants, or a name assigned such a value once. A call of a name that is assigned an
+action once, such as ``send`` after ``send = mail.send``, counts as a call of the action. Code that
+may not run, such as an ``if``, an ``except`` or a loop with ``break``, is not counted.
+
+A call that is not counted is stopped by the limit while the script runs, after earlier calls may
+have changed something. A call that is counted and never made would refuse a script for nothing.
 """
 
 from __future__ import annotations
@@ -41,36 +45,34 @@ def least_calls(code: str, names: Collection[str]) -> Counter[str]:
 
 class _CallCounter:
     def __init__(self, tree: ast.Module, action_names: Collection[str]) -> None:
-        bound_names = _bound_in(tree)
-        # A name that the script itself binds is no longer the action.
-        self._action_names = {
-            name for name in action_names if name.partition(".")[0] not in bound_names
-        }
         # The values that the script assigns to each variable, as in ``a = 1``.
         self._assigned_values: dict[str, list[ast.expr]] = {}
-        # How often the script assigns, defines or may change each name.
+        # How often the script assigns, imports or defines each name.
         self._binding_counts: Counter[str] = Counter()
+        # The names whose object the script may change, as in ``items.clear()``.
+        self._changed_names: set[str] = set()
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}  # of the values of variables
         # The calls in each function of the script; empty for a recursive function.
         self._calls_by_function: dict[str, Counter[str]] = {}
         for node in ast.walk(tree):
+            self._binding_counts.update(_names_bound_by(node))
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    # The target is counted below, because ast.walk() visits the target, too.
                     self._assigned_values.setdefault(name, []).append(value)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    self._binding_counts[name] += 1
                     self._functions[name] = node
-                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                    self._binding_counts[name] += 1
                 case (
                     ast.Attribute(value=ast.Name(id=name))
                     | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del())
                 ):
-                    self._binding_counts[name] += 1  # such as ``items.clear()``
+                    self._changed_names.add(name)
                 case _:
                     pass
+        # A name that the script itself binds is no longer the action.
+        self._action_names = {
+            name for name in action_names if name.partition(".")[0] not in self._binding_counts
+        }
 
     def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
         """Count the calls that a list of statements certainly makes.
@@ -136,19 +138,12 @@ class _CallCounter:
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
         counts = self._of_all(ast.iter_child_nodes(node))
-        match node.func:
-            case ast.Name(id=name):
-                pass
-            case ast.Attribute(value=ast.Name(id=owner), attr=method):
-                name = f"{owner}.{method}"
-            case _:
-                return counts
+        name = self._name_without_aliases(node.func)
         if name in self._action_names:
             counts[name] += 1
             return counts
         function = self._functions.get(name)
-        is_bound_once = self._binding_counts[name] == 1
-        if function is None or not is_bound_once:
+        if function is None or not self._is_constant(name):
             return counts  # the script may call another function by this name
         if name not in self._calls_by_function:
             # Stored before the body is counted, so that the counting of a recursive function ends.
@@ -158,13 +153,40 @@ class _CallCounter:
                 self._calls_by_function[name] = self.of_body(function.body)
         return counts + self._calls_by_function[name]
 
+    def _name_without_aliases(self, node: ast.expr) -> str:
+        """Return the dotted name of an expression, with ``mail`` for ``m`` after ``m = mail``.
+
+        The result is empty for any other expression, and for names that are assigned in a circle.
+        """
+        attributes: list[str] = []
+        visited_names: set[str] = set()
+        while True:
+            match node:
+                case ast.Attribute(value=inner, attr=attribute):
+                    attributes.append(attribute)
+                    node = inner
+                case ast.Name(id=name) if name in visited_names:
+                    return ""
+                case ast.Name(id=name):
+                    visited_names.add(name)
+                    value = self._value_assigned_once(name)
+                    if value is None:
+                        return ".".join([name, *reversed(attributes)])
+                    node = value
+                case _:
+                    return ""
+
     def _value_assigned_once(self, name: str) -> ast.expr | None:
-        """Return the value of a variable that is assigned once and never changed; else None."""
+        """Return the value of a variable that is assigned once; else None."""
         values = self._assigned_values.get(name, [])
         is_bound_once = self._binding_counts[name] == 1
         if is_bound_once and len(values) == 1:
             return values[0]
         return None
+
+    def _is_constant(self, name: str) -> bool:
+        """Return whether a name is bound once, and its object is never changed."""
+        return self._binding_counts[name] == 1 and name not in self._changed_names
 
     def _length(self, node: ast.AST) -> int:
         """Return the minimum length of an iterable; 0 if nothing is known about the length."""
@@ -179,7 +201,7 @@ class _CallCounter:
                 if name not in self._lengths:
                     self._lengths[name] = 0
                     value = self._value_assigned_once(name)
-                    if value is not None:
+                    if value is not None and self._is_constant(name):
                         self._lengths[name] = self._length(value)
                 return self._lengths[name]
             case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
@@ -198,18 +220,24 @@ class _CallCounter:
                 return 0
 
 
-def _bound_in(tree: ast.Module) -> set[str]:
-    """Return the names that a script assigns or defines; such a name is no tool."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                names.add(name)
-            case _:
-                pass
-    return names
+def _names_bound_by(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a syntax node itself assigns, deletes, imports or defines."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.alias(name=module, asname=name):
+            yield name or module.partition(".")[0]
+        case (
+            ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+        ):
+            yield name
+        case _:
+            pass
 
 
 def _may_leave(node: ast.AST) -> bool:
