@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delf import Agent, Chat
-from delf.errors import ConnectionUnavailableError, ToolRefusedError
+from delf.errors import ConnectionUnavailableError, LLMExecutionError, ToolRefusedError
 from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage
@@ -204,6 +204,23 @@ async def test_refused_message_costs_only_its_own_vector(
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "in the conversation 'trip' is found by words alone" in warning
     assert "seat" not in warning
+
+
+async def test_failure_for_one_message_costs_its_vector_until_the_next_search(
+    recall: Recall, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = meaning.embed
+
+    async def fail_for_one_text(texts: Sequence[str], kind: str = "passage") -> Any:
+        if any("flight" in text for text in texts):
+            raise LLMExecutionError("the server failed", status=500)
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meaning, "embed", fail_for_one_text)
+        await recall.recall("the aircraft")
+    (found,) = await recall.recall("the aircraft", limit=1)
+    assert found["text"] == "Book a flight to Turin."
 
 
 async def test_refused_query_is_reported_and_finds_messages_by_words(

@@ -16,6 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from delf.errors import (
+    ConnectionUnavailableError,
+    DelfError,
     LLMExecutionError,
     MemoryRetrievalError,
     MemorySetupError,
@@ -277,6 +279,41 @@ async def test_rate_limit_refuses_no_text(
         assert not await store.search("town")
     assert "refused" not in caplog.text
     assert len(await store.search("town", top_k=20)) == 7
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LLMExecutionError("the request timed out"),
+        LLMExecutionError("the server failed", status=500),
+        ConnectionUnavailableError("the connection was lost"),
+    ],
+    ids=str,
+)
+async def test_failure_for_one_text_costs_its_vector_until_the_next_search(
+    context: PluginContext,
+    meaning: Meaning,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: DelfError,
+) -> None:
+    store = SemanticStore(context, embedding_model="off")
+    await store.save([*FACTS, "Slow: the office has moved to Turin."])
+    await store.aclose()
+    store = SemanticStore(context)
+    embed = meaning.embed
+
+    async def fail_for_one_text(texts: Any, kind: str = "passage") -> Any:
+        if any("Slow" in text for text in texts):
+            raise error
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meaning, "embed", fail_for_one_text)
+        assert len(await store.search("town", top_k=20)) == 7
+    assert "refused" not in caplog.text
+    assert len(await store.search("town", top_k=20)) == 8
     await store.aclose()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from delf.errors import DelfError, LLMExecutionError
+from delf.errors import ConnectionUnavailableError, DelfError, LLMExecutionError
 from delf.protocols.embedder import Vectors
 
 # A text that every working embedder accepts.
@@ -17,18 +17,19 @@ _TEMPORARY_STATUSES: Final = frozenset({408, 409, 425, 429})
 async def embed_or_refuse(
     embed: Callable[[Sequence[str]], Awaitable[Vectors]], texts: Sequence[str]
 ) -> Sequence[Iterable[float] | DelfError]:
-    """Return the vector of each text, or the error with which the embedder refuses the text.
+    """Return the vector of each text, or the error with which the embedder fails for the text.
 
     An embedder may refuse a text, for example because of its length, and with it the whole batch.
-    A refused batch is therefore halved until the refused texts are alone.
+    A failed batch is therefore halved until the texts that fail are alone. :func:`is_refusal` tells
+    whether another attempt is useless.
 
     Args:
         embed: Embeds a batch of texts.
         texts: The texts, at most one batch.
 
     Raises:
-        DelfError: If the embedder refuses even a short word, and so does not work at all; or if it
-            fails for a while, such as at a rate limit.
+        DelfError: If the embedder fails even for a short word, and so does not work at all; or if
+            it has reached a rate limit.
     """
     try:
         return [*await embed(texts)]
@@ -41,3 +42,14 @@ async def embed_or_refuse(
     middle = len(texts) // 2
     first_half = await embed_or_refuse(embed, texts[:middle])
     return [*first_half, *await embed_or_refuse(embed, texts[middle:])]
+
+
+def is_refusal(error: DelfError) -> bool:
+    """Return True if an embedder refuses a text, and False if it may embed the text later.
+
+    A timeout, a lost connection and a failure of the server say nothing about the text.
+    """
+    if isinstance(error, LLMExecutionError):
+        is_client_error = error.status is not None and error.status // 100 == 4
+        return error.too_long or is_client_error
+    return not isinstance(error, ConnectionUnavailableError)

@@ -22,7 +22,7 @@ from delf.protocols.embedder import Embedder, Vectors
 from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr, SentTo
 from delf.tools.ranking import words_of
-from delf_memory_semantic.embedding import embed_or_refuse
+from delf_memory_semantic.embedding import embed_or_refuse, is_refusal
 from delf_memory_semantic.messages import FoundMessage, MessageIndex, UnembeddedMessage
 from delf_memory_semantic.store import embedder_of
 
@@ -186,10 +186,10 @@ class Recall(Connection[RecallSettings]):
             outcomes = await embed_or_refuse(embed, [message.text for message in batch])
             vectors: dict[bytes, Iterable[float]] = {}
             for message, outcome in zip(batch, outcomes, strict=True):
-                if isinstance(outcome, DelfError):
-                    self._report_refusal(message, embedder.model, outcome)
-                else:
+                if not isinstance(outcome, DelfError):
                     vectors[message.digest] = outcome
+                elif is_refusal(outcome):  # the next search tries again after other failures
+                    self._report_refusal(message, embedder.model, outcome)
             await asyncio.to_thread(index.add_vectors, vectors, embedder.model)
 
     def _report_refusal(self, message: UnembeddedMessage, model: str, error: DelfError) -> None:

@@ -19,7 +19,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
-from delf_memory_semantic.embedding import embed_or_refuse
+from delf_memory_semantic.embedding import embed_or_refuse, is_refusal
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 from delf_memory_semantic.nearest import VectorSearch
 
@@ -297,22 +297,22 @@ class SemanticStore:
     async def fill(self) -> int:
         """Store a vector for each fact that the current embedding model has not embedded yet.
 
-        A fact whose text the embedder refuses is found by words alone. The first refusal is logged
-        as a warning.
+        A fact whose text the embedder refuses is found by words alone, and logged as a warning. A
+        fact for which the embedder fails in another way is tried again by the next search.
 
         Returns:
             The number of added vectors.
         """
         filled = 0
         last_number = 0
-        has_filled_all = False
+        has_filled_all = has_failed = False
         try:
             while self._embedder is not None:
                 missing = await self._in_thread(
                     self._database.without_vector, self._model, _BATCH, last_number
                 )
                 if not missing:
-                    has_filled_all = True
+                    has_filled_all = not has_failed
                     break
                 last_number = missing[-1][0]
                 missing = [fact for fact in missing if fact[0] not in self._refused]
@@ -321,10 +321,12 @@ class SemanticStore:
                     break
                 vectors: list[tuple[int, bytes]] = []
                 for (number, _), outcome in zip(missing, outcomes, strict=True):
-                    if isinstance(outcome, DelfError):
+                    if not isinstance(outcome, DelfError):
+                        vectors.append((number, outcome))
+                    elif is_refusal(outcome):
                         self._report_refusal(number, outcome)
                     else:
-                        vectors.append((number, outcome))
+                        has_failed = True
                 if vectors:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
