@@ -157,17 +157,20 @@ WHOLE = {
         "bare": {"minimum": 2},
         "more": {"$ref": "#/properties/step", "maximum": 20},
         "free": {"type": "object", "additionalProperties": True},
+        "any": True,
+        "part": {"$ref": "#/properties/some/anyOf/0"},
     },
     "$defs": {"Age": {"type": "integer", "minimum": 0}},
 }
 FITS = {
     "code": "AT", "step": 10, "same": 5, "more": 5, "rate": 0.5, "maybe": None, "who": {"age": 3}, "bare": 2,
-    "tags": ["a", "b"], "people": [{"name": "Ada"}], "some": None, "both": 2, "free": {"x": 1},
+    "tags": ["a", "b"], "people": [{"name": "Ada"}], "some": None, "both": 2, "free": {"x": 1}, "any": [1],
+    "part": 3,
 }  # fmt: skip
 FAULTS = [
     {"code": "abc"}, {"step": 7}, {"same": 7}, {"rate": 0.7}, {"maybe": "b"}, {"who": {"age": -1}},
     {"who": {}}, {"who": {"age": 1, "more": 2}}, {"tags": ["a", "a"]}, {"people": [{}]},
-    {"some": 1}, {"both": 1}, {"bare": 1}, {"more": 25},
+    {"some": 1}, {"both": 1}, {"bare": 1}, {"more": 25}, {"part": 1},
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from delf.errors import ToolRefusedError
 from delf.tools.action import action_from_function
 from delf_engine.tolerance import validate_arguments, with_spelling_of_parameters
+from delf_schemas.actions import action_from_schema
 
 
 class Event(BaseModel):
@@ -26,6 +27,10 @@ async def call(
     event: Event | None = None,
 ) -> None:
     """Take many things."""
+
+
+async def send(_arguments: Any) -> None:
+    """Receive the arguments of a JSON schema."""
 
 
 async def make(event: Event) -> None:
@@ -73,6 +78,37 @@ def test_lenient_argument_is_accepted(given, name, value):
 def test_ambiguous_argument_is_refused(given, named):
     with pytest.raises(ToolRefusedError, match=f"argument '{named}"):
         taken(call, **given)
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "accepted"),
+    [
+        ({"type": ["string", "null"]}, "a", "a"),
+        ({"type": ["array", "null"], "items": {"type": "string"}}, "a", ["a"]),
+        ({"type": ["string", "null"], "enum": ["A", None]}, "a", "A"),
+        ({"type": ["object", "null"], "properties": {"b": {"const": "C"}}}, {"b": "c"}, {"b": "C"}),
+        ({"anyOf": [{"const": "A"}, {"const": "A"}]}, "a", "A"),
+        ({"$ref": "#/properties/list/anyOf/0"}, "A", "a"),
+        ({"$ref": "#/$defs/a~1b"}, "A", "a"),
+        (True, "a", "a"),
+        ({"anyOf": [True, {"type": "integer"}]}, "a", "a"),
+        ({"type": "array", "items": True}, ["a"], ["a"]),
+    ],
+)
+def test_argument_of_a_json_schema_is_converted(schema, given, accepted):
+    """The conversion knows type lists, boolean schemas, and references into lists."""
+    properties = {
+        "x": schema,
+        "list": {"anyOf": [{"enum": ["a"]}, {"type": "null"}]},
+        "count": {"type": ["integer", "null"]},
+        "switch": {"enum": ["on", "off"]},
+    }
+    definitions = {"a/b": {"enum": ["a"]}}
+    action = action_from_schema("f", send, {"properties": properties, "$defs": definitions})
+    # The other spelling of ``switch`` makes a conversion of all arguments necessary.
+    assert validate_arguments(action, {"x": given, "switch": "ON"})[1]["x"] == accepted
+    with pytest.raises(ToolRefusedError, match="count"):
+        validate_arguments(action, {"x": given, "count": "many"})
 
 
 def test_valid_arguments_are_not_converted():

@@ -106,7 +106,7 @@ def _wrap_langchain(item: Any) -> Callable[..., Any] | None:
     if not hasattr(item, "args_schema"):
         return None
     # LangChain's oldest kind of tool takes one text, and has no schema.
-    if item.args_schema is None and [*getattr(item, "args", ())] == [*_ONE_TEXT["properties"]]:
+    if item.args_schema is None and list(getattr(item, "args", ())) == ["tool_input"]:
         return _function(item.name, item.description, _ONE_TEXT, _wrap_text_tool(item))
     schema = getattr(item, "tool_call_schema", None) or item.args_schema
 
@@ -220,21 +220,24 @@ def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
     """Wrap a tool of the library cogency; return None for any other object."""
     declared = getattr(item, "schema", None)
     execute = getattr(item, "execute", None)
-    is_tool = _is_named(item) and isinstance(declared, Mapping) and hasattr(item, "describe")
-    if not is_tool or not inspect.iscoroutinefunction(execute):
+    if not _is_named(item) or not isinstance(declared, Mapping):
         return None
-    parameters = cast("Mapping[str, Mapping[str, Any]]", declared)
-    schema = {
-        "properties": {name: _json_schema(part) for name, part in parameters.items()},
-        "required": [name for name, part in parameters.items() if part.get("required", True)],
-    }
+    if not hasattr(item, "describe") or not inspect.iscoroutinefunction(execute):
+        return None
+    properties: dict[str, Any] = {}
+    required_names: list[str] = []
+    for name, part in cast("Mapping[str, Mapping[str, Any]]", declared).items():
+        properties[name] = _json_schema(part)
+        if part.get("required", True):
+            required_names.append(name)
+    schema = {"properties": properties, "required": required_names}
 
     async def call(**arguments: Any) -> Any:
         result = await execute(**arguments)
         # ``outcome`` is a short message for people, ``content`` the data for the model.
         if result.error:
-            messages = filter(None, (result.outcome, result.content))
-            raise ToolExecutionError("\n".join(map(str, messages)))
+            messages = [str(part) for part in (result.outcome, result.content) if part]
+            raise ToolExecutionError("\n".join(messages))
         return result.outcome if result.content is None else result.content
 
     return _function(item.name, item.description, schema, call)
@@ -248,13 +251,13 @@ def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
         "min_length": "minLength",
         "max_length": "maxLength",
     }
-    renamed_keys = {
-        new_names.get(key, key): value for key, value in part.items() if key != "required"
-    }
-    return {
-        **renamed_keys,
-        "type": "number" if renamed_keys.get("type") == "float" else renamed_keys.get("type"),
-    }
+    schema: dict[str, Any] = {"type": None}
+    for key, value in part.items():
+        if key != "required":
+            schema[new_names.get(key, key)] = value
+    if schema["type"] == "float":
+        schema["type"] = "number"
+    return schema
 
 
 def _wrap_toolset(item: Any) -> list[Callable[..., Any]] | None:
@@ -286,7 +289,9 @@ def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
     if len(functions) != 1 or len(schemas) != 1:
         return None
-    declared = cast("Mapping[str, Any]", schemas[0].get("function", schemas[0]))
+    (schema,) = schemas
+    # Some libraries have the name and the parameters within ``{"function": …}``.
+    declared = cast("Mapping[str, Any]", schema.get("function", schema))
     name = declared.get("name")
     if not isinstance(name, str):
         return None
@@ -336,7 +341,7 @@ def _function(
         implementation: The function to call with keyword arguments.
         validates_itself: Whether the tool validates its arguments itself.
     """
-    properties = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
+    properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     required_names = set(cast("Iterable[str]", schema.get("required") or ()))
     names = {_python_identifier(schema_name): schema_name for schema_name in properties}
     if len(names) < len(properties):
@@ -345,21 +350,23 @@ def _function(
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
     for python_name, schema_name in names.items():
-        hint = _type(properties[schema_name], schema)
-        if not validates_itself and not _is_type_exact(properties[schema_name], schema):
+        part = properties[schema_name]
+        hint = _type(part, schema)
+        if not validates_itself and not _is_type_exact(part, schema):
             # The type accepts values that the schema forbids: check the values by the schema.
             hint = _with_validation(hint, schema_name, schema, name)
+        # A schema such as True has neither a default nor a description.
+        annotations = cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
+        default = inspect.Parameter.empty
         if schema_name not in required_names:
             hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
+            default = annotations.get("default")
         hints[python_name] = hint
-        if schema_name in required_names:
-            default = inspect.Parameter.empty
-        else:
-            default = properties[schema_name].get("default")
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(python_name, kind, default=default, annotation=hint))
-        words = " ".join(str(properties[schema_name].get("description") or "").split())
-        docs += [f"    {python_name}: {words}"] if words else []
+        words = str(annotations.get("description") or "").split()
+        if words:
+            docs.append(f"    {python_name}: {' '.join(words)}")
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -377,8 +384,9 @@ def _function(
 
     function: Any = call_async if inspect.iscoroutinefunction(implementation) else call
     function.__name__ = function.__qualname__ = _python_identifier(name)
-    arg_lines = ["", "Args:", *docs] if docs else []
-    function.__doc__ = "\n".join([description.strip() or name, *arg_lines])
+    function.__doc__ = description.strip() or name
+    if docs:
+        function.__doc__ += "\n".join(["\n\nArgs:", *docs])
     function.__signature__ = inspect.Signature(parameters)
     function.__annotations__ = hints
     return function
@@ -425,22 +433,22 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
-    restricting_keywords = {
-        key
-        for key in schema.keys() - _UNRESTRICTING_KEYWORDS
-        if _UNRESTRICTING_VALUES.get(key) != schema[key]
-    }
+    restricting_keywords: set[str] = set()
+    for key in schema.keys() - _UNRESTRICTING_KEYWORDS:
+        if _UNRESTRICTING_VALUES.get(key) != schema[key]:
+            restricting_keywords.add(key)
     if restricting_keywords & _CHOICES:
         return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
     kinds: Any = schema.get("type") or []
     if isinstance(kinds, str):
         kinds = [kinds]
-    # The type can also express these keywords, such as ``minimum``, if their values are numbers.
-    limit_keywords = set[str]().union(*(_LIMITS.get(kind, {}) for kind in kinds))
-    if not restricting_keywords <= limit_keywords | {"items"}:
-        return False
-    if not all(_is_number(schema[key]) for key in restricting_keywords & limit_keywords):
-        return False
+    limit_keywords: set[str] = set()
+    for kind in kinds:
+        limit_keywords |= _LIMITS.get(kind, {}).keys()
+    for key in restricting_keywords - {"items"}:
+        # The type can express a limit, such as ``minimum``, if its value is a number.
+        if key not in limit_keywords or not _is_number(schema[key]):
+            return False
     return _is_type_exact(schema.get("items"), root, depth + 1)
 
 
@@ -450,7 +458,8 @@ def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: 
     The schema has one of ``$ref``, ``anyOf``, ``enum`` and ``const``.
     """
     if "$ref" in schema:
-        return _is_type_exact(_target(str(schema["$ref"]), root), root, depth + 1)
+        target = _target(str(schema["$ref"]), root)
+        return target is not None and _is_type_exact(target, root, depth + 1)
     if "anyOf" in schema:
         return all(_is_type_exact(each, root, depth + 1) for each in schema["anyOf"])
     values = schema["enum"] if "enum" in schema else [schema["const"]]
@@ -466,10 +475,13 @@ def _is_literal(value: Any) -> bool:
 
 
 def _target(ref: str, root: Mapping[str, Any]) -> Any:
-    target: Any = root
-    for step in ref.removeprefix("#/").split("/"):
-        target = cast("Any", target).get(step) if isinstance(target, Mapping) else None
-    return target
+    """Return the schema that a reference names; None if it is not in the root schema."""
+    from delf.tools.json_schema import resolve_reference
+
+    try:
+        return resolve_reference(root, ref)
+    except ValueError:
+        return None
 
 
 def _python_identifier(text: str) -> str:
@@ -502,11 +514,11 @@ def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
     if kind == "array" and "items" in schema:
         item = _type(schema["items"], root, depth + 1)
         python_type = list[item]
-    limits = {
-        field_option: schema[keyword]
-        for keyword, field_option in _LIMITS.get(kind, {}).items()
-        if _is_number(schema.get(keyword))
-    }
+    limits: dict[str, Any] = {}
+    for limit_keyword, field_option in _LIMITS.get(kind, {}).items():
+        limit = schema.get(limit_keyword)
+        if _is_number(limit):
+            limits[field_option] = limit
     if not limits:
         return python_type
     from pydantic import Field

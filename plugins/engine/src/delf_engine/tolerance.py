@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from delf.errors import ToolRefusedError
 from delf.tools.action import Action
+from delf.tools.json_schema import resolve_reference
 
 _SEPARATORS = (",", ";", "\n")
 _Schema = Mapping[str, Any]
@@ -41,10 +42,13 @@ def with_spelling_of_parameters(
         by_spelling.setdefault(normalised_name(name), []).append(name)
     arguments_by_name: dict[str, Any] = {}
     for name, value in arguments.items():
-        candidates = by_spelling.get(normalised_name(name), ())
-        parameter = candidates[0] if name not in all_names and len(candidates) == 1 else name
-        is_taken = parameter in arguments or parameter in arguments_by_name
-        arguments_by_name[name if is_taken else parameter] = value
+        parameter = name
+        candidates = by_spelling.get(normalised_name(name), [])
+        if name not in all_names and len(candidates) == 1:
+            parameter = candidates[0]
+        if parameter in arguments or parameter in arguments_by_name:
+            parameter = name  # another argument has the parameter's name
+        arguments_by_name[parameter] = value
     return arguments_by_name
 
 
@@ -143,20 +147,33 @@ class _Converter:
     def __init__(self, root: _Schema) -> None:
         self._root = root
 
-    def alternatives(self, schema: _Schema) -> Iterator[_Schema]:
-        """Yield the alternatives of a schema, with references resolved."""
+    def alternatives(self, schema: Any) -> Iterator[_Schema]:
+        """Yield the alternatives of a schema, each with one type at most, and no reference."""
+        if not isinstance(schema, Mapping):
+            return  # a schema such as True names no type to convert a value to
+        schema = cast("_Schema", schema)
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            target: _Schema = self._root
-            for part in reference.removeprefix("#/").split("/"):
-                target = target.get(part, {})
-            yield from self.alternatives(target)
+            yield from self._alternatives_of_target(reference)
             return
         members_of_union = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-        for member in members_of_union:
-            yield from self.alternatives(member)
-        if not members_of_union:
+        if members_of_union:
+            for member in members_of_union:
+                yield from self.alternatives(member)
+            return
+        kinds = schema.get("type")
+        if isinstance(kinds, list):
+            for kind in cast("list[Any]", kinds):
+                yield {**schema, "type": kind}
+        else:
             yield schema
+
+    def _alternatives_of_target(self, reference: str) -> Iterator[_Schema]:
+        try:
+            target: Any = resolve_reference(self._root, reference)
+        except ValueError:
+            return  # the action's schema lacks the definition
+        yield from self.alternatives(target)
 
     def record(self, values: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:
         """Convert the fields of a record to the types of a schema."""
@@ -164,25 +181,25 @@ class _Converter:
         arguments = with_spelling_of_parameters(values, fields) if fields else values
         return {name: self.value(value, fields.get(name, {})) for name, value in arguments.items()}
 
-    def value(self, argument: Any, schema: _Schema) -> Any:
+    def value(self, argument: Any, schema: Any) -> Any:
         """Convert a value to the type of a schema; return it unchanged if that is not possible."""
         alternatives = list(self.alternatives(schema))
         match argument:
             case str():
                 return self._text(argument, alternatives)
             case dict():
-                records = [each for each in alternatives if each.get("properties")]
                 record = cast("dict[str, Any]", argument)
-                if len(records) == 1:
-                    return self.record(record, records[0])
+                record_schemas = [each for each in alternatives if _is_record(each)]
+                if len(record_schemas) == 1:
+                    return self.record(record, record_schemas[0])
                 return record
             case dt.datetime() if any(each.get("format") == "date" for each in alternatives):
                 return argument.date()  # a datetime for a date
             case list():
-                lists = [each["items"] for each in alternatives if each.get("items")]
                 items = cast("list[Any]", argument)
-                if lists:
-                    return [self.value(item, lists[0]) for item in items]
+                for each in alternatives:
+                    if each.get("items"):
+                        return [self.value(item, each["items"]) for item in items]
                 return items
             case _:
                 return argument
@@ -194,31 +211,46 @@ class _Converter:
         itself, if a schema accepts any text; parsed JSON data; or a list with the text as its only
         item. A text that cannot be converted is returned as it is.
         """
-        allowed: list[str] = []
+        listed_texts: set[str] = set()
         for schema in alternatives:
-            allowed += _allowed_texts(schema)
-        if text in allowed:
+            listed_texts |= _listed_texts(schema)
+        if text in listed_texts:
             return text
         folded_text = text.strip().casefold()
-        similar = [each for each in allowed if each.casefold() == folded_text]
+        similar = [each for each in listed_texts if each.casefold() == folded_text]
         if len(similar) == 1:
             return similar[0]
         if any(schema.get("format") == "date" for schema in alternatives):
             return _parse_date(text)
-        text_schemas = [schema for schema in alternatives if schema.get("type") == "string"]
-        accepts_any_text = any(not _allowed_texts(schema) for schema in text_schemas)
-        if accepts_any_text:
+        if any(_accepts_any_text(schema) for schema in alternatives):
             return text
-        kinds = {schema.get("type"): schema for schema in alternatives}
-        for kind, bracket, python_type in (("array", "[", list), ("object", "{", dict)):
-            if kind in kinds and text.lstrip().startswith(bracket):
-                return _from_json(text, python_type, fallback=text)
-        items = kinds.get("array", {}).get("items")
-        # A text such as "a, b" may mean several items, so it does not become a list of one item.
-        if not items or any(separator in text for separator in _SEPARATORS):
+        schema_by_type = {schema.get("type"): schema for schema in alternatives}
+        start = text.lstrip()[:1]
+        if start == "[" and "array" in schema_by_type:
+            return _from_json(text, list, fallback=text)
+        if start == "{" and "object" in schema_by_type:
+            return _from_json(text, dict, fallback=text)
+        if "array" in schema_by_type:
+            return self._text_or_list(text, schema_by_type["array"].get("items", {}))
+        return text
+
+    def _text_or_list(self, text: str, item_schema: Any) -> Any:
+        """Return a list with a text as its only item, if the item's schema accepts texts."""
+        # A text such as "a, b" may mean several items.
+        if any(separator in text for separator in _SEPARATORS):
             return text
-        takes_text = any(schema.get("type") == "string" for schema in self.alternatives(items))
-        return [self.value(text, items)] if takes_text else text
+        for alternative in self.alternatives(item_schema):
+            if alternative.get("type") == "string":
+                return [self.value(text, item_schema)]
+        return text
+
+
+def _is_record(schema: _Schema) -> bool:
+    return bool(schema.get("properties")) and schema.get("type", "object") == "object"
+
+
+def _accepts_any_text(schema: _Schema) -> bool:
+    return schema.get("type") == "string" and not _listed_texts(schema)
 
 
 def _parse_date(text: str) -> Any:
@@ -229,9 +261,14 @@ def _parse_date(text: str) -> Any:
         return text
 
 
-def _allowed_texts(schema: _Schema) -> list[str]:
-    enum_values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    return [word for word in enum_values if isinstance(word, str)]
+def _listed_texts(schema: _Schema) -> set[str]:
+    """Return the texts among the values that a schema lists."""
+    values: Iterable[Any] = ()
+    if "enum" in schema:
+        values = schema["enum"]
+    elif "const" in schema:
+        values = (schema["const"],)
+    return {value for value in values if isinstance(value, str)}
 
 
 def _from_json(text: str, kind: type, fallback: Any) -> Any:
