@@ -67,6 +67,24 @@ async def test_refusal_text_is_short_for_any_schema(schema: Any, value: Any) -> 
     assert len(str(caught.value)) < 2500
 
 
+async def test_long_descriptions_leave_a_large_schema_checked() -> None:
+    part = {"type": "integer", "title": "t" * 100, "description": "d" * 1000}
+    schema = {"type": "object", "properties": {f"f{n}": part for n in range(1000)}}
+    action = await of_schema(schema)
+    with pytest.raises(ToolRefusedError, match="not of type"):
+        action.validate({"q": {"f0": "x"}})
+
+
+async def test_too_large_schema_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    properties = {f"field_{n}": {"type": "integer", "minimum": 0} for n in range(25_000)}
+    action = await of_schema({"type": "object", "properties": properties})
+    for _ in range(2):
+        action.validate({"q": {"field_0": "x"}})
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "sent unchecked" in message
+    assert "1,000,000" in message
+
+
 async def test_very_long_blank_description_is_handled_quickly() -> None:
     action = await the_action(one({"summary": "< " + " " * 3_000_000 + "!"}))
     assert len(action.summary) < 130

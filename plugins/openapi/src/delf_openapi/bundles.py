@@ -17,6 +17,7 @@ _MAX_NODES: Final = 200_000
 _IGNORED_KEYWORDS: Final = frozenset(
     {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
     | {"examples", "xml", "externalDocs", "default", "x-model"}
+    | {"title", "description"}
 )
 _DATA_KEYWORDS: Final = frozenset({"enum", "const"})
 _KEYWORDS_OF_NAMED_SCHEMAS: Final = frozenset(

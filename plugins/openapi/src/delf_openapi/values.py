@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from delf.errors import ToolDefinitionError
+from delf.errors import DelfError, ToolDefinitionError
 from delf.tools import json_schema
 from delf.tools.json_schema import Fault
 from delf_openapi.bundles import bundled
@@ -14,6 +15,7 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_schemas.plain import with_decimals, without_bytes
 
+_log = logging.getLogger(__name__)
 _MAX_FAULTS: Final = 8
 _MAX_DEPTH: Final = 3
 
@@ -32,7 +34,7 @@ class Checker:
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:
-        """Return the faults of a value; none if the schema cannot be used."""
+        """Return the faults of a value; none if the schema cannot be used, which is logged once."""
         checker = self._checker(schema)
         if checker is None:
             return []
@@ -55,9 +57,11 @@ class Checker:
             if not isinstance(root_schema, dict):
                 return None
             root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
-            # The owner is only for the message of ToolDefinitionError, which is caught here.
+            # The owner is only for the message of ToolDefinitionError, which is logged here.
             return json_schema.Checker(root, owner="the schema")
-        except (SpecError, ToolDefinitionError, RecursionError):
+        except (SpecError, ToolDefinitionError, RecursionError) as error:
+            reason = error.message if isinstance(error, DelfError) else "it nests too deeply"
+            _log.warning("values are sent unchecked, as a schema cannot be used: %s", reason)
             return None
 
     def with_numbers_as_text(self, schema: Any, value: Any) -> Any:
