@@ -20,6 +20,8 @@ from typing import Final
 from delf.protocols.sandbox import check_script
 
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
+# Functions that read an iterable to its end.
+_EXHAUSTING_FUNCTIONS: Final = frozenset({"list", "tuple", "set", "dict", "sorted", "sum"})
 _LEAVING_STATEMENTS: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
 # Functions that end the script, so that the statements after the call do not run.
 _ENDING_FUNCTIONS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
@@ -106,10 +108,15 @@ class _CallCounter:
                 return self._of(iterable) + _times(self.of_body(body), times)
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
                 return self.of_body(body) + self.of_body(last)
-            case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
+            case ast.ListComp(elt=item) | ast.SetComp(elt=item):
                 return self._of_comprehension(node.generators, [item])
             case ast.DictComp(key=key, value=item):
                 return self._of_comprehension(node.generators, [key, item])
+            case ast.Starred(value=ast.GeneratorExp(generators=clauses, elt=item)):
+                return self._of_comprehension(clauses, [item])
+            case ast.GeneratorExp(generators=[first_clause, *_]):
+                # The reader of a generator, such as any(), may stop before the first item.
+                return self._of(first_clause.iter)
             case ast.Call():
                 return self._of_call(node)
             case _:
@@ -137,8 +144,14 @@ class _CallCounter:
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
-        counts = self._of_all(ast.iter_child_nodes(node))
         name = self._name_without_aliases(node.func)
+        if name in _EXHAUSTING_FUNCTIONS and name not in self._binding_counts:
+            match node.args:
+                case [ast.GeneratorExp(generators=clauses, elt=item)]:
+                    return self._of_comprehension(clauses, [item])
+                case _:
+                    pass
+        counts = self._of_all(ast.iter_child_nodes(node))
         if name in self._action_names:
             counts[name] += 1
             return counts
