@@ -106,6 +106,15 @@ def test_placeholders_and_short_words_are_not_secrets(word: str) -> None:
     assert not Redactor([word]).knows_any
 
 
+def test_secret_that_is_not_valid_unicode_is_redacted() -> None:
+    """Python reads other encodings in the environment as lone surrogates."""
+    secret = "pass-caf\udce9-1234"
+    redactor = Redactor([secret])
+    assert redactor.redact_text(f"it is {secret}") == f"it is {REDACTED}"
+    data = secret.encode("utf-8", "surrogateescape")
+    assert redactor.redact_value(data) == REDACTED.encode()
+
+
 def test_longer_secret_is_redacted_first() -> None:
     assert Redactor(["abcd-1234", "abcd-1234-5678"]).redact_text("abcd-1234-5678") == REDACTED
 

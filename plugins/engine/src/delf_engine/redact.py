@@ -14,7 +14,6 @@ import traceback
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
@@ -40,10 +39,12 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for secret in secrets for form in _forms_of(secret)}
-        self._forms = sorted(
-            (f for f in forms if len(f) >= MIN_SECRET_LENGTH), key=len, reverse=True
-        )
+        forms: set[str] = set()
+        for secret in secrets:
+            forms.update(_forms_of(secret))
+        long_forms = [form for form in forms if len(form) >= MIN_SECRET_LENGTH]
+        # The pattern prefers its first alternatives, so the longest form stands first.
+        self._forms = sorted(long_forms, key=len, reverse=True)
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
         """The length of the shortest encoded form of any secret."""
 
@@ -74,8 +75,10 @@ class SecretForms:
         for start in range(max(0, len(text) - longest + 1), len(text)):
             # By first character, for speed: a script may print thousands of lines.
             forms = self._by_start.get(text[start])
-            if forms and any(map(str.startswith, forms, repeat(text[start:]))):
-                return start
+            if forms is not None:
+                rest = text[start:]
+                if any(form.startswith(rest) for form in forms):
+                    return start
         return len(text)
 
 
@@ -131,19 +134,24 @@ class Redactor:
         """
         redact = self.redact_failure
         error.message = redact(error.message)
-        error.args = tuple(
-            redact(a) if type(a) is str else self.redact_value(a) for a in error.args
-        )
-        error.hint = None if error.hint is None else redact(error.hint)
+        redacted_args: list[Any] = []
+        for argument in error.args:
+            redact_argument = redact if type(argument) is str else self.redact_value
+            redacted_args.append(redact_argument(argument))
+        error.args = tuple(redacted_args)
+        if error.hint is not None:
+            error.hint = redact(error.hint)
         if hasattr(error, "__notes__"):
             error.__notes__ = [redact(str(note)) for note in error.__notes__]
         suppress_context = error.__suppress_context__  # setting the cause changes it
         cause = error.__cause__
         context = error.__context__
-        error.__cause__ = error.__context__ = None  # the chain may lead back to this error
+        # Without the chain, which may lead back to this error, the recursion ends.
+        error.__cause__ = error.__context__ = None
         redacted_cause = self._redact_cause(cause)
         redacted_context = self._redact_cause(context)
-        error.__cause__, error.__context__ = redacted_cause, redacted_context
+        error.__cause__ = redacted_cause
+        error.__context__ = redacted_context
         error.__suppress_context__ = suppress_context
         return error
 
@@ -290,7 +298,8 @@ class RedactedStream:
 
     def end(self) -> str:
         """Return the held-back tail; the next piece starts a new text."""
-        held_text, self._held_back = self._held_back, ""
+        held_text = self._held_back
+        self._held_back = ""
         return held_text
 
 
@@ -327,31 +336,40 @@ def _like(old: Any, parts: list[Any]) -> Any:
     """Return a collection of the same type as another, with other items."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
-    kind: Any = next((kind for kind in _COLLECTION_TYPES if isinstance(old, kind)), list)
-    return kind(parts)
+    for collection_type in _COLLECTION_TYPES:
+        if isinstance(old, collection_type):
+            return cast("Any", collection_type(parts))
+    return parts
 
 
 def _forms_of(secret: str) -> Iterator[str]:
     """Yield the forms of a secret: plain, URL-encoded, JSON-escaped, hexadecimal and base64."""
-    urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
-    texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
-    for _ in range(2):  # twice: JSON is often nested as text within JSON
-        texts |= {
-            json.dumps(t, ensure_ascii=ascii_only)[1:-1]
-            for t in texts
-            for ascii_only in (True, False)
-        }
-    yield from texts
-    yield from (text.replace("/", "\\/") for text in texts)
     data = secret.encode("utf-8", "surrogatepass")
+    urls = {quote(data, safe=""), quote(data), quote_plus(data)}
+    lower_urls = {re.sub("%..", _lower, url) for url in urls}
+    texts = {secret} | urls | lower_urls
+    for _ in range(2):  # twice: JSON is often nested as text within JSON
+        texts |= {_in_json(text, ascii_only=True) for text in texts} | {
+            _in_json(text, ascii_only=False) for text in texts
+        }
+    for text in texts:
+        yield text
+        yield text.replace("/", "\\/")
     yield data.hex()
     yield data.hex().upper()
-    for offset in range(3):  # base64 depends on the position modulo three
-        encoded = base64.b64encode(bytes(offset) + data)
-        # Without the characters at both ends, which depend on the neighbours of the secret.
-        inner = encoded[(0, 2, 3)[offset] : (offset + len(data)) * 8 // 6].decode()
-        yield inner
-        yield inner.replace("+", "-").replace("/", "_")
+    # In base64, three bytes become four characters, so the form depends on the position of the
+    # secret modulo three. The characters at both ends depend on the neighbours of the secret.
+    for bytes_before, first_own_character in ((0, 0), (1, 2), (2, 3)):
+        encoded = base64.b64encode(bytes(bytes_before) + data).decode()
+        own_character_end = (bytes_before + len(data)) * 8 // 6
+        own_characters = encoded[first_own_character:own_character_end]
+        yield own_characters
+        yield own_characters.replace("+", "-").replace("/", "_")
+
+
+def _in_json(text: str, *, ascii_only: bool) -> str:
+    """Escape a text as within the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=ascii_only)[1:-1]
 
 
 def _lower(escape: re.Match[str]) -> str:
