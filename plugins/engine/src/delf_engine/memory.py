@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError, MemoryRetrievalError, describe_exception, raise_because
 from delf.machine.contexts import shared_task, without_context
@@ -282,8 +283,11 @@ async def propose(done_task: DoneTask, guidelines: str | None) -> Sequence[str]:
         DelfError: If the model fails or times out.
     """
     known_list = "\n".join(f"- {fact}" for fact in done_task.recalled_facts)
+    guidelines_part = ""
+    if guidelines is not None:
+        guidelines_part = f"\nWhat is worth it: {guidelines}\n"
     question = _QUESTION.format(
-        guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
+        guidelines=guidelines_part,
         known=known_list or "- nothing",
         task=done_task.task[:_MAX_SHOWN_LENGTH],
         answer=done_task.answer[:_MAX_SHOWN_LENGTH],
@@ -306,12 +310,18 @@ def _without_mark(fact: str) -> str:
 
 def _facts_in(text: str) -> list[str]:
     """Parse a model's answer into facts; empty if the answer contains no list of texts."""
-    start = text.find("[")
-    end = text.rfind("]")
-    try:
-        data: Any = json.loads(text[start : end + 1])
-    except ValueError:
+    # A model may write other text before and after the list.
+    match = re.search(r"\[.*\]", text, re.DOTALL)
+    if match is None:
         return []
-    items = cast("list[Any]", data) if isinstance(data, list) else []
-    facts = [" ".join(item.split()) for item in items if isinstance(item, str)]
-    return [fact for fact in facts if 0 < len(fact) <= _MAX_FACT_LENGTH][:_MAX_FACTS]
+    try:
+        items: list[Any] = json.loads(match[0])
+    except (ValueError, RecursionError):
+        return []
+    facts: list[str] = []
+    for item in items:
+        if isinstance(item, str):
+            fact = " ".join(item.split())
+            if 0 < len(fact) <= _MAX_FACT_LENGTH:
+                facts.append(fact)
+    return facts[:_MAX_FACTS]

@@ -235,6 +235,13 @@ def test_facts_are_learned_after_a_task(make_agent, scripted_model):
     assert [call.purpose for call in response.trace.model_calls] == ["generate", "learn"]
 
 
+@pytest.mark.parametrize("reply", ["None.", "[", "] [", '[1, {"a": []}]', "[" * 100_000 + "]" * 9])
+def test_nothing_is_learned_from_an_unreadable_reply(make_agent, scripted_model, reply):
+    scripted_model.writes("print(1)").says(reply)
+    response = make_agent(memory=Store(), learn=True).run("Go.")
+    assert (learned(response), warnings(response)) == ([], [])
+
+
 def test_failing_to_learn_is_a_warning(make_agent, scripted_model):
     class Full(Store):
         async def save(self, facts):
