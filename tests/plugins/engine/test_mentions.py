@@ -16,6 +16,7 @@ NAMES = ("mail.send", "mail.read", "pay")
         ("x = 1\njobs = [lambda n=n: mail.send(n) for n in rows]", {"mail.send": 2}),
         ("q.put(mail.send)\nq.put((pay, 1))", {"mail.send": 1, "pay": 2}),
         ("loop.call_later(1, mail.send)", {"mail.send": 1}),
+        ("jobs = [\n    mail.send,\n    mail.send,\n]", {"mail.send": 2}),
         ("for n in rows:\n    jobs.append(getattr(mail, 'send'))", {"mail.send": 2}),
         ("try:\n    register(to=pay)\nexcept E:\n    pass", {"pay": 1 + 1}),
         # One that was called, a table of which one was, and what may not have run.

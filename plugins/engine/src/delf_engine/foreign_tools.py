@@ -356,8 +356,10 @@ def _function(
             # The type accepts values that the schema forbids: check the values by the schema.
             hint = _with_validation(hint, schema_name, schema, name)
         # A schema such as True has neither a default nor a description.
-        annotations = cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
-        default = inspect.Parameter.empty
+        annotations: Mapping[str, Any] = {}
+        if isinstance(part, Mapping):
+            annotations = cast("Mapping[str, Any]", part)
+        default: Any = inspect.Parameter.empty
         if schema_name not in required_names:
             hint = Union[hint, None]  # noqa: UP007 - the hint is known only at run time
             default = annotations.get("default")

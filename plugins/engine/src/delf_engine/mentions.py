@@ -35,18 +35,17 @@ def never_called(
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(code)
-        argument_names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        lines_by_name: dict[str, int] = {}
+        # A function's parameter with the name of an action hides the action.
+        parameter_names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        searched_names = {*names} - parameter_names
+        first_lines: dict[str, int] = {}
         for statement in _unconditional_statements(tree.body):
-            mentioned = {
-                name: line
-                for name, line in _mentions(statement, names)
-                if name not in argument_names
-            }
-            if not mentioned.keys() & {*called_names}:
-                for name, line in mentioned.items():
-                    lines_by_name.setdefault(name, line)
-        return lines_by_name
+            mentions = list(_mentions(statement, searched_names))
+            if any(name in called_names for name, _ in mentions):
+                continue
+            for name, line in mentions:
+                first_lines.setdefault(name, line)
+        return first_lines
     except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
         return {}
 
