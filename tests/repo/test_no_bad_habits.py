@@ -48,6 +48,10 @@ def _is_not_implemented(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
 
 
+def _is_long_conditional(node: ast.AST) -> bool:
+    return isinstance(node, ast.IfExp) and node.end_lineno != node.lineno
+
+
 def _places(bad: Callable[[ast.AST], bool], but: tuple[Path, ...] = ()) -> Iterator[str]:
     for path in modules():
         if not any(path.is_relative_to(folder) for folder in but):
@@ -74,6 +78,11 @@ def test_code_swallows_no_cancellation() -> None:
 def test_code_has_no_unimplemented_part() -> None:
     found = list(_places(_is_not_implemented))
     assert not found, "\n".join(found)
+
+
+def test_conditional_expressions_fit_one_line() -> None:
+    found = list(_places(_is_long_conditional))
+    assert not found, "write an if statement: " + "\n".join(found)
 
 
 def test_code_has_no_todo_note() -> None:

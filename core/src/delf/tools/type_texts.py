@@ -165,12 +165,10 @@ def _with_type_in_record(
     record: _RecordOrLiteral, key: str, rest: Sequence[str], added_type: str
 ) -> _RecordOrLiteral:
     """Return a record type that also allows ``added_type`` at the path ``rest`` inside ``key``."""
-    fields = (
-        field._replace(parts=_with_type(field.parts, rest, added_type))
-        if field.key == key
-        else field
-        for field in record.items
-    )
+    fields: list[_KeyOrValue] = []
+    for field in record.items:
+        parts = _with_type(field.parts, rest, added_type) if field.key == key else field.parts
+        fields.append(field._replace(parts=parts))
     return record._replace(items=tuple(fields))
 
 

@@ -223,13 +223,12 @@ class _Arguments:
             max_chars = limits.doc_chars + _MAX_DESCRIPTION
             about, rest = split_text(text, limits.doc_chars, max_chars)
             hints = hints_of(self._document, schema, limits.doc_chars, limits.hint_depth)
+            is_required = self._names[arg] in self._required
             parameters.append(
                 Parameter(
                     name=arg,
                     type_text=safe_text(shapes, schema, "in", limits.type_chars),
-                    default_text=None
-                    if self._names[arg] in self._required
-                    else default_text(resolved),
+                    default_text=None if is_required else default_text(resolved),
                     doc="; ".join(filter(None, [hints, about])),
                     notes=notes_of(self._document, schema, "in", rest) if limits.has_notes else "",
                 )

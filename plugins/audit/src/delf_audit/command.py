@@ -108,11 +108,10 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
     """Show the last records of all tasks or of one TASK, whose id may be shortened."""
     wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
     for record in deque(wanted, maxlen=max(last, 0)):
-        click.echo(
-            json.dumps(_split_record(record))
-            if as_json
-            else wrap_text(_format_record(record), indent=4)
-        )
+        if as_json:
+            click.echo(json.dumps(_split_record(record)))
+        else:
+            click.echo(wrap_text(_format_record(record), indent=4))
 
 
 def _split_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,14 +63,13 @@ class HttpEmbedder:
         retry: RetryPolicy | None = None,
     ) -> None:
         model = model or embedding_model
+        api_key = embedding_api_key
+        if isinstance(api_key, SecretStr):
+            api_key = api_key.get_secret_value()
         config = LLMConfig(
             model=model,
             base_url=embedding_base_url,
-            api_key=(
-                embedding_api_key.get_secret_value()
-                if isinstance(embedding_api_key, SecretStr)
-                else embedding_api_key
-            ),
+            api_key=api_key,
             provider=_provider_name(model, embedding_base_url, context),
         )
         self._endpoint: Endpoint = resolve(config, context)
@@ -195,14 +194,17 @@ def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext
     named = providers.by_name(word) if separator else None
     if endpoint.custom or named is None or named.name == endpoint.provider:
         return
+    hint = (
+        "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
+        "server that has this model"
+    )
     speaks_with_named = (named.dialect or named.name) in _DIALECTS
+    if speaks_with_named:
+        hint = f"write {f'{named.name}/{rest}'!r} in embedder or embedding_model"
     raise ModelConfigurationError(
         f"the embedding model {model!r} is of {named.name}, but the texts would go to "
         f"{endpoint.provider}",
-        hint=f"write {f'{named.name}/{rest}'!r} in embedder or embedding_model"
-        if speaks_with_named
-        else "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
-        "server that has this model",
+        hint=hint,
     )
 
 

@@ -118,15 +118,16 @@ class LiveSession:
         headers = {**self._dialect.headers(self._endpoint), **self._endpoint.headers}
         proxy = proxy_for(self._address)
         try:
+            proxy_address: str | None = None
+            if proxy is not None:
+                proxy_address = proxy.checked_address(
+                    socks_module="python_socks", package="python-socks[asyncio]"
+                )
             self._socket = await connect(
                 self._address,
                 additional_headers=headers,
                 user_agent_header="delf",
-                proxy=None
-                if proxy is None
-                else proxy.checked_address(
-                    socks_module="python_socks", package="python-socks[asyncio]"
-                ),
+                proxy=proxy_address,
                 max_size=MAX_BYTES,
                 open_timeout=CONNECT_SECONDS,
                 ping_interval=_PING_SECONDS,

@@ -395,13 +395,11 @@ class RequestBuilder:
         secret |= configured
         pairs = [*cookies, *credentials.cookies.items()]
         if pairs:
-            cookie_text = "; ".join(f"{k}={v}" for k, v in pairs)
+            texts = [f"{name}={value}" for name, value in pairs]
             cookie_header = next((k for k in secret if k.lower() == "cookie"), "Cookie")
-            secret[cookie_header] = (
-                f"{secret[cookie_header]}; {cookie_text}"
-                if cookie_header in secret
-                else cookie_text
-            )
+            if cookie_header in secret:
+                texts.insert(0, secret[cookie_header])
+            secret[cookie_header] = "; ".join(texts)
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:

@@ -175,12 +175,15 @@ class DbosQueue:
             settings: The limits of the queue.
             concurrency: The maximum number of the queue's tasks that one runner runs at once.
         """
-        total_limit, key_limit = settings.global_concurrency, settings.key_concurrency
+        total_limit = settings.global_concurrency
+        runner_limit = concurrency
+        key_limit = settings.key_concurrency
+        if total_limit is not None:
+            runner_limit = min(runner_limit, total_limit)
+            key_limit = min(key_limit, total_limit)
         common: dict[str, Any] = {
             "global_concurrency": total_limit,
-            "worker_concurrency": concurrency
-            if total_limit is None
-            else min(concurrency, total_limit),
+            "worker_concurrency": runner_limit,
             "limiter": _rate_limit(settings.per_second),
             "polling_interval_sec": _POLLING_SECONDS,
         }
@@ -192,9 +195,7 @@ class DbosQueue:
                 # their own.
                 keyed_queue_name(queue),
                 **common,
-                partition_concurrency=key_limit
-                if total_limit is None
-                else min(key_limit, total_limit),
+                partition_concurrency=key_limit,
                 partition_limiter=_rate_limit(settings.key_per_second),
             )
 

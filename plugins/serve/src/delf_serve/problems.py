@@ -87,11 +87,10 @@ class ProblemError(Exception):
             "request_id": request_id,
         }
         if path.startswith(_OPENAI_PREFIX):
+            is_of_server = self.status >= _INTERNAL_ERROR
             content["error"] = {
                 "message": f"{self.message}; {self.hint}" if self.hint else self.message,
-                "type": "server_error"
-                if self.status >= _INTERNAL_ERROR
-                else "invalid_request_error",
+                "type": "server_error" if is_of_server else "invalid_request_error",
                 "param": self.param,
                 "code": self.code,
             }

@@ -204,12 +204,14 @@ class Workers(Connection[WorkersSettings]):
 
         The action ``call`` accepts its parameter ``task`` also as ``input_data``, as in llm-do.
         """
-        return [
-            replace(action, validate=partial(_accept_input_data, action.validate))
-            if action.name == "call"
-            else action
-            for action in await super().actions()
-        ]
+        actions: list[Action] = []
+        for each in await super().actions():
+            if each.name == "call":
+                validate = partial(_accept_input_data, each.validate)
+                actions.append(replace(each, validate=validate))
+            else:
+                actions.append(each)
+        return actions
 
     @action(effect="write", resumes=True, sinks=["worker"])
     async def call(
@@ -254,16 +256,18 @@ class Workers(Connection[WorkersSettings]):
         words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies_folder(context)
         try:
+            copies: list[Path] = []
+            if files:
+                max_bytes = definition.attachments.max_total_bytes
+                copies = await asyncio.to_thread(
+                    files_of.copy_to, folder, files, max_bytes, context
+                )
             result = await context.delegate(
                 words,
                 tools=tools,
                 llm=model,
                 system_prompt=instructions,
-                files=await asyncio.to_thread(
-                    files_of.copy_to, folder, files, definition.attachments.max_total_bytes, context
-                )
-                if files
-                else [],
+                files=copies,
                 timeout=definition.limits.timeout,
                 worker=definition.name,
                 strategy=await asyncio.to_thread(

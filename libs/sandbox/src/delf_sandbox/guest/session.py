@@ -232,11 +232,10 @@ class GuestSession:
             methods[name] = method_names
             # A plain tool has no methods; an empty method name stands for the tool itself.
             write_actions.update(f"{name}.{method}" if method else name for method in write_methods)
-            self._tools[name] = (
-                ToolNamespace(self._caller, name, method_names)
-                if method_names
-                else ToolFunction(self._caller, name)
-            )
+            if method_names:
+                self._tools[name] = ToolNamespace(self._caller, name, method_names)
+            else:
+                self._tools[name] = ToolFunction(self._caller, name)
         self._provided_names = {**EXCEPTIONS, **self._tools, **self._script_helpers.names}
         self._provided_names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
         self._provided_names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)

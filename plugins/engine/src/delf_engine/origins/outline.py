@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import filterfalse
@@ -263,9 +263,9 @@ class Outline:
         tool = self._tool_of(dotted(planned_call.func))
         defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
         values = {**defaults, **arguments}
-        compared = (
-            {*planned_nodes, *values} if sources_by_parameter is None else sources_by_parameter
-        )
+        compared: Iterable[str] = {*planned_nodes, *values}
+        if sources_by_parameter is not None:
+            compared = sources_by_parameter
         for name in sorted(compared):
             planned_node = planned_nodes.get(name)
             has_literal = planned_node is not None and _contains_literal(planned_node)

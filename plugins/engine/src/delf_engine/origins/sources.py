@@ -72,12 +72,9 @@ def without_plain_whole_results(sources: AbstractSet[str]) -> set[str]:
 
 def with_one_form_of_whole_results(sources: AbstractSet[str]) -> frozenset[str]:
     """Return sources in which whole results inside other values count as whole results."""
-    return frozenset(
-        f"{source.removesuffix(_ENCLOSED_WHOLE)}{_WHOLE}"
-        if source.endswith(_ENCLOSED_WHOLE)
-        else source
-        for source in sources
-    )
+    enclosed = {source for source in sources if source.endswith(_ENCLOSED_WHOLE)}
+    whole = {f"{source.removesuffix(_ENCLOSED_WHOLE)}{_WHOLE}" for source in enclosed}
+    return frozenset(sources - enclosed | whole)
 
 
 def action_of(source: str) -> str:

@@ -391,12 +391,13 @@ class ApprovalContract(Contract):
                 await channel.decide(_with_unique_id(number, request))
             )
             assert isinstance(decision, Approved)
-            assert decision.remember in ("task", "until_revoked"), (
-                f"a person who says always is taken for {decision.remember!r}"
-                if number == 0
-                else "a call with other arguments was approved after an always, and nobody was "
-                "asked: to remember is the engine's work, not a channel's"
-            )
+            message = f"a person who says always is taken for {decision.remember!r}"
+            if number > 0:
+                message = (
+                    "a call with other arguments was approved after an always, and nobody was "
+                    "asked: to remember is the engine's work, not a channel's"
+                )
+            assert decision.remember in ("task", "until_revoked"), message
             assert decision.covers == "call", (
                 f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
                 "seen this call alone; offer `covers='action'` as a choice of its own"
