@@ -131,17 +131,12 @@ class MontyRewriting(Rewriting):
         """
         if is_awaited:
             return
-        # The call ``f(x)`` becomes ``LATER(text, f)(x)``; error messages contain the text.
         node = place.node
         label = self._names.calls[id(node)]
         connection, _, method = label.partition(".")
-        function: Any = node.func
-        if method:
-            function = name(function, method_name(connection, method))
-        text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **position_of(node))
-        node.func = ast.Call(
-            func=name(node, LATER), args=[text, function], keywords=[], **position_of(function)
-        )
+        function = name(node.func, method_name(connection, method)) if method else node.func
+        # The call ``f(x)`` becomes ``LATER(text, f)(x)``.
+        node.func = _let_return_awaitables(function, label, line=node.lineno)
 
     def replace_passed_function(self, place: Place) -> None:
         """Wrap a tool that is passed to a function, so that calls of the tool return awaitables.
@@ -153,9 +148,8 @@ class MontyRewriting(Rewriting):
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._initial_names.tools:
             node = place.node
-            function = method_name(connection, method) if method else connection
-            text = ast.Constant(value=f"{label}(…) on line {node.lineno}", **position_of(node))
-            place.put(call_of(name(node, LATER), [text, name(node, function)]))
+            function = name(node, method_name(connection, method) if method else connection)
+            place.put(_let_return_awaitables(function, label, line=node.lineno))
 
     def may_return_awaitables(self) -> bool:
         """Return True if a call of an unknown function may return an awaitable."""
@@ -194,9 +188,7 @@ class MontyRewriting(Rewriting):
         """Return True if a function that is passed as an argument may wait for a tool call."""
         match argument:
             case ast.Lambda():
-                return any(
-                    isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(argument.body)
-                )
+                return _has_call_or_await(argument)
             case ast.Name(id=word):
                 return word not in BUILTINS
             case ast.Attribute():
@@ -560,14 +552,23 @@ class Lowering(ast.NodeTransformer):
             case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
                 # Monty's generator expressions are lists, which next() refuses.
                 node.args[0] = call_of(name(node, "iter"), [node.args[0]])
-            case ast.Attribute(value=inner, attr="sort") if node.keywords:
-                key = next((item.value for item in node.keywords if item.arg == "key"), None)
-                if isinstance(key, (ast.Lambda, ast.Name, ast.Attribute)) and _contains_await(key):
-                    node.args.insert(0, inner)
-                    node.func = name(node.func, "__delf_sort__")
+            case ast.Attribute(value=inner, attr="sort") if self._sort_key_may_wait(node):
+                node.args.insert(0, inner)
+                node.func = name(node.func, "__delf_sort__")
             case _:
                 pass
         return node
+
+    @staticmethod
+    def _sort_key_may_wait(node: ast.Call) -> bool:
+        """Return True if the ``key`` of a call of ``sort`` may wait for a tool call."""
+        match [item.value for item in node.keywords if item.arg == "key"]:
+            case [ast.Lambda() as function]:
+                return _has_call_or_await(function)
+            case [ast.Name() | ast.Attribute()]:
+                return True
+            case _:
+                return False
 
     @staticmethod
     def _prints_to_standard_stream(node: ast.Call) -> bool:
@@ -723,10 +724,21 @@ def _may_be_date(node: Any) -> bool:
             return True
 
 
-def _contains_await(function: Any) -> bool:
-    return not isinstance(function, ast.Lambda) or any(
-        isinstance(part, (ast.Await, ast.Call)) for part in ast.walk(function)
-    )
+def _has_call_or_await(function: ast.Lambda) -> bool:
+    parts = ast.walk(function.body)
+    return any(isinstance(part, (ast.Await, ast.Call)) for part in parts)
+
+
+def _let_return_awaitables(function: Any, label: str, *, line: int) -> ast.Call:
+    """Build an expression for a tool's function whose calls return awaitables.
+
+    Args:
+        function: The expression of the tool's function.
+        label: The tool's name in the script, for error messages.
+        line: The line of the script, for error messages.
+    """
+    text = ast.Constant(value=f"{label}(…) on line {line}", **position_of(function))
+    return call_of(name(function, LATER), [text, function])
 
 
 def call_of(function: Any, arguments: list[Any]) -> ast.Call:

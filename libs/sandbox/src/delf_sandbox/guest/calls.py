@@ -199,6 +199,34 @@ def _label(connection: str, method: str) -> str:
     return f"{connection}.{method}(…)" if method else f"{connection}(…)"
 
 
+class _UnawaitedCalls:
+    """The call expressions of a script that were not awaited yet, each with its line."""
+
+    def __init__(self) -> None:
+        # No key is used twice, so that a late call of an earlier script removes no other call.
+        self._keys = itertools.count()
+        self._calls: dict[int, tuple[str, int]] = {}
+
+    def add(self, call: str, line: int) -> int:
+        """Add a call expression, and return the key with which it can be removed."""
+        key = next(self._keys)
+        self._calls[key] = (call, line)
+        return key
+
+    def remove(self, key: int) -> int:
+        """Remove a call expression, and return its line; 0 if the expression is not there."""
+        _, line = self._calls.pop(key, ("", 0))
+        return line
+
+    def clear(self) -> None:
+        """Remove all call expressions."""
+        self._calls.clear()
+
+    def texts(self) -> list[str]:
+        """Return the call expressions with their lines, each of them once."""
+        return [f"{call} on line {line}" for call, line in dict.fromkeys(self._calls.values())]
+
+
 class Caller:
     """Sends tool calls to the host and passes the answers to the waiting coroutines.
 
@@ -221,31 +249,33 @@ class Caller:
         self._send = send
         self._receive = receive
         self._loop = loop
+        self._unawaited = _UnawaitedCalls()
+
+        # -- calls in flight
         # Calls are numbered as they are sent: a call may be sent by a later script than the script
         # that created it, and the recording of each script starts with number 1.
-        self._last_call_number_of_earlier_scripts = 0
         self._last_call_number = 0
+        self._last_call_number_of_earlier_scripts = 0
+        self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
         self._number_of_blocking_call = 0
         # In a replay, the answers that arrived before the iteration in which the recorded run got
         # these answers, by call number.
         self._early_answers: dict[int, list[Any]] = {}
-        self._future_by_call: dict[int, asyncio.Future[Any]] = {}
-        self._unawaited_keys = itertools.count()
-        # The call expressions that were not awaited yet, each with its line in the script.
-        self._unawaited: dict[int, tuple[str, int]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
         self._all_calls_answered: asyncio.Future[None] | None = None
-        # The number of calls of each task since the script's last line; None before.
-        self._calls_after_end: Counter[Any] | None = None
+
+        # -- scripts
+        self._script_count = 0
         # The number of the running script; None between the answer to a script and the next script.
         self._script_number: int | None = None
-        self._script_count = 0
         # The number of the script to which a task belongs: tasks inherit the context of their
         # creator.
         self._script_of_task: ContextVar[int | None] = ContextVar("script_of_task", default=None)
         # The futures on which tasks of earlier scripts wait forever that make a call.
         self._unanswerable_calls: set[asyncio.Future[Any]] = set()
+        # The number of calls of each task since the script's last line; None before.
+        self._calls_after_end: Counter[Any] | None = None
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Send a call, and block until its result arrives."""
@@ -299,11 +329,11 @@ class Caller:
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
-        self._unawaited[next(self._unawaited_keys)] = (call, line)
+        self._unawaited.add(call, line)
 
     def unawaited(self) -> list[str]:
         """Return the call expressions that were never awaited, each of them once."""
-        return [f"{call} on line {line}" for call, line in dict.fromkeys(self._unawaited.values())]
+        return self._unawaited.texts()
 
     def call(
         self, connection: str, method: str, args: Any, kwargs: Any, *, stack_depth: int
@@ -319,16 +349,15 @@ class Caller:
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        unawaited_key = next(self._unawaited_keys)
         line = _running_script_line(stack_depth + 1)
-        self._unawaited[unawaited_key] = (_label(connection, method), line)
+        unawaited_key = self._unawaited.add(_label(connection, method), line)
         return ToolCall(self, unawaited_key, connection, method, args, kwargs)
 
     def start(
         self, unawaited_key: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that sends a call and waits for its answer."""
-        _, line = self._unawaited.pop(unawaited_key, ("", 0))
+        line = self._unawaited.remove(unawaited_key)
         return self._send_and_wait(line, [connection, method, list(args), kwargs])
 
     async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:

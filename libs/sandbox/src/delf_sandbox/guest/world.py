@@ -10,7 +10,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
@@ -320,26 +320,10 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
     """Build replacements for ``date`` and ``datetime`` that use the script's clock."""
     # A mapping from each replacement to the type that it replaces.
     real_types: dict[type, type] = {}
+    metaclass = _date_metaclass(real_types)
 
-    class DateMeta(abc.ABCMeta):
-        """A metaclass that counts real dates as instances of the script's date classes."""
-
-        def __instancecheck__(cls, instance: object) -> bool:
-            real_type = real_types.get(cls)
-            if real_type is None:  # a subclass that the script defines
-                return super().__instancecheck__(instance)
-            return isinstance(instance, real_type)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            real_type = real_types.get(cls)
-            if real_type is None:
-                return super().__subclasscheck__(subclass)
-            return issubclass(subclass, real_type)
-
-    class date(_ComparableWithText, _REAL_DATE, metaclass=DateMeta):  # noqa: N801 - the name that scripts see
+    class ScriptDate(_ComparableWithText, _REAL_DATE, metaclass=metaclass):
         __slots__ = ()
-        __module__ = "datetime"
-        __qualname__ = "date"
 
         def __repr__(self) -> str:
             return _qualify_name(super().__repr__(), type(self) in real_types)
@@ -348,10 +332,8 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
         def today(cls) -> Any:
             return cls.fromtimestamp(now())
 
-    class datetime(_ComparableWithText, _REAL_DATETIME, metaclass=DateMeta):  # noqa: N801
+    class ScriptDatetime(_ComparableWithText, _REAL_DATETIME, metaclass=metaclass):
         __slots__ = ()
-        __module__ = "datetime"
-        __qualname__ = "datetime"
 
         def __repr__(self) -> str:
             return _qualify_name(super().__repr__(), type(self) in real_types)
@@ -369,16 +351,40 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
             return cls.fromtimestamp(now(), _UTC).replace(tzinfo=None)
 
         def date(self) -> Any:
-            return date_type(self.year, self.month, self.day)
+            return ScriptDate(self.year, self.month, self.day)
 
-    date_type, datetime_type = date, datetime
-    real_types |= {date_type: _REAL_DATE, datetime_type: _REAL_DATETIME}
-    date_type.min, date_type.max = date_type(1, 1, 1), date_type(9999, 12, 31)
-    datetime_type.min, datetime_type.max = (
-        datetime_type(1, 1, 1),
-        datetime_type(9999, 12, 31, 23, 59, 59, 999999),
-    )
-    return date_type, datetime_type
+    for replacement, real_type in ((ScriptDate, _REAL_DATE), (ScriptDatetime, _REAL_DATETIME)):
+        real_types[replacement] = real_type
+        # A script sees the replacement under the name of the type.
+        replacement.__name__ = replacement.__qualname__ = real_type.__name__
+        replacement.__module__ = "datetime"
+    ScriptDate.min = ScriptDate(1, 1, 1)
+    ScriptDate.max = ScriptDate(9999, 12, 31)
+    ScriptDatetime.min = ScriptDatetime(1, 1, 1)
+    ScriptDatetime.max = ScriptDatetime(9999, 12, 31, 23, 59, 59, 999999)
+    return ScriptDate, ScriptDatetime
+
+
+def _date_metaclass(real_types: Mapping[type, type]) -> type[abc.ABCMeta]:
+    """Build a metaclass that counts real dates as instances of the script's date classes.
+
+    Args:
+        real_types: A mapping from each replacement to the type that it replaces. A class that a
+            script derives from a replacement is not in the mapping, and is an ordinary class.
+    """
+
+    class DateMeta(abc.ABCMeta):
+        def __instancecheck__(cls, instance: object) -> bool:
+            if cls in real_types:
+                return isinstance(instance, real_types[cls])
+            return super().__instancecheck__(instance)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            if cls in real_types:
+                return issubclass(subclass, real_types[cls])
+            return super().__subclasscheck__(subclass)
+
+    return DateMeta
 
 
 _UTC = dt.UTC
