@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from delf.errors import PluginError
+from delf.errors import LLMExecutionError, PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.testing import PluginContract, PrefilterContract
 from delf.tools.steps import short_steps_of, steps_of
+from delf_prefilter_semantic import prefilter as prefilter_module
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
 from support.meaning import Meaning
 from support.until import until
@@ -168,6 +169,45 @@ async def test_word_search_is_used_if_the_embedder_fails(
 ) -> None:
     meaning.fails = True
     assert await chosen(one_less(context), "feed it") == {"zoo.feed"}
+
+
+async def test_refused_text_costs_only_the_vector_of_its_action(
+    context: PluginContext, meaning: Meaning
+) -> None:
+    meaning.refused = "Feed an animal"
+    for _ in range(2):
+        prefilter = SemanticPrefilter(context, limit=1)
+        assert await chosen(prefilter, "Which bills are late?") == {"bank.invoices"}
+    assert await chosen(SemanticPrefilter(context, limit=1), "feed it") == {"zoo.feed"}
+    assert meaning.texts.count("mail find: Find emails.") == 1, "the vectors are cached"
+
+
+async def test_failure_for_one_text_is_not_cached(
+    context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = meaning.embed
+
+    async def fail_for_one_text(texts: Sequence[str], kind: str = "passage") -> Any:
+        if any("animal" in text for text in texts):
+            raise LLMExecutionError("the server failed", status=500)
+        return await embed(texts, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meaning, "embed", fail_for_one_text)
+        prefilter = SemanticPrefilter(context, limit=1)
+        assert await chosen(prefilter, "Which bills are late?") == {"bank.invoices"}
+    assert await chosen(SemanticPrefilter(context, limit=1), "the lion") == {"zoo.feed"}
+
+
+async def test_vectors_are_computed_again_after_a_failure(
+    context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefilter_module, "_PAUSE_SECONDS", 0)
+    prefilter = SemanticPrefilter(context, limit=1)
+    meaning.fails = True
+    await prefilter.select("the lion", CATALOG, ask)
+    meaning.fails = False
+    assert await chosen(prefilter, "the lion") == {"zoo.feed"}
 
 
 async def test_missing_named_embedder_raises(without: PluginContext) -> None:

@@ -19,10 +19,10 @@ from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore
 from delf.protocols.embedder import Embedder, Vectors
+from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr, SentTo
 from delf.tools.ranking import words_of
-from delf_memory_semantic.embedding import embed_or_refuse, is_refusal
 from delf_memory_semantic.messages import FoundMessage, MessageIndex, UnembeddedMessage
 from delf_memory_semantic.store import embedder_of
 

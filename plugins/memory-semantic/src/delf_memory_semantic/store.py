@@ -17,9 +17,9 @@ from delf.machine.contexts import shared_task
 from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
+from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.settings import check_variables, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
-from delf_memory_semantic.embedding import embed_or_refuse, is_refusal
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 from delf_memory_semantic.nearest import VectorSearch
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 # The number of best actions of each ranking that are combined.
 _MAX_RANKED: Final = 100
+# The seconds from a failure of the embedder until the vectors of the same catalog are tried again.
+_PAUSE_SECONDS: Final = 60.0
 # The weight of word scores, from 0 to 1; vector similarities have the remaining weight.
 _WORD_WEIGHT: Final = 0.6
 
@@ -35,7 +38,7 @@ class SemanticPrefilter:
     embedded, because vectors of its steps would take several times as long without better results.
 
     A catalog's vectors are computed once in the background and cached on disk. Until then, only
-    words count.
+    words count. If the embedder fails, a later task computes the vectors again.
 
     Args:
         context: The plugin's context, with the cache folder and the embedders.
@@ -58,6 +61,7 @@ class SemanticPrefilter:
         self._folder = context.data_dir / "prefilter-semantic"
         self._catalog: Catalog | None = None
         self._vectors_task: asyncio.Task[CatalogVectors] | None = None
+        self._vectors_started = 0.0
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
         """Return the actions that fit the task best; all actions if they are within the limit."""
@@ -86,7 +90,8 @@ class SemanticPrefilter:
         """Return the catalog's vectors; None if they are not ready within ``wait_seconds``."""
         if self._embedder is None or not catalog:
             return None
-        if self._vectors_task is None or self._catalog is not catalog:
+        is_other_catalog = self._catalog is not catalog
+        if self._vectors_task is None or is_other_catalog or self._may_retry(self._vectors_task):
             if self._vectors_task is not None:
                 self._vectors_task.cancel()
             self._catalog = catalog
@@ -94,6 +99,7 @@ class SemanticPrefilter:
                 CatalogVectors.make(catalog, self._embedder, self._folder)
             )
             self._vectors_task.add_done_callback(_log_failure)
+            self._vectors_started = time.monotonic()
         await asyncio.wait({self._vectors_task}, timeout=self._wait_seconds)
         if (
             not self._vectors_task.done()
@@ -102,6 +108,11 @@ class SemanticPrefilter:
         ):
             return None
         return self._vectors_task.result()
+
+    def _may_retry(self, task: asyncio.Task[CatalogVectors]) -> bool:
+        """Return True if the vectors could not be computed and the pause after it is over."""
+        has_failed = task.done() and (task.cancelled() or task.exception() is not None)
+        return has_failed and time.monotonic() >= self._vectors_started + _PAUSE_SECONDS
 
     async def aclose(self) -> None:
         """Cancel the computation of vectors."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
+from collections.abc import Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from delf.errors import DelfError
 from delf.machine.own_files import make_private_file, make_private_folder
-from delf.protocols.embedder import Embedder
+from delf.protocols.embedder import Embedder, Vectors
+from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import plain_name
 
+_log = logging.getLogger(__name__)
 _MAX_CACHED_CATALOGS: Final = 20
 
 
@@ -34,22 +39,36 @@ class CatalogVectors:
     async def make(cls, catalog: Catalog, embedder: Embedder, folder: Path) -> CatalogVectors:
         """Return the vectors of a catalog from the cache, or compute and cache them.
 
+        An action whose text the embedder refuses gets the zero vector, so that the words of its
+        text alone decide about the action.
+
         Args:
             catalog: The catalog, with at least one action.
             embedder: The embedder for vectors that are not cached.
             folder: The cache folder.
+
+        Raises:
+            DelfError: If the embedder does not work, or refuses all texts.
         """
         texts = [_embedded_text(entry) for entry in catalog]
         digest = hashlib.sha256("\0".join((embedder.model, *texts)).encode()).hexdigest()[:32]
         path = folder / f"{digest}.npy"
         matrix = await asyncio.to_thread(_read_cached, path, len(texts))
         if matrix is None:
-            rows: list[Any] = []
-            for start in range(0, len(texts), embedder.batch_size):
-                batch = texts[start : start + embedder.batch_size]
-                rows.append(np.asarray(await embedder.embed(batch, "passage"), dtype="float32"))
-            matrix = np.concatenate(rows)
-            await asyncio.to_thread(_write_cached, path, matrix)
+            outcomes = await _embed(texts, embedder)
+            errors = [each for each in outcomes if isinstance(each, DelfError)]
+            if errors:
+                _log.warning(
+                    "%d of %d actions are chosen by words only, because the embedder %s failed "
+                    "for their texts: %s",
+                    len(errors),
+                    len(texts),
+                    embedder.model,
+                    errors[0].describe(),
+                )
+            matrix = _matrix_of(outcomes)
+            if all(map(is_refusal, errors)):  # after other failures, the next start tries again
+                await asyncio.to_thread(_write_cached, path, matrix)
         return cls(matrix, embedder)
 
     async def similarities(self, text: str) -> Any:
@@ -57,6 +76,36 @@ class CatalogVectors:
         (query,) = await self._embedder.embed([text], "query")
         # einsum uses one thread: threads of BLAS would compete with those of a local model.
         return np.einsum("ij,j->i", self._matrix, np.asarray(query, dtype="float32"))
+
+
+async def _embed(texts: Sequence[str], embedder: Embedder) -> list[Iterable[float] | DelfError]:
+    """Return the vector of each text, or the error with which the embedder fails for the text."""
+
+    def embed(batch: Sequence[str]) -> Awaitable[Vectors]:
+        return embedder.embed(batch, "passage")
+
+    outcomes: list[Iterable[float] | DelfError] = []
+    size = max(1, embedder.batch_size)
+    for start in range(0, len(texts), size):
+        outcomes += await embed_or_refuse(embed, texts[start : start + size])
+    return outcomes
+
+
+def _matrix_of(outcomes: Sequence[Iterable[float] | DelfError]) -> Any:
+    """Return a matrix of the vectors, with a row of zeros for each error.
+
+    Raises:
+        DelfError: If there is no vector.
+    """
+    rows = [
+        None if isinstance(each, DelfError) else np.asarray(each, dtype="float32")
+        for each in outcomes
+    ]
+    dimension = next((len(row) for row in rows if row is not None), None)
+    if dimension is None:
+        raise next(each for each in outcomes if isinstance(each, DelfError))
+    zeros = np.zeros(dimension, dtype="float32")
+    return np.stack([zeros if row is None else row for row in rows])
 
 
 def _embedded_text(entry: CatalogEntry) -> str:
