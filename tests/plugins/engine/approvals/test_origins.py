@@ -114,6 +114,12 @@ SOURCES = {
     "another's data": ("pay(mails()[0]['body'])", False),
     "another's data by a name": ("m = mails()\nx = m[0]\npay(x['body'])", False),
     "another field": ("pay(rows()[0]['text'])", False),
+    "an own field beside the whole record": ("r = rows()[0]\npay((r['id'] + str(r))[:1])", False),
+    "an own field of a row that its text selects": (
+        "r = [r for r in rows() if 'GB' in str(r)]\npay(r[0]['id'])",
+        False,
+    ),
+    "an own field of a numbered row": ("for n, r in enumerate(rows()):\n    pay(r['id'])", True),
     "own data that another names": ("pay(customers(name=mails()[0]))", False),
     "own data that another chooses": (
         "m = mails()\npay([c for c in customers() if c in m][0])",
