@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from delf import Agent, Approved, Rejected, tool
 from delf.errors import ConnectionConfigurationError, ToolRefusedError
 from delf.events import ApprovalCommented, ApprovalDecided, TaskStarted
-from delf.protocols.approval import AlreadyDone, Edited
+from delf.protocols.approval import AlreadyDone, Answered, Edited
 from delf.protocols.facts import incomplete_text
 from delf.testing import ApprovalContract, Shown, request_for
 from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
@@ -244,6 +244,21 @@ async def test_decided_message_shows_the_decision_without_buttons(office):
     (update,) = slack.updates
     assert "Rejected (not to ACME) by ada (U0ADA)" in texts(update)
     assert not [block for block in update["blocks"] if block["type"] == "actions"]
+
+
+async def test_unusable_answer_is_reported_with_what_to_answer(office):
+    _slack, opens = office
+
+    async def tries(slack, message):
+        await slack.press(message, ANSWER)
+        problem = (await slack.send({ANSWER: "many"}))["errors"][ANSWER]
+        assert problem == "'many' does not answer the question: answer with a number, as 12 or 12.5"
+        assert not await slack.send({ANSWER: "12"})
+
+    channel = await opens(tries)
+    arguments = {"question": "How many?", "answer": "number"}
+    request = asked(action="ask", effect="read", is_question=True, arguments=arguments)
+    assert (await channel.decide(request)).decision == Answered(answer=12)
 
 
 async def test_task_has_one_slack_thread(office):

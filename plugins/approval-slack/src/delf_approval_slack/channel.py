@@ -481,7 +481,8 @@ class SlackChannel:
             return _field_error(error.field, "this is not JSON")
         except DelfError as error:
             invalid_field = next((name for name in fields if name in error.message), first_field)
-            return _field_error(invalid_field, error.message)
+            text = f"{error.message}: {error.hint}" if error.hint else error.message
+            return _field_error(invalid_field, text)
         return None if problem is None else _field_error(first_field, problem)
 
     async def _find_request(
