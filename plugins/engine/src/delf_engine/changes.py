@@ -99,7 +99,8 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
         events: The task's events.
         script: Only the changes of this script.
     """
-    starts: dict[int, tuple[int, ev.CallStarted]] = {}
+    calls: dict[int, ev.CallStarted] = {}
+    script_numbers: dict[int, int] = {}
     ends: dict[int, ev.CallFinished] = {}
     running_script = 0
     for event in events:
@@ -109,7 +110,8 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
             case ev.ScriptFinished():
                 running_script = 0
             case ev.CallStarted() if event.effect != "read":
-                starts[event.call_id] = running_script, event
+                calls[event.call_id] = event
+                script_numbers[event.call_id] = running_script
                 # A call that was made again counts by its last attempt.
                 ends.pop(event.call_id, None)
             case ev.CallFinished():
@@ -117,27 +119,30 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
             case _:
                 pass
     changes: list[Change] = []
-    for call_id, (script_number, call) in starts.items():
-        if script not in (None, script_number):
+    for call_id, call in calls.items():
+        script_number = script_numbers[call_id]
+        if script is not None and script != script_number:
             continue
         end = ends.get(call_id)
-        certain = end is not None and end.status == "ok"
-        # The call has no recorded end, or was cancelled after its start.
-        is_possible = end is None or (
-            end.status == "cancelled" and end.cancellation != "not_started"
+        if end is not None and not _may_have_changed(end):
+            continue
+        change = Change(
+            call_id=call_id,
+            script=script_number,
+            action=call.action,
+            arguments=call.arguments,
+            digest=call.digest,
+            certain=end is not None and end.status == "ok",
         )
-        if certain or is_possible:
-            changes.append(
-                Change(
-                    call_id=call_id,
-                    script=script_number,
-                    action=call.action,
-                    arguments=call.arguments,
-                    digest=call.digest,
-                    certain=certain,
-                )
-            )
+        changes.append(change)
     return changes
+
+
+def _may_have_changed(end: ev.CallFinished) -> bool:
+    """Return whether a call that ended so has changed something, or may have."""
+    if end.status == "cancelled":
+        return end.cancellation != "not_started"
+    return end.status == "ok"
 
 
 def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[list[str], bool]:
@@ -176,10 +181,10 @@ def _result_text(result: Any) -> str:
         case None | bool() | int() | float():
             return repr(result)
         case str() | bytes():
+            if not result:
+                return "an empty text"
             kind = "text" if isinstance(result, str) else "bytes"
-            if result:
-                return f"{kind} of the length {len(result):,}"
-            return "an empty text"
+            return f"{kind} of the length {len(result):,}"
         case list() | tuple():
             items = cast("list[Any]", result)
             if not items:
@@ -187,9 +192,12 @@ def _result_text(result: Any) -> str:
             return f"a list of {len(items):,}, the first {_result_text(items[0])}"
         case dict():
             keys = [str(key)[:40] for key in cast("dict[Any, Any]", result)]
-            ellipsis_mark = ", …" if len(keys) > _MAX_KEYS else ""
-            key_list = f"{', '.join(keys[:_MAX_KEYS])}{ellipsis_mark}"
-            return f"a dict with {key_list}" if keys else "an empty dict"
+            if not keys:
+                return "an empty dict"
+            shown_keys = keys[:_MAX_KEYS]
+            if len(keys) > _MAX_KEYS:
+                shown_keys.append("…")
+            return f"a dict with {', '.join(shown_keys)}"
         case _:
             return f"a {type(result).__name__}"
 
@@ -233,14 +241,17 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
             # The first script replaces no other script.
             reason_for_script = latest_reason if script_number > 1 else None
     changes = [change for change in changes_of(events) if change.call_id != call_id]
-    earlier_call = next((c.call_id for c in reversed(changes) if c.digest == digest), None)
+    latest_equal_call = None
+    for change in changes:
+        if change.digest == digest:
+            latest_equal_call = change.call_id
     latest = changes[-_MAX_CHANGES:]
     return Situation(
         script=script_number,
         because=reason_for_script,
         changes=tuple(map(str, latest)),
         changes_before=len(changes) - len(latest),
-        made_before=earlier_call,
+        made_before=latest_equal_call,
     )
 
 
@@ -290,14 +301,21 @@ def shapers_of(events: Iterable[ev.Event], task_owner: str) -> list[str]:
     for event in events:
         if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
             continue
-        # NO_REASON is the text of a rejection for which the person gave no reason.
-        has_own_reason = event.reason not in (None, "", NO_REASON)
-        is_rejection_with_reason = event.decision == "rejected" and has_own_reason
+        if not _influences_task(event):
+            continue
         name = LOCAL if event.person is None else name_of_holder(event.person)
-        is_own_answer = event.decision == "answered" and normalise_name(name) == owner_name
-        if (event.decision in _SHAPING or is_rejection_with_reason) and not is_own_answer:
+        is_owner = normalise_name(name) == owner_name
+        if not (is_owner and event.decision == "answered"):
             shapers[name] = None
     return list(shapers)
+
+
+def _influences_task(decision: ev.ApprovalDecided) -> bool:
+    """Return whether a decision says more than whether a call may be made."""
+    if decision.decision == "rejected":
+        # NO_REASON is the text of a rejection for which the person gave no reason.
+        return decision.reason not in (None, "", NO_REASON)
+    return decision.decision in _SHAPING
 
 
 def call_text(action: str, arguments: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Unpack
 
 from delf.errors import TaskStoppedError
@@ -58,25 +59,24 @@ async def find_tasks(
         conditions: The conditions for tasks.
     """
     states = _States(journal, waiting)
-    records: list[TaskRecord] = []
+    tasks: list[TaskRecord] = []
     state = conditions.get("state")
-    after = conditions.get("after")
-    # A journal that is asked for the state None returns tasks in all states.
-    stored_state_filters = (None,) if state is None else stored_states(state)
-    for stored_state in stored_state_filters:
-        tasks_of_state: list[TaskRecord] = []
-        cursor = after
+    for stored_state in _stored_state_filters(state):
+        page_conditions = Conditions(**conditions)
+        page_conditions["state"] = stored_state
+        task_count = 0
         has_more = True
-        while has_more and len(tasks_of_state) < limit:
-            page = await journal.find(
-                limit, **{**conditions, "state": stored_state, "after": cursor}
-            )
-            exact = await states.exact(page)
-            tasks_of_state += [task for task in exact if state in (None, task.state)]
+        while has_more and task_count < limit:
+            page = await journal.find(limit, **page_conditions)
+            for task in await states.exact(page):
+                if state is None or task.state == state:
+                    tasks.append(task)
+                    task_count += 1
             has_more = len(page) == limit
-            cursor = page[-1].place if page else None
-        records += tasks_of_state
-    return sorted(records, key=lambda task: task.started_at, reverse=True)[:limit]
+            if page:
+                page_conditions["after"] = page[-1].place
+    tasks.sort(key=attrgetter("started_at"), reverse=True)
+    return tasks[:limit]
 
 
 async def search_tasks(
@@ -104,27 +104,35 @@ async def search_tasks(
     found: list[FoundTask] = []
     unindexed_count = 0
     state = conditions.state
-    # A journal that is asked for the state None returns tasks in all states.
-    stored_state_filters = (None,) if state is None else stored_states(state)
-    for stored_state in stored_state_filters:
-        tasks_of_state: list[FoundTask] = []
+    # One task more than the limit, to know whether there are more.
+    wanted_count = limit + 1
+    for stored_state in _stored_state_filters(state):
+        page_conditions = replace(conditions, state=stored_state)
+        found_count = 0
         cursor = before
         has_more = True
-        # One task more than the limit, to know whether there are more.
-        while has_more and len(tasks_of_state) <= limit:
-            page = await journal.search(replace(conditions, state=stored_state), limit + 1, cursor)
-            exact = await states.exact([match.task for match in page.tasks])
-            tasks = [
-                replace(match, task=task) for match, task in zip(page.tasks, exact, strict=True)
-            ]
-            tasks_of_state += [match for match in tasks if state in (None, match.task.state)]
+        while has_more and found_count < wanted_count:
+            page = await journal.search(page_conditions, wanted_count, cursor)
+            tasks = await states.exact([match.task for match in page.tasks])
+            for match, task in zip(page.tasks, tasks, strict=True):
+                if state is None or task.state == state:
+                    found.append(replace(match, task=task))
+                    found_count += 1
             has_more = page.more
             # The number of tasks that the search index lacks; the same for each stored state.
             unindexed_count = page.behind
-            cursor = page.tasks[-1].task.task_id if page.tasks else cursor
-        found += tasks_of_state
-    found.sort(key=lambda match: match.task.started_at, reverse=True)
+            if page.tasks:
+                cursor = page.tasks[-1].task.task_id
+    found.sort(key=attrgetter("task.started_at"), reverse=True)
     return Found(tasks=found[:limit], more=len(found) > limit, behind=unindexed_count)
+
+
+def _stored_state_filters(state: TaskState | None) -> Sequence[TaskState | None]:
+    """Return the states to ask a journal for, to get all tasks in a state.
+
+    A journal that is asked for the state None returns tasks in all states.
+    """
+    return (None,) if state is None else tuple(stored_states(state))
 
 
 class _States:

@@ -198,12 +198,15 @@ def _without_titles(schema: Any) -> Any:
 def _describe_faults(error: Any) -> str:
     """Describe pydantic's validation errors for the author of the value."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = [
-        f"{'.'.join(map(str, item['loc']))}: {item['msg']}" if item["loc"] else str(item["msg"])
-        for item in faults[:_MAX_LISTED]
-    ]
-    rest_note = f"; and {len(faults) - _MAX_LISTED} more" if len(faults) > _MAX_LISTED else ""
-    return "; ".join(line[:_MAX_FAULT_LENGTH] for line in lines) + rest_note
+    parts: list[str] = []
+    for fault in faults[:_MAX_LISTED]:
+        place = ".".join(map(str, fault["loc"]))
+        description = f"{place}: {fault['msg']}" if fault["loc"] else str(fault["msg"])
+        parts.append(description[:_MAX_FAULT_LENGTH])
+    unlisted_count = len(faults) - len(parts)
+    if unlisted_count > 0:
+        parts.append(f"and {unlisted_count} more")
+    return "; ".join(parts)
 
 
 def _line(error: Exception) -> str:
