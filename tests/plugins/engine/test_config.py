@@ -58,6 +58,8 @@ def test_configuration_error_names_place_value_and_allowed_values():
         make_config({"approval_mode": "maybe"})
     with pytest.raises(ModelConfigurationError, match=r"^Agent: llm: unknown key 'modle'"):
         make_config({"llm": {"modle": "m"}})
+    with pytest.raises(ModelConfigurationError, match=r"^Agent: llm: unknown key 5"):
+        make_config({"llm": {5: "m"}})
     with pytest.raises(ConfigurationError, match="llm: Input should be"):
         make_config({"llm": 3})
 

@@ -30,8 +30,8 @@ from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, kind_name
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb", "_duckdb"})
 _MAX_TEXT: Final = 10_000
 _ROWS_AT_ONCE: Final = 10_000
-# The smallest integer with more digits than Python formats by default.
-_MIN_LONG_INT: Final = 10**4300
+MIN_LONG_INT: Final = 10**4300
+"""The smallest integer with more digits than Python formats by default."""
 _ONE_COLUMN: Final = "value"
 # numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"
@@ -118,7 +118,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     """
     kind = cast("Any", type(value))
     if kind in PLAIN:
-        if kind is not int or abs(value) < _MIN_LONG_INT:
+        if kind is not int or abs(value) < MIN_LONG_INT:
             return value
         return convert_unsupported(value)
     if kind is not list and kind is not dict:

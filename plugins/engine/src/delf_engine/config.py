@@ -71,34 +71,44 @@ def llm_config(value: Any) -> Any:
         return as_llm_config(value)
     if isinstance(value, (list, tuple)):
         models = [llm_config(item) for item in cast("Sequence[Any]", value)]
-        invalid_model = next((model for model in models if not isinstance(model, LLMConfig)), None)
-        if invalid_model is not None:
-            raise ModelConfigurationError(f"a list of models holds {invalid_model!r:.80}")
+        for model in models:
+            if not isinstance(model, LLMConfig):
+                raise ModelConfigurationError(f"a list of models holds {model!r:.80}")
         return as_llm_config(models)
     if not isinstance(value, Mapping):
         return value
-    table = cast("Mapping[str, Any]", value)
-    for key, item in table.items():
-        if key not in LLM_KEYS:
-            suggestion = f"; did you mean 'settings.{key}'?" if key in SETTINGS else ""
-            raise ModelConfigurationError(
-                f"unknown key {key!r}{suggestion or did_you_mean(key, LLM_KEYS)}",
-                hint=f"known keys: {', '.join(LLM_KEYS)}",
-            )
-        if key == "fallbacks":
-            continue  # each fallback is converted and checked below
-        expected = Mapping if key in ("headers", "settings") else str
-        if item is not None and not isinstance(item, expected):
-            word = "a table" if expected is Mapping else "text"
-            got = "str" if isinstance(item, str) else type(item).__name__
-            raise ModelConfigurationError(f"{key} must be {word}, got {got}")
-    if "model" not in table:
+    fields = dict(cast("Mapping[str, Any]", value))
+    for key, item in fields.items():
+        _check_llm_key(key)
+        if key != "fallbacks":  # each fallback is converted and checked below
+            _check_llm_value(key, item)
+    if "model" not in fields:
         raise ModelConfigurationError("model is missing")
-    config = LLMConfig(**{name: item for name, item in table.items() if name != "fallbacks"})
-    fallbacks: Any = table.get("fallbacks") or ()
+    fallbacks: Any = fields.pop("fallbacks", None) or ()
     if not isinstance(fallbacks, Sequence) or isinstance(fallbacks, (str, bytes)):
         fallbacks = [fallbacks]
-    return llm_config([config, *fallbacks])
+    return llm_config([LLMConfig(**fields), *fallbacks])
+
+
+def _check_llm_key(key: object) -> None:
+    if key in LLM_KEYS:
+        return
+    if key in SETTINGS:
+        suggestion = f"; did you mean 'settings.{key}'?"
+    else:
+        suggestion = did_you_mean(str(key), LLM_KEYS)
+    raise ModelConfigurationError(
+        f"unknown key {key!r}{suggestion}", hint=f"known keys: {', '.join(LLM_KEYS)}"
+    )
+
+
+def _check_llm_value(key: str, value: Any) -> None:
+    takes_table = key in ("headers", "settings")
+    expected_type = Mapping if takes_table else str
+    if value is not None and not isinstance(value, expected_type):
+        expected = "a table" if takes_table else "text"
+        got = "str" if isinstance(value, str) else type(value).__name__
+        raise ModelConfigurationError(f"{key} must be {expected}, got {got}")
 
 
 @dataclass(frozen=True)
@@ -379,23 +389,17 @@ class AgentConfig(FixedAttributes, BaseModel):
         if has_own_access or configured.provider != AUTO:
             return configured
         names = providers.spellings(configured.model)
-        roles = (self.llm, self.heavy_llm, self.light_llm, self.vision_llm)
-        for role_model in filter(None, roles):
-            if not names.isdisjoint(providers.spellings(role_model.model)):
+        for role_model in (self.llm, self.heavy_llm, self.light_llm, self.vision_llm):
+            if role_model is None:
+                continue
+            has_this_name = not names.isdisjoint(providers.spellings(role_model.model))
+            if has_this_name:
                 return role_model.with_settings(**configured.settings)
         main = self.main_llm
-        provider = providers.for_model(providers.resolve_provider(configured).model)
-        main_provider = providers.for_model(providers.resolve_provider(main).model)
-        is_same_provider = (
-            provider is not None
-            and main.provider in (AUTO, provider.name)
-            and provider == main_provider
-        )
-        if main.base_url is None and not is_same_provider:
+        if main.base_url is None and not _has_same_provider(configured, main, providers):
             return configured
-        return replace(main, model=configured.model, fallbacks=()).with_settings(
-            **configured.settings
-        )
+        main_with_choice = replace(main, model=configured.model, fallbacks=())
+        return main_with_choice.with_settings(**configured.settings)
 
     @property
     def image_llm(self) -> LLMConfig:
@@ -553,6 +557,14 @@ def _with_rules_of_both(earlier: Mapping[str, Any], later: Mapping[str, Any]) ->
     return {**later, "approval_rules": {**earlier_rules, **later_rules}}
 
 
+def _has_same_provider(llm: LLMConfig, main: LLMConfig, providers: Providers) -> bool:
+    """Return whether a model is one of the main model's provider, so that it can use its key."""
+    provider = providers.for_model(providers.resolve_provider(llm).model)
+    if provider is None or main.provider not in (AUTO, provider.name):
+        return False
+    return provider == providers.for_model(providers.resolve_provider(main).model)
+
+
 def explain(
     error: ValidationError,
     model: type[BaseModel],
@@ -570,9 +582,9 @@ def explain(
         origin: Returns a more exact source of the value at a path, such as an environment variable;
             None if ``where`` is exact.
     """
-    # Some options can be given only in a program, as arguments of Agent().
-    is_from_program = where == _AGENT
-    option_names = (*model.model_fields, *(_PROGRAM_ONLY if is_from_program else ()))
+    option_names = list(model.model_fields)
+    if where == _AGENT:
+        option_names += _PROGRAM_ONLY
     problems: list[str] = []
     hints: dict[str, None] = {}
     kind: type[ConfigurationError] = ConfigurationError
@@ -584,7 +596,8 @@ def explain(
             problems.append(f"{where}: unknown key {key!r}{did_you_mean(key, option_names)}")
             hints[f"known keys: {', '.join(option_names)}"] = None
         else:
-            problems.append(f"{origin(path) or f'{where}: {key}'}: {message}")
+            exact_source = origin(path) or f"{where}: {key}"
+            problems.append(f"{exact_source}: {message}")
             hints[_meaning(model, path)] = None
         if key.startswith(("confirm", "approval")):
             kind = AgentConfirmationError

@@ -8,11 +8,12 @@ the same values.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, cast
 
-from delf.events import ModelCalled, VariablesRestored
+from delf.events import Event, ModelCalled, VariablesRestored
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.sandbox import Done, SandboxSession, ScriptHost
 from delf_engine.task_run import TaskRun
@@ -29,21 +30,24 @@ async def load_variables(run: TaskRun) -> None:
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return
-    events = run.log.events
-    recorded = next((event for event in events if isinstance(event, VariablesRestored)), None)
-    if recorded is not None:
-        run.conversation_variables = KeptVariables(
-            values=dict(recorded.variables), trust=recorded.trust
-        )
-    # If the model of a resumed task was called without variables, the task goes on without them.
-    elif not any(isinstance(event, ModelCalled) for event in events):
-        run.conversation_variables = variables = conversation.variables()
-        if variables.values:
-            await run.log.record(
-                VariablesRestored, variables=variables.values, trust=variables.trust
-            )
-    kinds = {name: described(value) for name, value in run.conversation_variables.values.items()}
+    recorded = _recorded_variables(run.log.events)
+    variables = conversation.variables() if recorded is None else recorded
+    run.conversation_variables = variables
+    if recorded is None and variables.values:
+        await run.log.record(VariablesRestored, variables=variables.values, trust=variables.trust)
+    kinds = {name: described(value) for name, value in variables.values.items()}
     run.context = replace(run.context, variables=kinds)
+
+
+def _recorded_variables(events: Sequence[Event]) -> KeptVariables | None:
+    """Return the variables that a resumed task started with; None for a task that starts now."""
+    for event in events:
+        if isinstance(event, VariablesRestored):
+            return KeptVariables(values=dict(event.variables), trust=event.trust)
+    # If the model of a resumed task was called without variables, the task goes on without them.
+    if any(isinstance(event, ModelCalled) for event in events):
+        return KeptVariables(values={})
+    return None
 
 
 async def restore_variables(session: SandboxSession, variables: Mapping[str, Any]) -> str | None:
@@ -73,18 +77,19 @@ async def keep_variables(
     left_out: list[str] = []
     size = 0
     async with asyncio.timeout(_TIMEOUT_SECONDS):
-        newest_names = [*type_names][::-1][:_MAX_VARIABLES]
-        for name in newest_names:
+        newest_first = reversed(list(type_names))
+        for name in islice(newest_first, _MAX_VARIABLES):
             if not is_variable(name):
                 continue
             outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
-            outcome_value: Any = outcome.value if isinstance(outcome, Done) else None
-            if not isinstance(outcome_value, dict) or not is_plain(outcome_value):
+            result: Any = outcome.value if isinstance(outcome, Done) else None
+            if not isinstance(result, dict) or not is_plain(result):
                 continue
-            value = cast("dict[str, Any]", outcome_value)["kept"]
-            if type(value).__name__ not in type_names[name].split():
-                # A session returns a text in place of a value that it cannot transfer, such as a
-                # function.
+            value = cast("dict[str, Any]", result)["kept"]
+            # A session returns a text in place of a value that it cannot transfer, such as a
+            # function.
+            has_transferred = type(value).__name__ in type_names[name].split()
+            if not has_transferred:
                 continue
             length = len(repr(value))
             if size + length > MAX_TOTAL_LENGTH:

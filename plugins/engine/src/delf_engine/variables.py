@@ -8,10 +8,12 @@ import math
 import uuid
 from collections.abc import Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final, cast
 
 from delf.errors import ConfigurationError
 from delf.protocols.sandbox import MAX_SCRIPT
+from delf.values.conversion import MIN_LONG_INT
 
 MAX_TOTAL_LENGTH: Final = MAX_SCRIPT // 2
 """The maximum number of characters of all variables together, as ``repr``."""
@@ -81,9 +83,11 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         return all(is_plain(item, depth + 1) for item in cast("list[Any]", value))
     if type(value) is float:
         return math.isfinite(value)
-    if type(value) in (dt.datetime, dt.time) and value.tzinfo is not None:
-        return isinstance(value.tzinfo, dt.timezone)
-    return type(value) in (*_PLAIN, dt.datetime)
+    if type(value) is int:
+        return abs(value) < MIN_LONG_INT
+    if type(value) in (dt.datetime, dt.time):
+        return value.tzinfo is None or isinstance(value.tzinfo, dt.timezone)
+    return type(value) in _PLAIN
 
 
 def shown(value: Any) -> str:
@@ -105,11 +109,15 @@ def described(value: Any) -> str:
         return kind
     if isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("list[Any]", value))
-        inner = f", each {described(items[0])}" if items and isinstance(items[0], dict) else ""
-        return f"{kind} of {len(items):,}{inner}"
+        kind_and_size = f"{kind} of {len(items):,}"
+        if items and isinstance(items[0], dict):
+            return f"{kind_and_size}, each {described(items[0])}"
+        return kind_and_size
     return kind
 
 
 def _keys(record: Mapping[Any, Any]) -> str:
-    shown_keys = [repr(key)[:60] for key in [*record][:_KEYS]]
-    return ", ".join([*shown_keys, *(["…"] if len(record) > _KEYS else [])])
+    shown_keys = [repr(key)[:60] for key in islice(record, _KEYS)]
+    if len(record) > _KEYS:
+        shown_keys.append("…")
+    return ", ".join(shown_keys)

@@ -61,6 +61,8 @@ async def test_resumed_task_keeps_its_variables(bench, scripted_model):
     ("variables", "problem"),
     [
         ({"class": 1}, "cannot be the name of a variable"),
+        ({"x": 10**5_000}, "holds a int that is not plain data"),
+        ({"x": [10**5_000]}, "holds a list that is not plain data"),
         ({"x": object()}, "holds a object that is not plain data"),
         ({"x": [Counter("aab")]}, "holds a list that is not plain data"),
         ({"x": UserFloat(1)}, "holds a UserFloat that is not plain data"),
