@@ -286,19 +286,20 @@ class TaskHost:
     ) -> CallRequest:
         """Build the request for a call that the strategy itself makes."""
         connection, _, method = name.partition(".")
-        bound_action = next((action for action in self._run.tools if action.name == name), None)
-        if bound_action is None:
-            parameter_names = ()
-        else:
-            parameter_names = (item.name for item in bound_action.action.parameters)
+        parameter_names: set[str] = set()
+        for bound_action in self._run.tools:
+            if bound_action.name == name:
+                parameter_names.update(item.name for item in bound_action.action.parameters)
+        keywords = dict(arguments)
         # If the tool itself has a parameter ``desc``, the description would become its argument.
-        extra = {} if description is None or "desc" in parameter_names else {"desc": description}
+        if description is not None and "desc" not in parameter_names:
+            keywords["desc"] = description
         return CallRequest(
             call_id=next(self._call_ids),
             connection=connection,
             method=method,
             args=(),
-            kwargs={**arguments, **extra},
+            kwargs=keywords,
         )
 
     # -- scripts ------------------------------------------------------------------------
@@ -326,9 +327,12 @@ class TaskHost:
             refusal = await self._refuse_excess(code, attempt)
             if refusal is None and asks_about_script:
                 refusal = await self._ask_about(code, attempt, named_bound_actions)
-            outcome = refusal or await self.scripts.run(
-                code, attempt, guard, is_approved=asks_about_script
-            )
+            if refusal is None:
+                outcome = await self.scripts.run(
+                    code, attempt, guard, is_approved=asks_about_script
+                )
+            else:
+                outcome = refusal
         except TaskLeftError as error:
             self.stopped = self.stopped or error
             raise
@@ -341,24 +345,41 @@ class TaskHost:
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
-        # The next script starts over, so a failed script's output is no part of the answer.
-        self._answer_includes_last_output = (
-            isinstance(outcome, (Done, Rerun)) and not requested_changes
+        self._answer_includes_last_output = False
+        if not requested_changes:
+            # The next script starts over, so a failed script's output is no part of the answer.
+            self._answer_includes_last_output = isinstance(outcome, (Done, Rerun))
+            if isinstance(outcome, Rerun):
+                await self._record_rerun(outcome)
+        return self._script_result(
+            outcome, attempt, requested_changes, was_refused=refusal is not None
         )
-        if isinstance(outcome, Rerun) and not requested_changes:
-            await self._record_rerun(outcome)
-        raised = self.scripts.failed_call_answer(outcome)
-        cause = None if raised is None else raised.cause
-        changes = [*map(str, changes_of(log.events, attempt))]
+
+    def _script_result(
+        self, outcome: Outcome, attempt: int, requested_changes: list[str], *, was_refused: bool
+    ) -> ScriptResult:
+        """Describe the outcome of a script for the strategy.
+
+        Args:
+            outcome: The outcome.
+            attempt: The script's number in the task.
+            requested_changes: The changes that people requested about the script or its calls.
+            was_refused: Whether the script was refused before its start.
+        """
+        events = self._run.log.events
+        failed_call = self.scripts.failed_call_answer(outcome)
+        cause = None if failed_call is None else failed_call.cause
+        can_retry = self._answer_includes_last_output or self.scripts.may_go_on
+        if failed_call is not None and not failed_call.can_retry:
+            can_retry = False
+        changes = [str(change) for change in changes_of(events, attempt)]
         printed = self._printed()
-        has_no_value = isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
         has_effect = printed.strip() or changes or self.scripts.output.files
-        is_silent = has_no_value and not has_effect
+        is_silent = _has_no_value(outcome) and not has_effect
         returned_texts: Sequence[str] = ()
-        is_empty = False
+        found_nothing = False
         if is_silent:
-            returned_texts, is_empty = describe_results(log.events, attempt)
-        may_go_on = self._answer_includes_last_output or self.scripts.may_go_on
+            returned_texts, found_nothing = describe_results(events, attempt)
         return ScriptResult(
             outcome=outcome,
             printed=printed,
@@ -366,11 +387,11 @@ class TaskHost:
             changes=changes,
             is_silent=is_silent,
             returned=[self._clean(line) for line in returned_texts],
-            found_nothing=is_empty,
+            found_nothing=found_nothing,
             refused=_refusal_behind(cause),
-            can_retry=may_go_on and (raised is None or raised.can_retry),
+            can_retry=can_retry,
             cause=cause,
-            rejected=_is_rejection(raised, outcome, was_asked=refusal is not None),
+            rejected=_is_rejection(failed_call, outcome, was_asked=was_refused),
             changes_requested=[self._clean(text) for text in requested_changes],
         )
 
@@ -431,11 +452,9 @@ class TaskHost:
         if isinstance(answer.decision, Approved):
             return None
         reason = why_not(answer.decision)
-        requested_changes = changes_requested(self._run.log.events, attempt)
-        message = (
-            f"the script was not run: {'' if requested_changes else 'it was rejected: '}{reason}"
-        )
-        return Failed(kind=REJECTED, message=message)
+        if not changes_requested(self._run.log.events, attempt):
+            reason = f"it was rejected: {reason}"
+        return Failed(kind=REJECTED, message=f"the script was not run: {reason}")
 
     async def _record_rerun(self, outcome: Rerun) -> None:
         self._reruns += 1  # numbers the reruns of the task
@@ -601,6 +620,10 @@ class TaskHost:
         finally:
             await self._children.end()
             await self.scripts.output.all_written(seconds)
+
+
+def _has_no_value(outcome: Outcome) -> bool:
+    return isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
 
 
 def _is_rejection(error: Raised | None, outcome: Outcome, *, was_asked: bool) -> bool:

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
@@ -121,25 +120,27 @@ class TaskRun:
         self.inputs = inputs
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
-        parent_clock = None if child is None else child.clock
-        clock = TaskClock(request.timeout, parent_clock, ignores_pauses=request.bounded)
-        self.clock = clock if before is None else before.clock
-        self.restarts = Restarts() if before is None else before.restarts
-        self.started = time.perf_counter() if before is None else before.started
         self.is_continued = before is not None
         """True if an earlier run of the task ended because its sandbox died."""
         self.replay = Replay(request.past)
-        self.replay.previous_owner = None if before is None else before.replay.previous_owner
         self.seed = self.replay.seed or secrets.token_hex(16)
         """The seed for the random numbers of scripts."""
         self.zone = self.replay.zone or local_zone()
         """The time zone at the start of the task."""
         if before is None:
+            parent_clock = None if child is None else child.clock
+            self.clock = TaskClock(request.timeout, parent_clock, ignores_pauses=request.bounded)
+            self.restarts = Restarts()
+            self.started = time.perf_counter()
             listeners = [*resources.observers.feeds, *request.listeners]
             self.log = TaskLog(
                 request.task_id, resources.journal, listeners, resources.redactor, self.replay
             )
         else:
+            self.clock = before.clock
+            self.restarts = before.restarts
+            self.started = before.started
+            self.replay.previous_owner = before.replay.previous_owner
             self.log = before.log
             self.log.restart(self.replay)
         self.models = ModelClient(
@@ -287,11 +288,11 @@ class TaskRun:
             _without_descriptions(tool) if tool.name in untrusted_names else tool
             for tool in choice.shown
         ]
-        started_at = next(event.at for event in self.log.events if isinstance(event, TaskStarted))
+        started = next(event for event in self.log.events if isinstance(event, TaskStarted))
         followed_texts = [f"{FOLLOWED}\n{text}" for text in followed]
         question = OUTLINE_QUESTION.format(
             tools=stubs_of(replace(choice, shown=shown_tools), self.request.task),
-            now=moment(started_at, self.zone),
+            now=moment(started.at, self.zone),
             words="\n\n".join([user_words, *followed_texts]),
         )
         async with self.failures_as_warnings(
@@ -305,54 +306,55 @@ class TaskRun:
         # A script of the parent wrote the task of a child, so that task may contain untrusted data.
         is_task_trusted = self.request.trust == "own"
 
+        user_words = self.request.task if is_task_trusted else ""
+        untrusted_task = "" if is_task_trusted else self.request.task
+
         def earlier_texts() -> Iterator[ContextText]:
             """Yield each text that the model gets in addition to the user's words."""
             if not is_task_trusted:
-                yield ContextText("outside", self.request.task, PARENT)
-            # The variables that were passed with this task.
-            for name, value in self.request.variables.items():
-                yield ContextText("outside", repr(value), f"{VARIABLE} {name}")
-            for message in self.context.history:
-                if message.role == "user":
-                    yield ContextText("own", message.text, CONVERSATION)
-                else:
-                    yield ContextText(message.trust, message.text, ANSWER)
-            if self.context.summary:
-                yield ContextText(self.context.summary_trust, self.context.summary, ANSWER)
-            # The variables that the conversation's previous task left.
-            for name, value in self.conversation_variables.values.items():
-                yield ContextText(
-                    self.conversation_variables.trust, repr(value), f"{VARIABLE} {name}"
-                )
-            for fact in self.context.facts:
-                yield ContextText("own" if is_own_fact(fact) else "outside", fact, MEMORY)
+                yield ContextText("outside", untrusted_task, PARENT)
+            yield from self._texts_of_context()
             yield from self._texts_of_connections()
 
         untrusted_files = [file for file in self.inputs if file.trust != "own"]
 
         def files() -> Iterator[tuple[str, str]]:
-            for file in islice(untrusted_files, _MAX_SEARCHED_FILES):
+            for file in untrusted_files[:_MAX_SEARCHED_FILES]:
                 yield file.name, _beginning_of(file.path)
-
-        user_words = self.request.task if is_task_trusted else ""
 
         def tool_of(name: str) -> BoundAction | None:
             return self.tools.get(name)
 
-        has_received_untrusted = bool(untrusted_files or self.request.variables)
         # An untrusted task may be the call of a routine, whose variables then hold the arguments.
-        routine_calls = parse_calls("" if is_task_trusted else self.request.task)
-        untrusted_variables = [
-            str(keyword.arg) for call in routine_calls for keyword in call.keywords
-        ]
+        untrusted_variables: list[str] = []
+        for routine_call in parse_calls(untrusted_task):
+            untrusted_variables += [str(keyword.arg) for keyword in routine_call.keywords]
         return Origins(
             user_words,
             earlier_texts,
             tool_of,
             files,
-            has_received_untrusted=has_received_untrusted,
+            has_received_untrusted=bool(untrusted_files or self.request.variables),
             untrusted_variables=untrusted_variables,
         )
+
+    def _texts_of_context(self) -> Iterator[ContextText]:
+        """Yield each variable, message and fact that the task was started with."""
+        for name, value in self.request.variables.items():
+            yield ContextText("outside", repr(value), f"{VARIABLE} {name}")
+        for message in self.context.history:
+            if message.role == "user":
+                yield ContextText("own", message.text, CONVERSATION)
+            else:
+                yield ContextText(message.trust, message.text, ANSWER)
+        if self.context.summary:
+            yield ContextText(self.context.summary_trust, self.context.summary, ANSWER)
+        kept_variables = self.conversation_variables
+        for name, value in kept_variables.values.items():
+            yield ContextText(kept_variables.trust, repr(value), f"{VARIABLE} {name}")
+        for fact in self.context.facts:
+            trust = "own" if is_own_fact(fact) else "outside"
+            yield ContextText(trust, fact, MEMORY)
 
     def _texts_of_connections(self) -> Iterator[ContextText]:
         """Yield each text that connections add to the prompt."""
