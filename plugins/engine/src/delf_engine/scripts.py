@@ -165,11 +165,16 @@ class ScriptRunner(ScriptHost):
             self._gate.end_script()
             self._log.flush_held_back_output()
             self._restarts_after_crashes.reset()
-            if not isinstance(outcome, Done):  # before the model or another script continues
+            if isinstance(outcome, Done):
+                self.variables = outcome.variables
+            else:
+                self.variables = {}
+                # The script's calls end before the model or another script continues.
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()  # cancels the child tasks of the script's calls
             status, error = describe_outcome(outcome)
-            self.variables = outcome.variables if isinstance(outcome, Done) else {}
+            line = outcome.line if isinstance(outcome, (Failed, LimitReached)) else None
+            limit = outcome.limit if isinstance(outcome, LimitReached) else None
             # Discard the session after a crash or at a limit: how far the script got depends on the
             # machine, so a resumed task could not reproduce the session's variables.
             is_session_lost = isinstance(outcome, (Crashed, LimitReached))
@@ -181,9 +186,9 @@ class ScriptRunner(ScriptHost):
                 status=status,
                 duration_ms=(time.perf_counter() - started) * 1000,
                 error=error,
-                line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
+                line=line,
                 attempt=attempt,
-                limit=outcome.limit if isinstance(outcome, LimitReached) else None,
+                limit=limit,
                 lost=is_session_lost,
             )
         if not isinstance(outcome, Done):
@@ -210,11 +215,12 @@ class ScriptRunner(ScriptHost):
                 # With the status ``crashed``, the replay expects no further call of the script.
                 self._replay.end_script("crashed", "")
                 return _recorded_loss(recorded_end)
+        exhausted_limit = self._budget.exhausted
         if self._is_session_used and not self.sandbox.alive:
             # The variables of earlier scripts, which this script relies on, are lost.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
-        elif (limit := self._budget.exhausted) is not None:
-            outcome = limit
+        elif exhausted_limit is not None:
+            outcome = exhausted_limit
         else:
             outcome = await self._run_once(code, is_approved=is_approved)
             self._is_session_used = True

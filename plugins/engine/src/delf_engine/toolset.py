@@ -130,8 +130,8 @@ class Toolset:
         return self._size <= budget
 
     def _describe(self, name: str) -> ToolDescription:
-        connection, _, method = name.rpartition(".")
-        return self._allowed[(connection, method) if connection else (method, "")].describe()
+        connection, _, method = name.partition(".")
+        return self._allowed[connection, method].describe()
 
     def _is_shown(self, bound_action: BoundAction) -> bool:
         if bound_action.name == ASK:
@@ -150,8 +150,8 @@ class Toolset:
 
     def get(self, name: str) -> BoundAction | None:
         """Return an allowed action by the name that scripts use; None if there is none."""
-        connection, _, method = name.rpartition(".")
-        return self._allowed.get((connection, method) if connection else (method, ""))
+        connection, _, method = name.partition(".")
+        return self._allowed.get((connection, method))
 
     def find(self, connection: str, method: str) -> BoundAction:
         """Return the action that a call names.
@@ -166,7 +166,7 @@ class Toolset:
         bound_action = self._allowed.get((connection, method))
         if bound_action is not None:
             return bound_action
-        name = f"{connection}.{method}" if method else connection
+        name = _script_name(connection, method)
         if name in self._forbidden_names:
             raise ToolRefusedError(
                 f"{name} is not allowed here",
@@ -177,9 +177,10 @@ class Toolset:
             candidates = [each for each in self.actions if not each.built_in]
         action_names = [each.name for each in candidates]
         name_list = ", ".join(action_names[:40]) or "none"
-        name = name[:_MAX_NAME_LENGTH]
+        shown_name = name[:_MAX_NAME_LENGTH]
+        suggestion = did_you_mean(shown_name, action_names)
         raise ToolRefusedError(
-            f"there is no tool {name!r}{did_you_mean(name, action_names)}. Available: {name_list}"
+            f"there is no tool {shown_name!r}{suggestion}. Available: {name_list}"
         )
 
     def catalog(self) -> Catalog:
@@ -226,10 +227,13 @@ class Toolset:
         builtins_by_key: dict[tuple[str, str], BoundAction] = {}
         for connection in connections:
             for action in await connection.actions():
-                key = connection.name, "" if connection.is_function else action.name
-                name = ".".join(filter(None, key))
-                builtins_by_key[key] = BoundAction(
-                    connection, action, name, asks=False, built_in=True
+                method = _method_name(connection, action)
+                builtins_by_key[connection.name, method] = BoundAction(
+                    connection,
+                    action,
+                    _script_name(connection.name, method),
+                    asks=False,
+                    built_in=True,
                 )
         return self._copy({**self._allowed, **builtins_by_key}, self._shown)
 
@@ -267,15 +271,13 @@ class Toolset:
             else:
                 allowed_actions[key] = bound_action
         allowed_actions.update(new_actions)  # at the end, if the connection had no actions
-        prefix = f"{connection.name}."
-        other_forbidden_names = {
-            name
-            for name in self._forbidden_names
-            if name != connection.name and not name.startswith(prefix)
-        }
+        forbidden_names = set(new_forbidden_names)
+        for name in self._forbidden_names:
+            if name.partition(".")[0] != connection.name:
+                forbidden_names.add(name)
         return Toolset(
             allowed_actions,
-            frozenset(other_forbidden_names | new_forbidden_names),
+            frozenset(forbidden_names),
             self._shown,
             shows_questions=self._shows_questions,
         )
@@ -291,12 +293,13 @@ class Toolset:
                 method_names.append(method)
             if bound_action.action.effect != "read":
                 changing.setdefault(connection, []).append(method)
-        return tuple(
-            ToolNames(
-                name=name, methods=tuple(method_names), changing=tuple(changing.get(name, ()))
+        names: list[ToolNames] = []
+        for connection, method_names in methods.items():
+            changing_names = tuple(changing.get(connection, ()))
+            names.append(
+                ToolNames(name=connection, methods=tuple(method_names), changing=changing_names)
             )
-            for name, method_names in methods.items()
-        )
+        return tuple(names)
 
 
 async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
@@ -337,23 +340,38 @@ async def _bind(
         each.effect == "read" and each.trust == "own" for each in actions_with_trust
     )
     for action in actions_with_trust:
-        method = "" if connection.is_function else action.name
-        name = f"{connection.name}.{method}" if method else connection.name
+        method = _method_name(connection, action)
+        name = _script_name(connection.name, method)
         if not is_allowed(connection.allow, action):
             forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        stores_texts = action.effect != "read"
-        is_undeclared = action.sinks is None and action.contents is None
-        reviewed_action = action
-        if has_trusted_results and stores_texts and is_undeclared:
-            # A text that the action stores now may later be a result that counts as the user's own
-            # words. So every parameter needs review: with contents=(), no parameter is exempt.
-            reviewed_action = replace(action, contents=())
+        reviewed_action = _with_review(action) if has_trusted_results else action
         bound_actions[connection.name, method] = BoundAction(
             connection, reviewed_action, name, asks, check=check
         )
     return bound_actions, forbidden_names
+
+
+def _method_name(connection: ConnectionLike, action: Action) -> str:
+    """Return the name of an action's method; empty for a connection that is itself a function."""
+    return "" if connection.is_function else action.name
+
+
+def _script_name(connection: str, method: str) -> str:
+    return f"{connection}.{method}" if method else connection
+
+
+def _with_review(action: Action) -> Action:
+    """Return an action of a connection with trusted results, with review of all its parameters.
+
+    A text that the action stores now may later be a result that counts as the user's own words. An
+    action that only reads, or declares which parameters need review, is returned unchanged.
+    """
+    declares_review = action.sinks is not None or action.contents is not None
+    if action.effect == "read" or declares_review:
+        return action
+    return replace(action, contents=())  # no parameter is exempt
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
