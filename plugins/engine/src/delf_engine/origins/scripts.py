@@ -193,26 +193,25 @@ class Scripts:
         ``{UNKNOWN}`` if no call passes the parameter; None if the script's text has no such call,
         or if the script may change variables in a way that its text does not show.
         """
-        sources_by_parameter_of_calls: list[Mapping[str, AbstractSet[str]]] = []
-        for call, sources_by_parameter in self._argument_sources[action].items():
-            is_on_line = line is None or call.lineno <= line <= (call.end_lineno or 0)
-            if is_on_line:
-                sources_by_parameter_of_calls.append(sources_by_parameter)
+        calls = self._argument_sources[action]
+        if line is not None:
+            calls = {call: calls[call] for call in calls if _is_on_line(call, line)}
         # A script that reads the connection's name or a builtin such as globals() as a value may
         # call the action by another name.
         connection_name = action.partition(".")[0]
         can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
-        if not sources_by_parameter_of_calls or can_hide_calls:
+        if not calls or can_hide_calls:
             return None
-        # The name "*" stands for arguments that a call passes with * or **.
-        found = [
-            sources_by_parameter.get(parameter, sources_by_parameter.get("*"))
-            for sources_by_parameter in sources_by_parameter_of_calls
-        ]
-        known = [sources for sources in found if sources is not None]
-        if known:
-            return with_one_form_of_whole_results(set[str]().union(*known))
-        return frozenset({UNKNOWN})
+        passed: list[AbstractSet[str]] = []
+        for sources_by_parameter in calls.values():
+            # The name "*" stands for arguments that a call passes with * or **.
+            unpacked = sources_by_parameter.get("*")
+            sources = sources_by_parameter.get(parameter, unpacked)
+            if sources is not None:
+                passed.append(sources)
+        if not passed:
+            return frozenset({UNKNOWN})
+        return with_one_form_of_whole_results(set[str]().union(*passed))
 
     def sources_of_expression(self, node: ast.expr) -> frozenset[str]:
         """Return the actions and fields whose values flow into the value of an expression."""
@@ -230,7 +229,6 @@ class Scripts:
         another variable may refer to the same object.
         """
         for node in ast.walk(tree):
-            unknown_names: Sequence[str | None] = ()
             match node:
                 case ast.Name(id=name, ctx=ast.Store()):
                     self._variable_sources.setdefault(name, set())
@@ -241,48 +239,52 @@ class Scripts:
                     self._functions[node.name].append(node)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
                     self._functions[name].append(function)
-                case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                    names = [each.asname or each.name.partition(".")[0] for each in aliases]
-                    # Inside a condition, another branch may bind the same name to something else.
-                    is_top_level = node in tree.body
-                    if is_top_level and _imported_modules(node) <= {*_HARMLESS_MODULES.split()}:
-                        self._modules.update(names)
-                    else:
-                        unknown_names = names
+                case ast.Import() | ast.ImportFrom():
+                    self._declare_import(node, is_top_level=node in tree.body)
                 # Only functions with decorators reach this case, because an earlier case matches
                 # all other functions.
-                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                    unknown_names = [node.name, *_parameters(node)]
-                case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar() | ast.MatchMapping():
-                    unknown_names = [getattr(node, "name", None) or getattr(node, "rest", None)]
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                    self._declare_unknown(name, *_parameters(node))
+                case ast.AsyncFunctionDef(name=name):
+                    self._declare_unknown(name, *_parameters(node))
+                case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                    self._declare_unknown(name)
+                case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                    self._declare_unknown(name)
                 case _:
                     pass
-            for name in filter(None, unknown_names):
-                self._variable_sources.setdefault(name, set()).add(UNKNOWN)
-                self._aliased_variables.add(name)
+
+    def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
+        names = [each.asname or each.name.partition(".")[0] for each in node.names]
+        is_harmless = _imported_modules(node) <= {*_HARMLESS_MODULES.split()}
+        # Inside a condition, another branch may bind the same name to something else.
+        if is_harmless and is_top_level:
+            self._modules.update(names)
+        else:
+            self._declare_unknown(*names)
+
+    def _declare_unknown(self, *names: str) -> None:
+        """Record names whose values have unknown sources, and may belong to other names, too."""
+        for name in names:
+            self._variable_sources.setdefault(name, set()).add(UNKNOWN)
+            self._aliased_variables.add(name)
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return self._sources_of_name(name)
-            case ast.Attribute(value=value, attr=name):
-                if name in _CHANGING_METHODS.split():  # a method that the script passes on
-                    self._record_change(value, {UNKNOWN})
-                if name.startswith("__"):  # such as ``__globals__``
-                    self._unbound_reads.add(_REFLECTION_NAMES[0])
-                is_field = not (isinstance(value, ast.Name) and value.id in self._modules)
-                return field_of_value(self.read(value), {FIELD + name} if is_field else set())
+            case ast.Attribute():
+                return self._read_attribute(node)
             case ast.Subscript(value=value, slice=index):
-                return field_of_value(self.read(value), _fields(index)) | self.read(index)
+                sources = field_of_value(self.read(value), _fields(index))
+                return sources | self.read(index)
             case ast.Dict(keys=keys, values=values):
                 return self._read_dict(keys, values)
             case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
                 return self._read_formed_value(node)
-            case ast.Call() if (parameters := self._action_parameters(node)) is not None:
-                return self._read_action_call(node, parameters)
             case ast.Call():
-                return self._read_function_call(node)
+                return self._read_call(node)
             case ast.Lambda():
                 self._add_to_parameters(node, {UNKNOWN})
                 return self._read_parts(node)
@@ -297,11 +299,10 @@ class Scripts:
                 | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
             ):
                 return self._assign([target], value)
-            case ast.AugAssign() | ast.Delete():
-                sources = self._read_parts(node)
-                for each in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
-                    self._record_change(each, sources)
-                return sources
+            case ast.AugAssign(target=target):
+                return self._read_change(node, [target])
+            case ast.Delete(targets=targets):
+                return self._read_change(node, targets)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
                 sources = self._read_parts(node)
                 for each in self._enclosing_nodes:
@@ -319,15 +320,8 @@ class Scripts:
                     return self._read_parts(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._read_comprehension(node)
-            case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments):
-                # A condition may decide which of two functions has the name.
-                self._add_to_parameters(node, self._read_parts(arguments))
-                self._add_to(self._contained_variables[node.name], _names_in(node))
-                self._add_to(
-                    self._variable_sources.setdefault(node.name, set()),
-                    *self._enclosing_conditions(node.name),
-                )
-                return self._read_branching(node, node.body)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self._read_definition(node)
             case ast.ExceptHandler(body=body):
                 return self._read_all(body)
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -341,6 +335,35 @@ class Scripts:
                 return self._read_branching(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
+
+    def _read_attribute(self, node: ast.Attribute) -> _Sources:
+        if node.attr in _CHANGING_METHODS.split():
+            # The script passes the method on, and may call the method later with any arguments.
+            self._record_change(node.value, {UNKNOWN})
+        if node.attr.startswith("__"):
+            # ``function.__globals__`` returns all variables, as ``globals()`` does.
+            self._unbound_reads.add("globals")
+        sources = self.read(node.value)
+        is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._modules
+        if is_of_module:
+            return sources
+        return field_of_value(sources, {f"{FIELD}{node.attr}"})
+
+    def _read_change(self, node: ast.AST, targets: Iterable[ast.expr]) -> _Sources:
+        """Record that a statement such as ``a += b`` or ``del a[0]`` changes its targets."""
+        sources = self._read_parts(node)
+        for target in targets:
+            self._record_change(target, sources)
+        return sources
+
+    def _read_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> _Sources:
+        """Read the definition of a function, whose parameters get at least their defaults."""
+        self._add_to_parameters(node, self._read_parts(node.args))
+        self._add_to(self._contained_variables[node.name], _names_in(node))
+        # A condition may decide which of two functions has the name.
+        name_sources = self._variable_sources.setdefault(node.name, set())
+        self._add_to(name_sources, *self._enclosing_conditions(node.name))
+        return self._read_branching(node, node.body)
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return set[str]().union(*map(self.read, nodes))
@@ -473,12 +496,14 @@ class Scripts:
         self._unbound_reads.add(name)
         return {UNKNOWN}
 
-    def _action_parameters(self, call: ast.Call) -> Sequence[str] | None:
-        """Return the parameters of the action that a call calls; None if it calls no action."""
+    def _read_call(self, call: ast.Call) -> _Sources:
         name = dotted(call.func)
         if self._is_variable_or_function(name):
-            return None
-        return self._parameters_of(name)
+            return self._read_function_call(call)
+        parameters = self._parameters_of(name)
+        if parameters is None:
+            return self._read_function_call(call)
+        return self._read_action_call(call, parameters)
 
     def _read_action_call(self, call: ast.Call, parameters: Sequence[str]) -> _Sources:
         """Record the sources of an action call's arguments; return the sources of its result."""
@@ -536,9 +561,10 @@ class Scripts:
         result_sources: _Sources = set()
         for function in functions:
             result_sources |= self._follow_into_function(function, call, arguments)
+        fields_read = _fields_read_by_call(call, method)
         result_sources |= self._sources_of_result(
             method or name,
-            field_of_value(receiver_sources, _fields_read_by_call(call, method)),
+            field_of_value(receiver_sources, fields_read),
             argument_sources,
             lambda_sources,
             is_followed=bool(functions),
@@ -546,11 +572,13 @@ class Scripts:
         argument_sources |= lambda_sources
         # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
         is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
-        if method in _CHANGING_METHODS.split() and not is_receiver_builtin:
+        changes_receiver = method in _CHANGING_METHODS.split() and not is_receiver_builtin
+        has_known_effect = functions or is_harmless or method in _READING_METHODS.split()
+        if changes_receiver:
             has_items = method in _METHODS_THAT_ADD_ITEMS.split()
             added_sources = argument_sources if has_items else enclosed(argument_sources)
             self._record_change(receiver, added_sources, call)
-        elif not (functions or is_harmless or method in _READING_METHODS.split()):
+        elif not has_known_effect:
             # An unknown function may put any argument into any other argument.
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
@@ -594,21 +622,23 @@ class Scripts:
             The sources of the function's result.
         """
         parameters = function.args
-        positional = [each.arg for each in (*parameters.posonlyargs, *parameters.args)]
-        named = arguments_of(call, positional)
+        positional = [*parameters.posonlyargs, *parameters.args]
+        named = arguments_of(call, [parameter.arg for parameter in positional])
         # The conditions around this call also decide whether the function changes variables that
         # are defined outside of it.
         self._add_to(self._condition_sources[function], *self._enclosing_conditions())
         # An argument that the call passes with * or ** may belong to any parameter.
         unpacked_arguments = named.get("*")
-        for each in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs):
-            if value := named.get(each.arg, unpacked_arguments):
-                self._bind(ast.Name(each.arg), self.read(value), value, is_passed=True)
+        for parameter in (*positional, *parameters.kwonlyargs):
+            value = named.get(parameter.arg, unpacked_arguments)
+            if value is not None:
+                self._bind(ast.Name(parameter.arg), self.read(value), value, is_passed=True)
         # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments.
         any_argument = ast.Tuple([*arguments])
-        for each in filter(None, (parameters.vararg, parameters.kwarg)):
-            sources = enclosed(self.read(any_argument))
-            self._bind(ast.Name(each.arg), sources, any_argument, is_passed=True)
+        for parameter in (parameters.vararg, parameters.kwarg):
+            if parameter is not None:
+                sources = enclosed(self.read(any_argument))
+                self._bind(ast.Name(parameter.arg), sources, any_argument, is_passed=True)
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
             return sources_read
@@ -667,11 +697,15 @@ class Scripts:
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
-        value = value.value if isinstance(value, ast.Await) else value
-        name = dotted(value.func) if isinstance(value, ast.Call) else ""
-        is_constructed = name.rpartition(".")[2] in _CONSTRUCTORS.split()
-        is_action = self._parameters_of(name) is not None  # an action returns a new object
-        return is_constructed or is_action or isinstance(value, _NEW_VALUES)
+        if isinstance(value, ast.Await):
+            value = value.value
+        if not isinstance(value, ast.Call):
+            return isinstance(value, _NEW_VALUES)
+        name = dotted(value.func)
+        if self._parameters_of(name) is not None:
+            return True  # an action returns a new object
+        _, _, function = name.rpartition(".")
+        return function in _CONSTRUCTORS.split()
 
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
@@ -793,6 +827,10 @@ class Scripts:
         size = len(known)
         known.update(*more)
         self._has_new_sources = self._has_new_sources or len(known) > size
+
+
+def _is_on_line(call: ast.Call, line: int) -> bool:
+    return call.lineno <= line <= (call.end_lineno or 0)
 
 
 def _imported_modules(node: ast.Import | ast.ImportFrom) -> AbstractSet[str]:
