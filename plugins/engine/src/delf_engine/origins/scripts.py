@@ -293,11 +293,12 @@ class Scripts:
                 return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
-            case (
-                ast.AnnAssign(target=target, value=ast.expr() as value)
-                | ast.NamedExpr(target=target, value=value)
-                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
-            ):
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self.read(node.annotation)
+                return self._assign([target], value)
+            case ast.NamedExpr(target=target, value=value):
+                return self._assign([target], value)
+            case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
                 return self._assign([target], value)
             case ast.AugAssign(target=target):
                 return self._read_change(node, [target])
@@ -322,7 +323,9 @@ class Scripts:
                 return self._read_comprehension(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return self._read_definition(node)
-            case ast.ExceptHandler(body=body):
+            case ast.ExceptHandler(type=caught, body=body):
+                if caught is not None:
+                    self.read(caught)
                 return self._read_all(body)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._read_branching(node, [body, orelse], tests=[test])
@@ -358,6 +361,9 @@ class Scripts:
 
     def _read_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> _Sources:
         """Read the definition of a function, whose parameters get at least their defaults."""
+        self._read_all(node.decorator_list)
+        if node.returns is not None:
+            self.read(node.returns)
         self._add_to_parameters(node, self._read_parts(node.args))
         self._add_to(self._contained_variables[node.name], _names_in(node))
         # A condition may decide which of two functions has the name.
