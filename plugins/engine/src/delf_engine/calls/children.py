@@ -14,6 +14,7 @@ from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
 from delf_engine.calls.call import Call
 from delf_engine.changes import OTHER_AUTHORS_KEY, shapers_of
+from delf_engine.config import AgentConfig
 from delf_engine.foreign_tools import as_connections
 from delf_engine.models.money import Ledger
 from delf_engine.outputs import Output
@@ -211,18 +212,19 @@ class ChildTasks:
         Args:
             call: The ended call, whose children are cancelled; None for the children of all calls.
         """
-        ended_keys = list(self._running)
-        if call is not None:
-            ended_keys = [key for key in ended_keys if key[0] == call.number]
+        ended_children: list[tuple[str, asyncio.Task[ChildResult]]] = []
         # Children are removed before they are cancelled, so that no call waits for the result of a
         # cancelled child.
-        child_tasks = [self._running.pop(key) for key in ended_keys]
-        for (_, child_id), child_task in zip(ended_keys, child_tasks, strict=True):
+        for call_number, child_id in list(self._running):
+            if call is None or call.number == call_number:
+                ended_children.append((child_id, self._running.pop((call_number, child_id))))
+        for child_id, child_task in ended_children:
             if self._stays_resumable and not child_task.done():
                 # The resumed parent continues the child.
                 self._keep_child_resumable(child_id)
             child_task.cancel()
-        if child_tasks:
+        if ended_children:
+            child_tasks = [child_task for _, child_task in ended_children]
             await await_despite_cancellation(asyncio.gather(*child_tasks, return_exceptions=True))
 
     async def _run_recorded(
@@ -251,7 +253,8 @@ class ChildTasks:
             raise
         except TaskLeftError as error:
             # The parent cannot end while its child has not ended: both are resumed later.
-            self._stays_resumable, self.unfinished = True, error
+            self._stays_resumable = True
+            self.unfinished = error
             raise
         await log.record(
             ChildFinished,
@@ -305,20 +308,14 @@ class ChildTasks:
         # as an argument of the call.
         is_trusted_like_call = child.trust == "own" or child.task in call.arguments.values()
         trust = self._run.trust_of(call) if is_trusted_like_call else "outside"
-        changes: dict[str, Any] = {}
-        if child.llm is not None:
-            llm = self._run.chosen_llm(child.llm)
-            changes |= {"llm": llm, "light_llm": None, "heavy_llm": None}
-        for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
-            if getattr(child, name) is not None:
-                changes[name] = getattr(child, name)
+        config = self._config_of(child)
         ledger = self._run.models.ledger
         if child.budget_usd is not None:
             ledger = Ledger(child.budget_usd, outer_ledger=ledger)
         own_options = ChildOptions(
             parent=self._run.log.task_id,
             depth=self.depth + 1,
-            config=self._run.config.model_copy(update=changes),
+            config=config,
             clock=self._run.clock,
             worker=child.worker,
             ledger=ledger,
@@ -327,11 +324,13 @@ class ChildTasks:
             tools=None if child.tools is None else as_connections(child.tools),
         )
         inherited = self._run.request
+        timeout = inherited.timeout if child.timeout is None else child.timeout
+        files = inherited.files if child.files is None else [str(file) for file in child.files]
         return TaskRequest(
             task=child.task,
             listeners=inherited.child_listeners,
             child_listeners=inherited.child_listeners,
-            timeout=inherited.timeout if child.timeout is None else child.timeout,
+            timeout=timeout,
             interactive=inherited.interactive,
             wait_approvals=inherited.wait_approvals,
             settle=inherited.settle,
@@ -339,9 +338,21 @@ class ChildTasks:
             # Whoever influenced this task has also influenced the child task.
             setup={OTHER_AUTHORS_KEY: self._influencing_people()},
             child=own_options,
-            files=inherited.files if child.files is None else list(map(str, child.files)),
+            files=files,
             output=None if child.output is None else Output(child.output),
         )
+
+    def _config_of(self, child: ChildTask) -> AgentConfig:
+        """Return the parent's configuration with the changes that a child task asks for."""
+        changes: dict[str, Any] = {}
+        if child.llm is not None:
+            llm = self._run.chosen_llm(child.llm)
+            changes |= {"llm": llm, "light_llm": None, "heavy_llm": None}
+        for name in ("system_prompt", "retry_count", "rerun_count", "strategy"):
+            value = getattr(child, name)
+            if value is not None:
+                changes[name] = value
+        return self._run.config.model_copy(update=changes)
 
 
 def _ms_since(started: float) -> float:

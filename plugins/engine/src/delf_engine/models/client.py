@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import field, replace
+from functools import partial
 from typing import Final
 
 from delf.answers import (
@@ -31,6 +32,7 @@ from delf.messages import (
 )
 from delf.plugins.shapes import require_type
 from delf.protocols.model import (
+    Model,
     ModelSession,
     SupportsPrice,
 )
@@ -177,10 +179,9 @@ class ModelClient:
         while True:
             current = remaining.popleft()
             price = await self._price(current)
+            estimate = partial(self.ledger.estimate, current, request, price)
             try:
-                async with self.ledger.reserved(
-                    lambda c=current, p=price: self.ledger.estimate(c, request, p)
-                ):
+                async with self.ledger.reserved(estimate):
                     reply = await self._ask(current, request, attempt, on_delta, session, draft)
                     return without_reasoning(reply), current
             except LLMExecutionError as error:
@@ -246,15 +247,15 @@ class ModelClient:
                     raise
                 await self._fall_back(writer, other_models[0], error)
                 # The other model answers from the start.
-                current_request, received_text = request, ""
+                current_request = request
+                received_text = ""
                 continuations_left -= 1
                 continue
             # None if the reply does not continue the received text.
             joined_text = join_continuation(received_text, reply.text)
-            is_answer = bool(reply.calls) or joined_text is not None
-            if reply.broken_by is None and is_answer:
-                if received_text and joined_text is not None:
-                    return replace(reply, text=joined_text)
+            if reply.broken_by is None and joined_text is not None:
+                return replace(reply, text=joined_text)
+            if reply.broken_by is None and reply.calls:
                 return reply
             if reply.broken_by == "length" and is_limited:
                 return reply
@@ -269,19 +270,23 @@ class ModelClient:
                 continue  # with the same request
             # The model has to write the answer again after a truncated tool call, an empty answer,
             # and a reply that does not continue the received text.
-            has_text = joined_text is not None and bool(joined_text.strip())
-            must_restart = bool(reply.calls) or not has_text
+            has_no_text = joined_text is None or not joined_text.strip()
+            must_restart = has_no_text or bool(reply.calls)
+            answer_so_far = joined_text or received_text
             current_request = _continuation_of(
-                request, reply, joined_text or received_text, must_restart=must_restart
+                request, reply, answer_so_far, must_restart=must_restart
             )
-            received_text = "" if must_restart else joined_text or ""
+            received_text = "" if must_restart else answer_so_far
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""
         messages = request.messages
         if self.system_prompt and instruct:
-            start = 1 if messages[0].role == "system" else 0
-            messages = (*messages[:start], system(self.system_prompt), *messages[start:])
+            instructions = system(self.system_prompt)
+            if messages[0].role == "system":
+                messages = (messages[0], instructions, *messages[1:])
+            else:
+                messages = (instructions, *messages)
         return replace(request, messages=self.redactor.redact_value(messages))
 
     async def _price(self, config: LLMConfig) -> Price | None:
@@ -451,11 +456,7 @@ class ModelClient:
         if session is None:
             model = self.pool.get(config)
             if on_delta is None and not is_watched:
-                reply = await model.complete(request)
-                require_type(reply, ModelReply, f"the model {config.model!r}")
-                calls = sum(len(call.arguments) for call in reply.calls)
-                check_length(len(reply.text) + calls, config)
-                return reply
+                return await _complete(model, request, config)
             pieces = model.stream(request)
         else:
             pieces = session.send(request)
@@ -502,7 +503,18 @@ def _account_of(model: LLMConfig) -> _Account:
 def _is_unavailable(error: LLMExecutionError) -> bool:
     """Return whether an error means that a fallback model may answer the same request."""
     status = error.status
-    return status is None or status >= 500 or status in _UNAVAILABLE or error.too_long
+    if status is None or error.too_long:
+        return True
+    return status >= 500 or status in _UNAVAILABLE
+
+
+async def _complete(model: Model, request: ModelRequest, config: LLMConfig) -> ModelReply:
+    """Get the model's answer in one piece."""
+    reply = await model.complete(request)
+    require_type(reply, ModelReply, f"the model {config.model!r}")
+    length_of_calls = sum(len(call.arguments) for call in reply.calls)
+    check_length(len(reply.text) + length_of_calls, config)
+    return reply
 
 
 def _continuation_of(
@@ -517,17 +529,14 @@ def _continuation_of(
         must_restart: Whether the model has to write the answer again from its start, usually
             because the reply was truncated inside a tool call.
     """
-    options = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
-    shown_messages = (assistant(text),) if text.strip() else ()
-    return replace(
-        request,
-        messages=(
-            *request.messages,
-            *shown_messages,
-            user(continuation_request(must_restart=must_restart)),
-        ),
-        settings={**request.settings, **dict(options)},
-    )
+    messages = list(request.messages)
+    if text.strip():
+        messages.append(assistant(text))
+    messages.append(user(continuation_request(must_restart=must_restart)))
+    settings = dict(request.settings)
+    if reply.max_tokens is not None:
+        settings["max_tokens"] = 2 * reply.max_tokens
+    return replace(request, messages=tuple(messages), settings=settings)
 
 
 def _send_recorded(reply: ModelReply, on_delta: OnDelta) -> None:

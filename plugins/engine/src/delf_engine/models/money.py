@@ -49,9 +49,9 @@ class Ledger:
     ) -> None:
         self.budget_usd = budget_usd
         self.outer_ledger = outer_ledger
-        self.allow_unpriced = allow_unpriced or (
-            outer_ledger is not None and outer_ledger.allow_unpriced
-        )
+        self.allow_unpriced = allow_unpriced
+        if outer_ledger is not None and outer_ledger.allow_unpriced:
+            self.allow_unpriced = True
         self.usage = Usage()
         self.cost_usd = 0.0
         self.reserved_usd = 0.0  # the part of the budget for calls in progress

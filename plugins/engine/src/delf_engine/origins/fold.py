@@ -200,11 +200,15 @@ class Origins:
         model, or the user who saved a routine.
         """
         tool = self._tool_of(event.action)
-        declared = tool.trust_of(event.arguments) if tool else None
+        declared: Trust | Mapping[str, Trust] | None = None
+        trust: Trust | Mapping[str, Trust] = "outside"
+        if tool is not None:
+            declared = tool.trust_of(event.arguments)
+            trust = declared or tool.action.trust
         call = PastCall(
             number=event.call_id,
             action=event.action,
-            trust=declared or (tool.action.trust if tool else "outside"),
+            trust=trust,
             arguments=event.arguments,
             tool=tool,
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
@@ -263,12 +267,7 @@ class Origins:
         """
         for call in self._calls.values():
             author_field = None if call.tool is None else call.tool.action.author
-            if not author_field:
-                continue
-            planned_calls = self.outline.calls_with_instructions
-            if not any(
-                self.outline.is_successful_match(planned, call) for planned in planned_calls
-            ):
+            if not author_field or not self.outline.has_instructions(call):
                 continue
             for record in items_of(call.result):
                 # The author comes from a field of the record or the call, never from the text.
@@ -276,10 +275,7 @@ class Origins:
                 author = fields.get(author_field)
                 if not isinstance(author, str) or not self.is_in_user_words(author):
                     continue
-                lines = (
-                    f"{path.lstrip('.')}: {text}" for _, path, text in texts_with_trust(record)
-                )
-                text = "\n".join(lines)[:_MAX_FOLLOWED_LENGTH]
+                text = _as_lines(record)[:_MAX_FOLLOWED_LENGTH]
                 # A quotation may contain instructions of another person than the text's author.
                 may_quote_others = _QUOTATION_SIGNS.search(text) is not None
                 if not may_quote_others:
@@ -406,9 +402,9 @@ class Origins:
         """
         for call in self._calls.values():
             is_built_in = call.tool is not None and call.tool.built_in
-            is_read = not (call.changes_data or is_built_in)
-            may_be_caused_by_others = is_read and call.has_author_read_untrusted_data
-            if may_be_caused_by_others and not call.has_failed and not self.outline.has(call):
+            if call.changes_data or call.has_failed or is_built_in:
+                continue
+            if call.has_author_read_untrusted_data and not self.outline.has(call):
                 return call
         return None
 
@@ -425,7 +421,8 @@ class Origins:
         # An author that had read no untrusted data can have the value only from the user.
         if is_in_script and not self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="own")
-        if found := find_in(self._all_searchable_calls(), text):
+        found = find_in(self._all_searchable_calls(), text)
+        if found is not None:
             return found
         # Without a script, the model wrote the call's arguments directly.
         is_written_by_author = code is None or is_in_script
@@ -469,6 +466,12 @@ class Origins:
             self._searchable_calls[:0] = file_calls
             self._files = None  # the files are read only once
         return self._searchable_calls
+
+
+def _as_lines(record: Any) -> str:
+    """Return the texts in a record, one a line, each after its path."""
+    texts = texts_with_trust(record)
+    return "\n".join(f"{path.lstrip('.')}: {text}" for _, path, text in texts)
 
 
 def _as_call(source: str, text: str, trust: Trust = "outside") -> PastCall:

@@ -64,12 +64,16 @@ class Origin:
         if self.kind == "script":
             after = "" if self.trust == "own" else " after it read what others wrote"
             return f"written by the model{after}"
+        source = f"from {self.action}"
+        if self.is_part:
+            source = f"in part {source}"
         path = self.path.lstrip(".")
-        path = path if len(path) <= _MAX_PATH_LENGTH else f"{path[:_MAX_PATH_LENGTH]}…"
-        where = f", {path}" if path else ""
-        call = f" (call {self.call_id}{where})" if self.call_id else ""
-        author = "; others wrote it" if self.trust == "outside" else ""
-        return f"{'in part ' if self.is_part else ''}from {self.action}{call}{author}"
+        if len(path) > _MAX_PATH_LENGTH:
+            path = f"{path[:_MAX_PATH_LENGTH]}…"
+        if self.call_id:
+            place = f"call {self.call_id}, {path}" if path else f"call {self.call_id}"
+            source = f"{source} ({place})"
+        return f"{source}; others wrote it" if self.trust == "outside" else source
 
     def data(self) -> dict[str, Any]:
         """Return the origin as plain data, for events and requests."""

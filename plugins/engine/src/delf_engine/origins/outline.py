@@ -100,8 +100,8 @@ class Outline:
         self._is_in_user_words = is_in_user_words
         # The outline: the calls that the user's words ask for, as a model wrote them.
         self._planned_calls: list[ast.Call] = []
-        self.calls_with_instructions: Sequence[ast.Call] = ()
-        """Planned calls that read a text, if the user asks the agent to obey that text."""
+        # Planned calls that read a text, if the user asks the agent to obey that text.
+        self._calls_with_instructions: list[ast.Call] = []
         self.answers = 0
         """The number of the model's answers that list planned calls."""
         # How many calls :meth:`admit_call` has admitted. Equal calls have the same key: the action
@@ -122,7 +122,7 @@ class Outline:
             planned_calls = [each for each in calls_in(call) if dotted(each.func) != "follow"]
             self._planned_calls += planned_calls
             if dotted(call.func) == "follow" and is_first_answer:
-                self.calls_with_instructions = [*self.calls_with_instructions, *planned_calls]
+                self._calls_with_instructions += planned_calls
         self.answers += 1
 
     def differing_arguments(
@@ -216,6 +216,13 @@ class Outline:
             for planned_call in self._planned_calls_of(past_call.action)
         )
 
+    def has_instructions(self, past_call: PastCall) -> bool:
+        """Return whether the outline tells the agent to obey the result of a call that was made."""
+        return any(
+            self.is_successful_match(planned_call, past_call)
+            for planned_call in self._calls_with_instructions
+        )
+
     def is_successful_match(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
@@ -228,7 +235,8 @@ class Outline:
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        accepts_any_value = not past_call.has_author_read_untrusted_data or past_call.changes_data
+        is_author_clean = not past_call.has_author_read_untrusted_data
+        accepts_any_value = is_author_clean or past_call.changes_data
         # _differing_arguments() lets content differ from a planned expression, but not from a
         # literal. If all values count as content, any value therefore matches an expression.
         is_content = _anything_is_content if accepts_any_value else _nothing_is_content
@@ -326,19 +334,12 @@ class Outline:
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
                 return self._items_fit(nodes, value, path, is_content)
-            case ast.Dict(keys=keys, values=nodes) if (fields := fields_of(value)) is not None:
-                names = (getattr(key, "value", None) for key in keys)
-                planned = dict(zip(names, nodes, strict=True))
-                return self._fields_fit(planned, fields, path, is_content)
-            case ast.Dict() if not is_constant(node):
-                return False  # a value without the planned fields
+            case ast.Dict():
+                return self._dict_fits(node, value, path, is_content)
             case ast.Call(func=ast.Name(id="choose"), args=choices):
                 return any(self._fits(choice, value, path, is_content) for choice in choices)
             case ast.expr() if is_constant(node):
-                # A list with one item counts as the item.
-                items = [*items_of(value)]
-                single_value = items[0] if len(items) == 1 else value
-                return _is_same(ast.literal_eval(node), single_value)
+                return _is_equal_to_literal(node, value)
             case _:
                 return self._texts_fit(node, value, path, is_content)
 
@@ -374,6 +375,24 @@ class Outline:
                 return False
         return True
 
+    def _dict_fits(self, node: ast.Dict, value: Any, path: str, is_content: IsContent) -> bool:
+        fields = fields_of(value)
+        if fields is not None:
+            names = [getattr(key, "value", None) for key in node.keys]
+            planned = dict(zip(names, node.values, strict=True))
+            return self._fields_fit(planned, fields, path, is_content)
+        # A value without fields does not have the planned fields.
+        return is_constant(node) and _is_equal_to_literal(node, value)
+
+    def _find_fitting(
+        self, node: ast.expr, items: Sequence[Any], path: str, is_content: IsContent
+    ) -> int | None:
+        """Return the index of the first item that a planned expression allows."""
+        for index, item in enumerate(items):
+            if self._fits(node, item, path, is_content):
+                return index
+        return None
+
     def _items_fit(
         self, planned_items: Sequence[ast.expr], value: Any, path: str, is_content: IsContent
     ) -> bool:
@@ -391,14 +410,10 @@ class Outline:
         unmatched_items = [*items_of(value)]
         # Each planned item with a literal must fit an item of its own.
         for planned_item in filter(_contains_literal, planned_items):
-            fitting = (
-                index
-                for index, item in enumerate(unmatched_items)
-                if self._fits(planned_item, item, path, is_content)
-            )
-            if (fitting_index := next(fitting, None)) is None:
+            index = self._find_fitting(planned_item, unmatched_items, path, is_content)
+            if index is None:
                 return False
-            del unmatched_items[fitting_index]
+            del unmatched_items[index]
         # Each other item must fit some planned expression, such as ``...``.
         expressions = [*filterfalse(_contains_literal, planned_items)]
         return all(
@@ -432,11 +447,11 @@ class Outline:
         uses_whole_results = bool(fields_in(planned_sources)) and not fields_in(script_sources)
         if uses_whole_results or not script_sources <= planned_sources:
             return False
-        return all(
-            self._sets_planned_parameters(planned_call, past_call)
-            for planned_call in calls_in(planned_node)
-            for past_call in self._past_calls.get(dotted(planned_call.func), ())
-        )
+        for planned_call in calls_in(planned_node):
+            past_calls = self._past_calls.get(dotted(planned_call.func), ())
+            if not all(self._sets_planned_parameters(planned_call, past) for past in past_calls):
+                return False
+        return True
 
     def _sets_planned_parameters(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call sets each parameter of a planned call, to any value."""
@@ -468,7 +483,9 @@ class Outline:
                 inside the argument; empty for the whole field.
         """
         items = self._field_values(planned_call, (*path, *path_in_field))
-        texts = {text for item in items for _, text in leaves_of(item)}
+        texts: set[str] = set()
+        for item in items:
+            texts.update(text for _, text in leaves_of(item))
         if normalized_text(value) in map(normalized_text, texts):
             return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
         return any(is_only_one(value, text) for text in texts)
@@ -553,6 +570,13 @@ def _key_of(action: str, arguments: Mapping[str, Any], is_content: IsContent) ->
     """
     leaves = values_of(arguments)
     return (action, *(" ".join(leaf) for leaf in leaves if not is_content(*leaf)))
+
+
+def _is_equal_to_literal(node: ast.expr, value: Any) -> bool:
+    # A list with one item counts as the item.
+    items = [*items_of(value)]
+    single_value = items[0] if len(items) == 1 else value
+    return _is_same(ast.literal_eval(node), single_value)
 
 
 def _is_same(literal: Any, value: Any) -> bool:

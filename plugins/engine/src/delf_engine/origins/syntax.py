@@ -29,13 +29,20 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
         call: The call.
         parameters: The names of the function's positional parameters, in order.
     """
-    named = {each.arg: each.value for each in call.keywords if each.arg}
-    spread = [each.value for each in call.keywords if not each.arg]
+    named: dict[str, ast.expr] = {}
+    unpacked: list[ast.expr] = []
+    for keyword in call.keywords:
+        if keyword.arg:
+            named[keyword.arg] = keyword.value
+        else:
+            unpacked.append(keyword.value)
     if any(isinstance(each, ast.Starred) for each in call.args):
-        spread += call.args
+        unpacked += call.args
     else:
         named |= dict(zip(parameters, call.args, strict=False))
-    return {**named, "*": ast.Tuple(elts=spread)} if spread else named
+    if unpacked:
+        named["*"] = ast.Tuple(elts=unpacked)
+    return named
 
 
 def arguments_of_action(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:

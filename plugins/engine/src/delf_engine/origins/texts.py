@@ -128,8 +128,9 @@ def normalized_text(text: str) -> str:
         plain = "".join(plain.split())
     if "@" in plain:
         return plain.casefold()
-    is_number = plain[:1] in "-0123456789" and _NUMBER.fullmatch(plain)
-    return number_text(float(plain)) if is_number else plain
+    if plain[:1] in "-0123456789" and _NUMBER.fullmatch(plain):
+        return number_text(float(plain))
+    return plain
 
 
 def letters_and_digits(text: str) -> str:
@@ -151,6 +152,7 @@ def pieces_of(text: str) -> Iterator[str]:
     letters = letters_and_digits(text)
     rare = map(letters_and_digits, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
     step = max(_PIECE_LENGTH, len(letters) // _MAX_PIECES)
-    cuts = (letters[at : at + _PIECE_LENGTH] for at in range(0, len(letters) - _PIECE_LENGTH, step))
+    starts = range(0, len(letters) - _PIECE_LENGTH, step)
+    cuts = (letters[start : start + _PIECE_LENGTH] for start in starts)
     pieces = (piece for piece in (*rare, *cuts) if len(piece) > _MAX_COMMON_LENGTH)
     return islice(pieces, _MAX_PIECES)

@@ -203,13 +203,15 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return parameter_of(path) in action.contents
     # Every word of the name must be a word for content. The name ``message_id`` is not the name of
     # content, because ``id`` is no such word.
-    words = _WORDS.findall("".join(names_in(path)[-1:]))
+    names = names_in(path)
+    words = _WORDS.findall(names[-1]) if names else []
     singular_words = {word.lower().removesuffix("s") for word in words}
     has_content_name = bool(words) and singular_words <= CONTENT_WORDS
     if action.effect == "read" or not has_content_name:
         return False
     # A path that ends in "[key 2]" is that of a mapping's key instead of a value.
-    is_key = "[key " in path[path.rfind("[") :]
+    _, bracket, index = path.rpartition("[")
+    is_key = bool(bracket) and index.startswith("key ")
     is_json = _parse_json(text) is not text
     return not (is_key or is_json or _is_machine_data(text))
 
