@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from delf import AgentConfig, ConfigurationError
+from delf.errors import DelfError
+from delf.protocols.approval import ApprovalRequest, Decision, Rejected
+from delf.protocols.journal import Journal
 from delf.protocols.strategy import StrategyHost
-from delf.specs import StrategySpec
+from delf.specs import ApprovalSpec, StrategySpec
 from delf.testing import TestHost
 from delf.tools.action import action
 from delf.tools.connection import Connection
@@ -34,6 +37,26 @@ class Desk(Connection):
         self.closed += 1
         if self.breaks:
             raise OSError("the desk is stuck")
+
+
+class Pager:
+    """An approval channel that counts how often it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def decide(self, request: ApprovalRequest) -> Decision:
+        return Rejected("nobody is there")
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+class StuckPager(Pager):
+    """An approval channel that cannot use the journal."""
+
+    def use_journal(self, journal: Journal) -> None:
+        raise ConfigurationError("no number")
 
 
 class Walk:
@@ -66,6 +89,23 @@ async def test_failed_start_leaves_nothing_open(delf_host: TestHost) -> None:
     with pytest.raises(ConfigurationError, match="no leases"):
         await Resources.open(parts_of(delf_host, desk, lease=5.0))
     assert desk.closed == 1
+
+
+@pytest.mark.usefixtures("scripted_model")
+@pytest.mark.parametrize("fault", ["factory", "use_journal"])
+async def test_failed_start_closes_approval_channels(delf_host: TestHost, fault: str) -> None:
+    pager = Pager()
+
+    def make_stuck() -> StuckPager:
+        if fault == "factory":
+            raise ConfigurationError("no number")
+        return StuckPager()
+
+    for name, make in (("pager", lambda: pager), ("stuck", make_stuck)):
+        delf_host.provide(ApprovalSpec(name=name, summary="Calls.", factory="x:y"), make)
+    with pytest.raises(DelfError, match="no number"):
+        await Resources.open(parts_of(delf_host, approvals=["pager", "stuck"]))
+    assert pager.closed == 1
 
 
 @pytest.mark.usefixtures("scripted_model")

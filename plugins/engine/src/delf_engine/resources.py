@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cached_property, partial
@@ -226,11 +226,8 @@ class Resources:
         """Open all components; later ones use earlier ones."""
         config = agent.config
         agent_context = agent.context
-        for connection in agent.connections:
-            if isinstance(connection, SupportsSecrets):
-                # First, so that errors of the start are redacted, too.
-                with failures_named(f"the connection {connection.name!r}", "tell_secrets"):
-                    connection.tell_secrets(redactor)
+        # First, so that errors of the start are redacted, too.
+        _learn_secrets(agent.connections, redactor)
         _check_plugin_names(agent)
         # Register each part for closing at once, so that a later failure leaves nothing open.
         models = _models_of(agent, redactor)
@@ -256,21 +253,12 @@ class Resources:
         )
         closing.parts[f"the journal {config.journal!r}"] = journal
         await open_journal(journal, config.lease)
-        approvals = _approvals_of(agent, journal)
-        channels = approvals.channels
-        for each in channels:
-            if isinstance(each.channel, SupportsJournal):
-                with failures_named(f"the approval channel {each.name!r}", "use_journal"):
-                    each.channel.use_journal(journal)
-        closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in channels)
+        approvals = _approvals_of(agent, journal, closing)
         check_protocol("strategy", agent.strategy, "strategy")
         check_protocol("memory", agent.memory, "memory")
         context = agent.plugin_context
         closing.closers.append(agent.embedders.aclose)
-        for connection in agent.connections:
-            if isinstance(connection, SupportsPluginContext):
-                with failures_named(f"the connection {connection.name!r}", "use_context"):
-                    connection.use_context(context)
+        _give_context(agent.connections, context)
         prefilters = Prefilters(
             agent_context.host, agent_context.plugin_options, context, config.prefilter_mode
         )
@@ -361,9 +349,13 @@ class Resources:
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
         """Return the warnings to show before a task starts."""
-        own = self.isolation.take() if runs_scripts(strategy) else ()
-        noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
-        return (*own, *(notice for connection in noticing for notice in connection.notices()))
+        warnings: list[str] = []
+        if runs_scripts(strategy):
+            warnings += self.isolation.take()
+        for connection in tools.connections:
+            if isinstance(connection, SupportsNotices):
+                warnings += connection.notices()
+        return tuple(warnings)
 
     async def tools_with(
         self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
@@ -489,10 +481,33 @@ async def _tools_of(
     return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)
 
 
-def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
+def _learn_secrets(connections: Sequence[ConnectionLike], redactor: Redactor) -> None:
+    for connection in connections:
+        if isinstance(connection, SupportsSecrets):
+            with failures_named(f"the connection {connection.name!r}", "tell_secrets"):
+                connection.tell_secrets(redactor)
+
+
+def _give_context(connections: Sequence[ConnectionLike], context: PluginContext) -> None:
+    for connection in connections:
+        if isinstance(connection, SupportsPluginContext):
+            with failures_named(f"the connection {connection.name!r}", "use_context"):
+                connection.use_context(context)
+
+
+def _approvals_of(agent: AgentParts, journal: Journal, closing: Closing) -> Approvals:
+    """Create the approval channels, and let them use the journal."""
+    channels: list[NamedChannel] = []
+    for each in _channels_of(agent):
+        closing.parts[f"the approval channel {each.name!r}"] = each.channel
+        channels.append(each)
+    for each in channels:
+        if isinstance(each.channel, SupportsJournal):
+            with failures_named(f"the approval channel {each.name!r}", "use_journal"):
+                each.channel.use_journal(journal)
     return Approvals(
         config=agent.config,
-        channels=tuple(_channels_of(agent)),
+        channels=tuple(channels),
         pending=agent.pending,
         inbox=Inbox(journal, agent.pending),
         journal=journal,
@@ -500,15 +515,14 @@ def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
     )
 
 
-def _channels_of(agent: AgentParts) -> list[NamedChannel]:
-    """Return the approval channels in order: callbacks first, then plugins."""
-    channels: list[NamedChannel] = []
+def _channels_of(agent: AgentParts) -> Iterator[NamedChannel]:
+    """Create and yield the approval channels in order: callbacks first, then plugins."""
     if agent.on_confirm is not None:
         confirm_channel = CallbackChannel(agent.on_confirm)
-        channels.append(NamedChannel("on_confirm", confirm_channel, needs_presence=False))
+        yield NamedChannel("on_confirm", confirm_channel, needs_presence=False)
     if agent.on_ask is not None:
         ask_channel = QuestionCallback(agent.on_ask)
-        channels.append(NamedChannel("on_ask", ask_channel, needs_presence=False))
+        yield NamedChannel("on_ask", ask_channel, needs_presence=False)
     host = agent.context.host
     installed = {spec.name for spec in host.specs(ApprovalSpec)}
     # The default list names channels that may not be installed.
@@ -517,8 +531,7 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
         if is_configured or name in installed:
             spec = host.spec(ApprovalSpec, name)
             channel = agent.make(ApprovalSpec, name)
-            channels.append(NamedChannel(name, channel, needs_presence=spec.needs_presence))
-    return channels
+            yield NamedChannel(name, channel, needs_presence=spec.needs_presence)
 
 
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
@@ -526,7 +539,9 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
 
     None if the agent has neither a memory store as an object nor the name of a memory plugin.
     """
-    options, memory, name = agent.config.memory_config, agent.memory, agent.config.memory
+    options = agent.config.memory_config
+    memory = agent.memory
+    name = agent.config.memory
     if memory is None and name is None:
         return None
 
