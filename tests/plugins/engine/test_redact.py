@@ -390,7 +390,8 @@ async def test_scripts_prompts_events_and_errors_are_redacted(
     everything += [repr(request) for request in scripted_model.requests]
     assert not any("123456" in text for text in everything)
     assert len(scripted_model.requests) == 2
-    assert f"{{'token': '{REDACTED}', 'again': '{REDACTED}'}} {len(REDACTED)}" in repr(seen)
+    printed = "".join(event.text for event in seen if isinstance(event, ev.Printed))
+    assert f"{{'token': '{REDACTED}', 'again': '{REDACTED}'}} {len(REDACTED)}" in printed
 
 
 async def test_streamed_tool_output_is_redacted(
