@@ -52,7 +52,7 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
     parameter_names = [parameter.name for parameter in _PARAMETERS]
     for name in arguments:
         if name not in parameter_names:
-            raise ToolRefusedError(f"{ASK} no parameter {name!r}; {ASK}{_ACTION.signature}")
+            raise ToolRefusedError(f"{ASK} has no parameter {name!r}; {ASK}{_ACTION.signature}")
     if "question" not in arguments:
         raise ToolRefusedError(f"{ASK} needs a question; {ASK}{_ACTION.signature}")
     values = {name: value for name, value in arguments.items() if value is not None}
@@ -61,8 +61,9 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options = values.get("options", ())
     if not isinstance(options, (list, tuple)):
         raise ToolRefusedError(f"options of {ASK} is a list of texts")
-    texts = [*map(_option, cast("Sequence[object]", options))]
-    if not isinstance(values.get("default"), (*_TYPES, type(None))):
+    texts = [_option(option) for option in cast("Sequence[object]", options)]
+    default = values.get("default")
+    if default is not None and not isinstance(default, _TYPES):
         raise ToolRefusedError(f"default of {ASK} is one answer: a text, a number or a bool")
     if texts:
         values["options"] = texts

@@ -96,6 +96,7 @@ async def test_question_and_answer_are_journalled(bench):
         ("ask('x' * 20_000)", "has 20,000 characters"),
         ("ask('Who?', options=['x' * 20_000, 'b'])", "has 20,000 characters"),
         ("ask()", "needs a question"),
+        ("ask(question='Q?', to='Ann')", "ask has no parameter 'to'"),
         ("ask('Who?', ['Ann', 'ann'])", "two options are the same"),
         ("ask('Who?', [{'id': 1}])", "an option of ask is of the type dict"),
         (
