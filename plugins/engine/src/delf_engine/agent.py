@@ -178,10 +178,16 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         elif isinstance(config, Sequence):
             tools = [*config, *(tools or ())]
             config = None
+        # The names of a memory and a strategy are settings; the objects are kept by this agent.
+        settings: dict[str, Any] = {**options}
+        if isinstance(memory, str):
+            settings["memory"] = memory
+            memory = None
+        if isinstance(strategy, str):
+            settings["strategy"] = strategy
+            strategy = None
         file_config = None if project is None else project.agent
-        named_parts = {"memory": memory, "strategy": strategy}
-        names = {option: value for option, value in named_parts.items() if isinstance(value, str)}
-        merged = merged_config(file_config, config, {**options, **names})
+        merged = merged_config(file_config, config, settings)
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm  # raises if no model is configured
         for option, callback in (("on_confirm", on_confirm), ("on_ask", on_ask)):
@@ -190,14 +196,16 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                     f"{option} is a {type(callback).__name__}", hint="give a function"
                 )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
-        self.memory = None if isinstance(memory, str) else memory
+        self.memory = memory
         self.tools = as_connections(tools or ())
-        chat = self._chat_of(self.config.chat if chat is None else chat, host)
-        self._strategy = None if isinstance(strategy, str) else strategy
-        self._requests = TaskRequests(lambda: self.config, chat, output)
+        if chat is None:
+            chat = self.config.chat
+        self._strategy = strategy
+        self._requests = TaskRequests(lambda: self.config, self._chat_of(chat, host), output)
         self._context: AgentContext | None = None
         self._chats: list[AgentChat] = []
-        self._on_confirm, self._on_ask = on_confirm, on_ask
+        self._on_confirm = on_confirm
+        self._on_ask = on_ask
         self._host = host
         self._project = project
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
@@ -328,8 +336,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     async def _close_chats(self) -> None:
         self._context = None
-        chats, self._chats = self._chats, []
-        await close_all({f"the chat number {n}": chat for n, chat in enumerate(chats, 1)})
+        chats = {f"the chat number {n}": chat for n, chat in enumerate(self._chats, 1)}
+        self._chats = []
+        await close_all(chats)
 
     # -- life ---------------------------------------------------------------------------
 
@@ -569,7 +578,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     ) -> str:
         from delf_engine.journal.forks import fork
 
-        fork_setup = {**(setup or {}), **({} if llm is None else {MODEL: llm})}
+        fork_setup = dict(setup or {})
+        if llm is not None:
+            fork_setup[MODEL] = llm
         return await fork(runtime.journal, task_id, at, key=key, setup=fork_setup, script=script)
 
     async def _resume(
@@ -981,10 +992,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the agent's tools as data; with ``verbose`` their descriptions and parameters."""
-        methods = [(item.name, getattr(item, "inspect", None)) for item in self.tools]
-        descriptions = [
-            inspect(verbose=verbose) if inspect else {"tool": name} for name, inspect in methods
-        ]
+        descriptions: list[Any] = []
+        for item in self.tools:
+            inspect = getattr(item, "inspect", None)
+            descriptions.append(inspect(verbose=verbose) if inspect else {"tool": item.name})
         return {"agent": self.agent_id, "tools": descriptions, "total": len(descriptions)}
 
     def __repr__(self) -> str:

@@ -87,12 +87,18 @@ class AgentContext:
             config: The agent's configuration.
             ledger: The record of costs.
         """
-        environ = current_environ() if project is None else project.environ
-        root = working_folder() if project is None else project.root
+        plugin_options: Mapping[str, Mapping[str, Any]] = {}
+        if project is None:
+            environ = current_environ()
+            root = working_folder()
+        else:
+            environ = project.environ
+            root = project.root
+            plugin_options = project.plugin_options
         host = host or PluginHost.discover(environ=environ)
         return cls(
             host=host,
-            plugin_options={} if project is None else project.plugin_options,
+            plugin_options=plugin_options,
             environ=environ,
             config=config,
             ledger=ledger,
@@ -116,12 +122,10 @@ class AgentContext:
             PluginError: If no usable journal with conversations is installed.
         """
         durable_names = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
-        agent_journal = None if self.config is None else self.config.journal
-        recommended_journal = recommended_plugin("journal")
-        if agent_journal in durable_names:
-            name = agent_journal
+        if self.config is not None and self.config.journal in durable_names:
+            name = self.config.journal
         else:
-            name = durable_journal(self.host) or recommended_journal
+            name = durable_journal(self.host) or recommended_plugin("journal")
         options = {} if url is None else {"url": url}
         journal = make_journal(self.host, str(name), self.plugin_options, self.environ, **options)
         if not isinstance(journal, SharedJournal):
@@ -141,7 +145,9 @@ class AgentContext:
             DelfError: If the call failed after retries.
         """
         config = self.config
-        model = llm or (config.quick_llm if config is not None else None)
+        model = llm
+        if model is None and config is not None:
+            model = config.quick_llm
         if model is None:
             raise ModelConfigurationError(
                 "the chat has no model to summarise with", hint="Chat(summarizer_llm=…)"
@@ -150,8 +156,7 @@ class AgentContext:
         redactor = Redactor([*secrets_of_model(model), *agent_secrets, *self.secrets])
         context = PluginContext(environ=self.environ)
         if config is not None:
-            keys = {"providers": config.providers, "api_key_for": config.api_key_for}
-            context = replace(context, **keys)
+            context = replace(context, providers=config.providers, api_key_for=config.api_key_for)
         pricing = load_pricing(self.pricing_files, self.host.providers)
         pool = ModelPool(self.host, context, pricing=pricing)
         asker = ModelClient(
@@ -162,7 +167,8 @@ class AgentContext:
         )
         try:
             request = ModelRequest(messages=(user(question),), purpose="summarize")
-            return (await asker.ask_whole(model, request)).text
+            reply = await asker.ask_whole(model, request)
+            return reply.text
         finally:
             await pool.aclose()
 

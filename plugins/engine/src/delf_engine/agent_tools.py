@@ -35,9 +35,9 @@ class AgentTools:
         self.lock = asyncio.Lock()
         """A lock for changing the tools."""
         self._connections_with_changing_actions = [
-            c for c in connections if isinstance(c, SupportsRenewal)
+            connection for connection in connections if isinstance(connection, SupportsRenewal)
         ]
-        self._permissions = [_permissions_of(c) for c in connections]
+        self._permissions = [_permissions_of(connection) for connection in connections]
 
     async def renew(self) -> None:
         """Reload the actions of connections whose actions or permissions may have changed.

@@ -35,8 +35,10 @@ async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
     """
     # Concurrently and to the end, so that an object that hangs or fails does not leak the others.
     results = await asyncio.gather(*closing, return_exceptions=True)
-    errors = [result for result in results if isinstance(result, Exception)]
-    failures = [failure for error in errors for failure in failures_in(error)]
+    failures: list[Exception] = []
+    for result in results:
+        if isinstance(result, Exception):
+            failures += failures_in(result)
     if len(failures) > 1:
         raise ExceptionGroup("while closing", failures)
     if failures:
@@ -48,7 +50,10 @@ def failures_in(error: Exception) -> list[Exception]:
     if not isinstance(error, ExceptionGroup):
         return [error]
     members = cast("ExceptionGroup[Exception]", error).exceptions
-    return [failure for member in members for failure in failures_in(member)]
+    failures: list[Exception] = []
+    for member in members:
+        failures += failures_in(member)
+    return failures
 
 
 async def _close(name: str, item: SupportsClose) -> None:

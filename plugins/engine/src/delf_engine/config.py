@@ -316,14 +316,16 @@ class AgentConfig(FixedAttributes, BaseModel):
     @classmethod
     def _check_rules(cls, value: Any) -> Any:
         """Validate that each rule is ``approve`` or names the people who decide."""
-        rules = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
-        for pattern, rule in rules.items():
-            names_people = isinstance(rule, (Mapping, ApprovalRule))
+        if not isinstance(value, Mapping):
+            return value
+        for pattern, rule in cast("Mapping[str, Any]", value).items():
+            if rule == "approve":
+                continue
             # "gmail.read.sender -> gmail.send.to" is a flow of data from one action to another.
-            is_flow = ARROW in pattern
-            if rule != "approve" and is_flow:
+            if ARROW in pattern:
                 raise ValueError(f"{pattern}: a flow can only be 'approve'")
-            if rule != "approve" and not names_people:
+            names_people = isinstance(rule, (Mapping, ApprovalRule))
+            if not names_people:
                 raise ValueError(f"{pattern}: 'approve', or a table that says who may decide")
         return cast("Any", value)
 
@@ -535,11 +537,10 @@ def merged_config(
             hint='Agent(AgentConfig(llm="…"), tools=…), or Agent(llm="…", tools=…)',
         )
     values: dict[str, Any] = {}
-    for source_config in (file_config, config):
-        if source_config is not None:
-            values |= _with_rules_of_both(
-                values, {n: getattr(source_config, n) for n in source_config.model_fields_set}
-            )
+    for source in (file_config, config):
+        if source is not None:
+            fields = {name: getattr(source, name) for name in source.model_fields_set}
+            values |= _with_rules_of_both(values, fields)
     set_options = {name: value for name, value in options.items() if value is not None}
     values |= _with_rules_of_both(values, set_options)
     return make_config(values)

@@ -81,13 +81,14 @@ class Embedders:
         """
         specs_by_length: dict[int, list[EmbedderSpec]] = {}
         for spec in self._host.specs(EmbedderSpec):
-            lengths = [len(p) for p in (*spec.serves, spec.name) if fnmatchcase(name, p)]
+            patterns = [*spec.serves, spec.name]
+            lengths = [len(pattern) for pattern in patterns if fnmatchcase(name, pattern)]
             if lengths:
                 specs_by_length.setdefault(max(lengths), []).append(spec)
         if specs_by_length:
-            return self._host.preferred_spec(
-                specs_by_length[max(specs_by_length)], f"embedder {name!r}"
-            )
+            greatest_length = max(specs_by_length)
+            best_specs = specs_by_length[greatest_length]
+            return self._host.preferred_spec(best_specs, f"embedder {name!r}")
         plugin_name = name.split(":", 1)[0]
         if package_of("embedder", plugin_name) is not None:
             # The plugin is known but cannot be used: spec() raises an error that says why.

@@ -161,15 +161,18 @@ class AgentMemory:
         Raises:
             DelfError: If the model or the store fails.
         """
-        facts = await propose(done_task, await self.guidelines())
+        guidelines = await self.guidelines()
         # The trust is "own" if the task has read nothing but the user's own data.
         has_only_user_data = done_task.trust == "own"
         mark = _USER_WORDS_MARK if has_only_user_data else _UNTRUSTED_MARK
-        facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
-        facts = [fact for fact in facts if fact not in done_task.recalled_facts]
-        if facts:
-            await self.save(facts)
-        return facts
+        new_facts: list[str] = []
+        for fact in await propose(done_task, guidelines):
+            marked_fact = fact if fact.endswith(mark) else f"{fact} {mark}"
+            if marked_fact not in done_task.recalled_facts:
+                new_facts.append(marked_fact)
+        if new_facts:
+            await self.save(new_facts)
+        return new_facts
 
     async def save(self, facts: Sequence[str]) -> None:
         """Save the facts, except each one whose identical text is already stored.

@@ -333,12 +333,13 @@ def check_output_folder(folder: str | None) -> None:
         return
     try:
         path = Path(folder).expanduser().resolve()
-        ancestor = next(folder for folder in (path, *path.parents) if folder.exists())
-        usable = ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK)
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        is_folder = existing.is_dir()
+        usable = is_folder and os.access(existing, os.W_OK | os.X_OK)
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigurationError(f"the output folder {folder!r} cannot be used: {error}") from error
     if not usable:
-        problem = "may not be written to" if ancestor.is_dir() else "is not a folder"
+        problem = "may not be written to" if is_folder else "is not a folder"
         raise ConfigurationError(
-            f"the output folder {folder!r} cannot be used: {ancestor} {problem}"
+            f"the output folder {folder!r} cannot be used: {existing} {problem}"
         )

@@ -34,17 +34,18 @@ def past_calls(events: Sequence[Event]) -> list[PastCall]:
     Args:
         events: The task's events.
     """
+    starts = [event for event in events if isinstance(event, CallStarted)]
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
     calls: list[PastCall] = []
-    for event in events:
-        end = ends.get(event.call_id) if isinstance(event, CallStarted) else None
-        if not isinstance(event, CallStarted) or end is None or event.action == ANSWER:
+    for start in starts:
+        end = ends.get(start.call_id)
+        if end is None or start.action == ANSWER:
             continue
         call = PastCall(
-            action=event.action,
-            arguments=dict(event.arguments),
+            action=start.action,
+            arguments=dict(start.arguments),
             result=end.result,
-            error=end.error if end.status != "ok" else None,
+            error=None if end.status == "ok" else end.error,
         )
         calls.append(call)
     return calls

@@ -89,14 +89,17 @@ class Prefilters:
         matching_specs = [spec for spec in specs if mode in spec.modes]
         if matching_specs:
             return self._host.preferred_spec(matching_specs, f"prefilter_mode {mode!r}")
+        installed_modes = {"auto", "off"}
+        for spec in specs:
+            installed_modes.update(spec.modes)
         package_by_mode = packages("prefilter_mode")
-        usable = {"auto", "off", *(mode for spec in specs for mode in spec.modes)}
-        mode_names = {*usable, *package_by_mode}
-        package = package_by_mode.get(mode)
-        hint = f"one of: {', '.join(sorted(usable))}"
+        if mode in package_by_mode:
+            hint = how_to_install(package_by_mode[mode])
+        else:
+            hint = f"one of: {', '.join(sorted(installed_modes))}"
+        other_modes = {*installed_modes, *package_by_mode} - {mode}
         error = PluginError(
-            f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, mode_names - {mode})}",
-            hint=how_to_install(package) if package else hint,
+            f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, other_modes)}", hint=hint
         )
         raise self._host.with_load_failures(error)
 

@@ -263,8 +263,12 @@ class Redactor:
         return items if is_unchanged else cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:
-        parts = [self._clean(item) for item in members]
-        is_unchanged = all(new is old for new, old in zip(parts, members, strict=True))
+        parts: list[Any] = []
+        is_unchanged = True
+        for item in members:
+            part = self._clean(item)
+            is_unchanged = is_unchanged and part is item
+            parts.append(part)
         return members if is_unchanged else _like(members, parts)
 
     def _clean_bytes(self, value: bytes) -> Any:

@@ -159,9 +159,10 @@ class Response(Generic[T]):
         return None if self.exception is None else self.exception.code
 
     def _plain_value(self) -> Any:
-        ends = (event for event in reversed(self.events) if isinstance(event, TaskFinished))
-        end = next(ends, None)
-        return None if end is None else end.value
+        for event in reversed(self.events):
+            if isinstance(event, TaskFinished):
+                return event.value
+        return None
 
     def __bool__(self) -> bool:
         return self.status
@@ -172,11 +173,15 @@ class Response(Generic[T]):
         if has_succeeded:
             return self.text
         failure = self.exception if self.exception is not None else self.error
+        lines = [f"{self.state}: {failure}"]
         before_end = self.end_phrase  # such as "before it failed"
-        printed = f"\nprinted {before_end}:\n{self.text}" if self.text.strip() else ""
-        lines = "".join(f"\n  {change}" for change in self.changes)
-        changed = f"\nchanged {before_end}:{lines}" if lines else ""
-        return f"{self.state}: {failure}{printed}{changed}"
+        if self.text.strip():
+            lines += [f"printed {before_end}:", self.text]
+        changes = self.changes
+        if changes:
+            lines.append(f"changed {before_end}:")
+            lines += [f"  {change}" for change in changes]
+        return "\n".join(lines)
 
 
 def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Response[Any]:
@@ -242,9 +247,11 @@ def past_response(
     error: DelfError | None = None
     has_succeeded: bool = end.status
     if not has_succeeded:
-        kinds = (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
-        kind = next((kind for kind in kinds if kind.code == end.code), DelfError)
-        error = kind(end.error or "the task failed", hint=end.hint)
+        error_class: type[DelfError] = DelfError
+        for each in (TaskStoppedError, TaskTimeoutError, BudgetExceededError):
+            if each.code == end.code:
+                error_class = each
+        error = error_class(end.error or "the task failed", hint=end.hint)
     return Response(
         text=end.text,
         status=has_succeeded,

@@ -57,14 +57,20 @@ def _remove_outputs(paths: Iterable[str]) -> None:
     """
     temporary_folder = Path(tempfile.gettempdir()).resolve()
     for path in map(Path, paths):
-        parents = [*path.parents]
-        temporary_folders = [folder for folder in parents if folder.parent == temporary_folder]
-        output_folders = [
-            folder for folder in temporary_folders if folder.name.startswith(OUTPUT_PREFIX)
-        ]
-        if not output_folders or ".." in path.parts:
+        output_folder = _output_folder_of(path, temporary_folder)
+        if output_folder is None or ".." in path.parts:
             continue
         with contextlib.suppress(OSError):  # already deleted, or owned by another user
             path.unlink(missing_ok=True)
-            for folder in parents[: parents.index(output_folders[0]) + 1]:
+            for folder in path.parents:  # from the innermost
                 folder.rmdir()
+                if folder == output_folder:
+                    break
+
+
+def _output_folder_of(path: Path, temporary_folder: Path) -> Path | None:
+    """Return the folder that delf made in the temporary folder for the file; None without one."""
+    for folder in path.parents:
+        if folder.parent == temporary_folder and folder.name.startswith(OUTPUT_PREFIX):
+            return folder
+    return None

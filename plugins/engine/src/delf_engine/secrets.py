@@ -306,8 +306,10 @@ def _forms_of_declared_secret(text: str) -> Iterator[str]:
     yield from secrets_in(text)
     lines = text.strip().splitlines()
     if len(lines) > 1:
-        long_lines = [line for line in lines if len(line) >= _MIN_TOKEN_LENGTH]
-        yield from (line for line in long_lines if not line.startswith("-----"))
+        for line in lines:
+            is_heading = line.startswith("-----")  # such as -----BEGIN PRIVATE KEY-----
+            if len(line) >= _MIN_TOKEN_LENGTH and not is_heading:
+                yield line
     if text.lstrip().startswith("{"):  # the key file of a service account
         try:
             value: Any = json.loads(text)
@@ -333,9 +335,10 @@ def _of_login(url: str) -> Iterator[str]:
     """Yield the password in a URL, and a long user name, which may be a token."""
     try:
         parts = urlsplit(url)
-        user, host = parts.username or "", parts.hostname or ""
+        user = parts.username or ""
+        host = parts.hostname or ""
     except ValueError:
-        user, host = "", ""
+        user = host = ""
     has_password = _LOGIN.search(url) is not None
     if len(user) >= _MIN_TOKEN_LENGTH and not has_password:
         yield from _raw_and_decoded(user)  # https://TOKEN@host

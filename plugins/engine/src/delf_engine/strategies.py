@@ -29,10 +29,12 @@ def with_strategy(config: AgentConfig, host: PluginHost | None) -> AgentConfig:
         from delf.plugins.host import PluginHost
 
         host = PluginHost.discover()
-    spec = next((s for s in host.specs(StrategySpec) if s.name == config.strategy), None)
+    spec = next((spec for spec in host.specs(StrategySpec) if spec.name == config.strategy), None)
     if spec is None:
         return config
     values: dict[str, Any] = {name: getattr(config, name) for name in config.model_fields_set}
-    if config.llm is None and config.heavy_llm is None and spec.llm is not None:
+    has_model = config.llm is not None or config.heavy_llm is not None
+    if spec.llm is not None and not has_model:
         values["llm"] = spec.llm
-    return make_config(values | dict(spec.settings))
+    values.update(spec.settings)
+    return make_config(values)

@@ -144,12 +144,13 @@ def with_queue_options(request: TaskRequest, options: QueueOptions) -> TaskReque
             check_above_zero(name, options.get(name))
     if not isinstance(priority, int) or not isinstance(options.get("retries", 0), int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("priority and retries are whole numbers", hint="priority=0")
+    not_before = time.time() + delay if delay > 0 else None
     return replace(
         request,
         queue=options["queue"],
         key=options.get("key") or None,
         priority=priority,
-        not_before=time.time() + delay if delay > 0 else None,
+        not_before=not_before,
         retries=options.get("retries"),
         retry_after=options.get("retry_after"),
         setup={**request.setup, **options.get("setup", {})},
@@ -214,7 +215,7 @@ class TaskRequests:
         conversation = None if self.chat is None else self.chat.conversation_for(conversation_id)
         answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
-        setup_data: dict[str, Any] = {}
+        setup_data: dict[str, Any] = dict(setup or {})
         if answer_type is not None:
             setup_data["output"] = answer_type.schema
         if strategy is not None:
@@ -225,8 +226,10 @@ class TaskRequests:
             setup_data[VARIABLES] = given_variables(variables)
         if trust != "own":
             setup_data[TRUST] = trust
-        if paths is not None:  # the process that resumes the task may have another folder
-            setup_data["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
+        if paths is not None:
+            # The process that resumes the task may have another working folder.
+            absolute_paths = [Path(path).expanduser().absolute() for path in paths]
+            setup_data["input_files"] = [str(path) for path in absolute_paths]
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
@@ -240,7 +243,7 @@ class TaskRequests:
             listeners=listeners,
             files=paths,
             output=answer_type,
-            setup={**(setup or {}), **setup_data},
+            setup=setup_data,
         )
 
     def resumed(
@@ -257,7 +260,9 @@ class TaskRequests:
             changes: Fields of the request that differ from the recorded ones.
         """
         start = next((e for e in events if isinstance(e, (TaskStarted, TaskQueued))), None)
-        conversation = None if start is None or self.chat is None else start.conversation
+        conversation = None
+        if start is not None and self.chat is not None:
+            conversation = start.conversation
         # make() needs a text; the recorded text of the task replaces it below.
         placeholder_text = "resumed"
         request = self.make(placeholder_text, timeout, conversation, task_id=task_id)

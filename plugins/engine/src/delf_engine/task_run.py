@@ -82,7 +82,9 @@ class Restarts:
         # If the task made more calls than until the last death of a sandbox, the script probably
         # did not cause that death, and has all restarts again.
         has_progressed = calls > self._calls_at_last_death
-        self._remaining = _MAX_RESTARTS - 1 if has_progressed else self._remaining - 1
+        if has_progressed:
+            self._remaining = _MAX_RESTARTS
+        self._remaining -= 1
         self._calls_at_last_death = calls
         return self._remaining >= 0
 
@@ -198,9 +200,8 @@ class TaskRun:
             visible_path = resources.sandbox.backend.visible_path
             own_files = resources.config.own_files  # whose contents the user trusts
             inputs = input_files(find_inputs(request.files), visible_path, own_files)
-        return cls(
-            resources, request, permit, await resources.tools_with(child_tools, inputs), inputs
-        )
+        tools = await resources.tools_with(child_tools, inputs)
+        return cls(resources, request, permit, tools, inputs)
 
     def restarted(self) -> TaskRun:
         """Create a run that resumes the task from its journal, after its sandbox died."""

@@ -143,26 +143,34 @@ class TaskClock:
                     self._resume()
 
     def _pause(self) -> None:
-        timeout = self._timeout
-        if timeout is not None and not self._ignores_pauses and not timeout.expired():
-            self._remaining_seconds = (timeout.when() or 0.0) - asyncio.get_running_loop().time()
+        timeout = self._pausable_timeout()
+        if timeout is not None:
+            deadline = timeout.when() or 0.0
+            self._remaining_seconds = deadline - asyncio.get_running_loop().time()
             # The timeout is rescheduled and not replaced, because wait() awaits the work inside its
             # block.
             timeout.reschedule(None)
 
     def _resume(self) -> None:
+        timeout = self._pausable_timeout()
+        if timeout is not None:
+            deadline = asyncio.get_running_loop().time() + self._remaining_seconds
+            timeout.reschedule(deadline)
+
+    def _pausable_timeout(self) -> asyncio.Timeout | None:
+        """Return the running timeout; None without one, or if the clock ignores pauses."""
         timeout = self._timeout
-        if timeout is not None and not self._ignores_pauses and not timeout.expired():
-            timeout.reschedule(asyncio.get_running_loop().time() + self._remaining_seconds)
+        if timeout is None or self._ignores_pauses or timeout.expired():
+            return None
+        return timeout
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until work is done or the time is up."""
         is_paused = self._pause_count and not self._ignores_pauses
+        timeout_seconds = None if is_paused else self._remaining_seconds
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(
-                None if is_paused else self._remaining_seconds
-            ) as self._timeout:
+            async with asyncio.timeout(timeout_seconds) as self._timeout:
                 await asyncio.wait({work})
         except TimeoutError:
             self._is_over = not work.done()  # the caller checks whether the work is done
