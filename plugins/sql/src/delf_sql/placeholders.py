@@ -6,6 +6,7 @@ Placeholders are found by our own tokenizer, because SQLAlchemy also finds them 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -95,17 +96,17 @@ class BoundStatement:
 def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> list[Placeholder]:
     """Return the named or the positional placeholders of a statement, in order."""
     placeholders: list[Placeholder] = []
+    sign = ":" if named else "?"
     for index, token in enumerate(tokens):
-        if token.kind != "operator" or token.text != (":" if named else "?"):
+        if token.kind != "operator" or token.text != sign:
             continue
-        before = tokens[index - 1] if index else None
-        if named:
-            match = _NAME.match(text, token.start)
-            if match is None or (before and _is_other_colon(before, token)):
-                continue
-            placeholders.append(_placeholder_at(tokens, index, match.end(), match.group(1)))
-        else:
+        if not named:
             placeholders.append(_placeholder_at(tokens, index, token.end, len(placeholders)))
+            continue
+        match = _NAME.match(text, token.start)
+        if match is None or (index > 0 and _is_other_colon(tokens[index - 1], token)):
+            continue
+        placeholders.append(_placeholder_at(tokens, index, match.end(), match.group(1)))
     return placeholders
 
 
@@ -118,25 +119,27 @@ def _is_other_colon(before: Token, colon: Token) -> bool:
 
 def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:
     """Build the placeholder at a token; the neighbouring tokens show IN lists and casts."""
-    previous = tokens[index - 1] if index else None
-    before_previous = tokens[index - 2] if index > 1 else None
     # The placeholder stands for the whole list in ``IN :ids``, and for an item in ``IN (:id)``.
-    is_whole_list = previous is not None and previous.word == "IN"
+    is_whole_list = index >= 1 and tokens[index - 1].word == "IN"
     word_before_parenthesis = ""
-    if previous is not None and previous.text == "(" and before_previous is not None:
-        word_before_parenthesis = before_previous.word
+    if index >= 2 and tokens[index - 1].text == "(":
+        word_before_parenthesis = tokens[index - 2].word
     is_in_list = word_before_parenthesis == "IN"
-    next_token = next((token for token in tokens[index + 1 :] if token.start >= end), None)
-    has_cast_operator = next_token is not None and next_token.text in (":", "::")
-    is_cast = has_cast_operator or word_before_parenthesis == "CAST"
+    has_cast_operator = _text_at_or_after(end, tokens) in (":", "::")
     return Placeholder(
         start=tokens[index].start,
         end=end,
         key=key,
         in_list=is_in_list or is_whole_list,
         needs_parentheses=is_whole_list,
-        is_cast=is_cast,
+        is_cast=has_cast_operator or word_before_parenthesis == "CAST",
     )
+
+
+def _text_at_or_after(position: int, tokens: Sequence[Token]) -> str:
+    """Return the text of the first token that begins at a position or later; empty for none."""
+    index = bisect_left(tokens, position, key=lambda token: token.start)
+    return tokens[index].text if index < len(tokens) else ""
 
 
 def bind(
@@ -166,26 +169,30 @@ def bind(
     position = 0
     for placeholder in placeholders:
         value = cast("Any", params)[placeholder.key]
-        if (
-            dialect in _DIALECTS_COMPARING_JSON_AS_TEXT
-            and _is_json(value, placeholder, dialect)
-            and _is_compared(tokens, placeholder)
-        ):
-            key = "JSON_VALUE(column, '$.key')" if dialect == "mysql" else "column ->> '$.key'"
-            raise ToolRefusedError(
-                f"parameter {placeholder.key!r} would be compared as JSON text, where a blank or "
-                f"the order of keys makes a difference: compare its parts, as {key} = :value"
-            )
+        _check_not_compared_as_json(value, placeholder, tokens, dialect)
         markers = _add_value(placeholder, value, adapt, bound)
-        parts += [
-            text[position : placeholder.start],
-            f"({markers})" if placeholder.needs_parentheses else markers,
-        ]
+        if placeholder.needs_parentheses:
+            markers = f"({markers})"
+        parts += [text[position : placeholder.start], markers]
         position = placeholder.end
     parts.append(text[position:])
     # A value for an IN list has a marker for each item.
     bound.pieces.extend("".join(parts).split(_VALUE_MARKER))
     return bound
+
+
+def _check_not_compared_as_json(
+    value: Any, placeholder: Placeholder, tokens: Sequence[Token], dialect: Dialect
+) -> None:
+    """Raise ToolRefusedError if the database would compare a value as JSON text."""
+    if dialect not in _DIALECTS_COMPARING_JSON_AS_TEXT:
+        return
+    if _is_json(value, placeholder, dialect) and _is_compared(tokens, placeholder):
+        key = "JSON_VALUE(column, '$.key')" if dialect == "mysql" else "column ->> '$.key'"
+        raise ToolRefusedError(
+            f"parameter {placeholder.key!r} would be compared as JSON text, where a blank or "
+            f"the order of keys makes a difference: compare its parts, as {key} = :value"
+        )
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
@@ -198,10 +205,11 @@ def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
 def _is_compared(tokens: Sequence[Token], placeholder: Placeholder) -> bool:
     """Return whether a placeholder is compared, as in ``a = ?`` but not in ``SET a = ?``."""
     before = [token for token in tokens if token.end <= placeholder.start]
-    after = next((token.text for token in tokens if token.start >= placeholder.end), "")
+    text_before = before[-1].text if before else ""
     # Of an operator after the placeholder, such as ``>=``, the first character is enough.
-    sides = {before[-1].text if before else "", after[:1]}
-    if not (placeholder.in_list or sides & _COMPARING):
+    sign_after = _text_at_or_after(placeholder.end, tokens)[:1]
+    has_comparison = text_before in _COMPARING or sign_after in _COMPARING
+    if not has_comparison and not placeholder.in_list:
         return False
     clauses = [token.word for token in before if token.word in _CLAUSES]
     return not clauses or clauses[-1] != "SET"

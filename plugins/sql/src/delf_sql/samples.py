@@ -132,22 +132,26 @@ def _describe_lookup_table(table: Table, rows: Sequence[Sequence[Any]]) -> dict[
         numbers are values of the key ``id``. The mapping is empty for any other table.
     """
     columns = _sampled_columns(table)
-    keys = [number for number, column in enumerate(columns) if column.primary_key]
+    key_numbers = [number for number, column in enumerate(columns) if column.primary_key]
     are_all_sampled = len(columns) == len(table.columns)
-    if not are_all_sampled or len(keys) != 1 or not 1 < len(rows) <= _MAX_VALUES:
+    has_few_rows = 1 < len(rows) <= _MAX_VALUES
+    if not (are_all_sampled and has_few_rows and len(key_numbers) == 1):
         return {}
     # A table about people is no lookup table.
     if any(_is_personal(column.name) for column in columns):
         return {}
+    (key_number,) = key_numbers
+    key_name = columns[key_number].name
     notes: dict[str, str] = {}
     for number, column in enumerate(columns):
-        pairs = [(row[keys[0]], row[number]) for row in rows]
-        if column.primary_key or not _LABEL_NAME.search(_CAMEL.sub("_", column.name).lower()):
+        if number == key_number or not _LABEL_NAME.search(_snake_case(column.name)):
             continue
-        are_all_plain = all(_is_plain_label(key, text) for key, text in pairs)
+        pairs = [(row[key_number], row[number]) for row in rows]
+        if not all(_is_plain_label(key, text) for key, text in pairs):
+            continue
         texts_by_key = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
-        if are_all_plain and len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
-            notes[column.name] = f"{{{texts_by_key}}} by {columns[keys[0]].name}"
+        if len(texts_by_key) <= _MAX_DESCRIPTION_CHARS:
+            notes[column.name] = f"{{{texts_by_key}}} by {key_name}"
     return notes
 
 
@@ -171,7 +175,7 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
     The description is the structure of JSON texts, a date format, the distinct texts if few texts
     repeat in many rows, or patterns.
     """
-    if all(value.lstrip()[:1] in ("{", "[") for value in values):
+    if all(value.lstrip().startswith(("{", "[")) for value in values):
         with contextlib.suppress(ValueError, RecursionError):
             parsed = [json.loads(value) for value in values[:_MAX_JSON]]
             return f"JSON {_cut(_nested_types(name, parsed))}"
@@ -184,7 +188,8 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
     if present and 0 < len(missing) <= _MAX_PATTERNS:
         form = _date_format(present) or _patterns_of(present)
         if form:
-            return " | ".join([form, *map(repr, sorted(missing))])
+            alternatives = [form, *map(repr, sorted(missing))]
+            return " | ".join(alternatives)
     return _patterns_of(values)
 
 
@@ -194,45 +199,55 @@ def _patterns_of(values: Sequence[str]) -> str:
     In a pattern, 0 stands for any digit. The result is empty if the texts have more than two
     patterns, if a pattern has no digit, or if there are too few texts for the patterns.
     """
-    patterns: dict[str, str] = {}
+    # Patterns that differ only in the length of their numbers count as one.
+    patterns_by_shape: dict[str, str] = {}
     for pattern in sorted({_pattern_of(value) for value in values}):
-        patterns.setdefault(re.sub("0+", "0", pattern), pattern)  # numbers of any length are alike
+        shape = re.sub("0+", "0", pattern)
+        patterns_by_shape.setdefault(shape, pattern)
+    patterns = list(patterns_by_shape.values())
     has_few_patterns = len(patterns) <= _MAX_PATTERNS
     has_digits = all("0" in pattern for pattern in patterns)
     has_many_texts = len(set(values)) >= _MIN_TEXTS_PER_PATTERN * len(patterns)
     is_useful = has_few_patterns and has_digits and has_many_texts
-    return f"as {' or '.join(patterns.values())}" if is_useful else ""
+    return f"as {' or '.join(patterns)}" if is_useful else ""
 
 
 def _shared_values(name: str, values: Sequence[str]) -> str:
     """Return the distinct texts of a column or key, if many rows share them."""
     counts = Counter(values)
-    is_shared = len(values) >= _MIN_ROWS_PER_VALUE * len(counts) and len(counts) <= _MAX_VALUES
-    is_shown = is_shared and not _is_personal(name) and all(map(_is_plain, counts))
-    if is_shown:
-        return " | ".join(repr(value) for value in sorted(counts))
-    return ""
+    has_few_texts = len(counts) <= _MAX_VALUES
+    repeats_texts = len(values) >= _MIN_ROWS_PER_VALUE * len(counts)
+    if not (has_few_texts and repeats_texts):
+        return ""
+    if _is_personal(name) or not all(map(_is_plain, counts)):
+        return ""
+    return " | ".join(map(repr, sorted(counts)))
 
 
 def _nested_types(name: str, values: Sequence[Any], depth: int = 0) -> str:
     """Describe nested values by their types, including the keys of dicts and frequent texts."""
     present = [value for value in values if value is not None]
-    none_suffix = " | None" if len(present) < len(values) else ""
-    kinds = {type(value).__name__ for value in present}
+    types = _types_of_present(name, present, depth)
+    return f"{types} | None" if len(present) < len(values) else types
+
+
+def _types_of_present(name: str, values: Sequence[Any], depth: int) -> str:
+    """Describe values that are not None by their types."""
+    kinds = {type(value).__name__ for value in values}
     if kinds == {"str"}:
-        return f"{_shared_values(name, present) or 'str'}{none_suffix}"
+        return _shared_values(name, values) or "str"
     if kinds == {"list"} and depth < _MAX_DEPTH:
-        items = list(itertools.chain.from_iterable(present))
-        return f"list[{_nested_types(name, items, depth + 1)}]{none_suffix}"
+        items = list(itertools.chain.from_iterable(values))
+        return f"list[{_nested_types(name, items, depth + 1)}]"
     if kinds == {"dict"} and depth < _MAX_DEPTH:
-        keys = list(dict.fromkeys(itertools.chain.from_iterable(present)))
+        keys = list(dict.fromkeys(itertools.chain.from_iterable(values)))
         if len(keys) <= _MAX_KEYS and all(_FIELD_NAME.fullmatch(str(key)) for key in keys):
             fields: list[str] = []
             for key in keys:
-                values_of_key = [value[key] for value in present if key in value]
+                values_of_key = [value[key] for value in values if key in value]
                 fields.append(f'"{key}": {_nested_types(key, values_of_key, depth + 1)}')
-            return f"{{{', '.join(fields)}}}{none_suffix}"
-    return f"{' | '.join(sorted(kinds)) or 'Any'}{none_suffix}"
+            return f"{{{', '.join(fields)}}}"
+    return " | ".join(sorted(kinds)) or "Any"
 
 
 def _cut(text: str) -> str:
@@ -242,7 +257,11 @@ def _cut(text: str) -> str:
 
 
 def _is_personal(name: str) -> bool:
-    return _PERSONAL_NAME.search(_CAMEL.sub("_", name).lower()) is not None
+    return _PERSONAL_NAME.search(_snake_case(name)) is not None
+
+
+def _snake_case(name: str) -> str:
+    return _CAMEL.sub("_", name).lower()
 
 
 def _is_plain_label(key: Any, text: Any) -> bool:
@@ -264,23 +283,25 @@ def _is_plain(value: str) -> bool:
 
 def _may_be_date(value: str) -> bool:
     """Check a text's length and first character, which is much cheaper than ``strptime()``."""
-    is_short = 5 <= len(value) <= 8
-    return is_short or (len(value) <= 32 and value[:1].isalnum())
+    if 5 <= len(value) <= 8:
+        return True
+    return len(value) <= 32 and value[:1].isalnum()
 
 
 def _date_format(values: Sequence[str]) -> str:
     """Return the ``strptime`` format that all texts have; empty if there is none."""
     if not all(map(_may_be_date, values)):
         return ""
-    distinct = list(dict.fromkeys(values))
-    candidates = [form for form in _FORMATS if _fits(distinct[0], form)]
-    fitting = [form for form in candidates if all(_fits(value, form) for value in distinct)]
-    # Without a day above 12, the order of day and month is ambiguous.
-    month_first = [form for form in fitting if form.startswith("%m/%d")]
-    is_ambiguous = bool(month_first) and fitting[0].startswith("%d/%m")
-    if is_ambiguous:
-        return f"{fitting[0]} or {month_first[0]}"
-    return "".join(fitting[:1])
+    fitting: Sequence[str] = _FORMATS
+    for value in dict.fromkeys(values):
+        fitting = [form for form in fitting if _fits(value, form)]
+    if not fitting:
+        return ""
+    if fitting[0].startswith("%d/%m"):
+        # Without a day above 12, the order of day and month is ambiguous.
+        month_first = [form for form in fitting if form.startswith("%m/%d")]
+        return " or ".join([fitting[0], *month_first[:1]])
+    return fitting[0]
 
 
 def _fits(value: str, form: str) -> bool:
@@ -289,11 +310,12 @@ def _fits(value: str, form: str) -> bool:
         moment = dt.datetime.strptime(value, form)  # noqa: DTZ007 - the zone does not matter
     except ValueError:
         return False
-    has_only_time = form.startswith("%H")
+    if form.startswith("%H"):
+        return True
     # strptime() also accepts numbers with fewer digits. A code of the format, such as ``%m``, is no
     # longer than the digits that it stands for.
     is_full_length = len(value) >= len(form)
-    return has_only_time or (is_full_length and 1900 <= moment.year <= 2100)
+    return is_full_length and 1900 <= moment.year <= 2100
 
 
 def _pattern_of(value: str) -> str:
@@ -306,12 +328,11 @@ def _pattern_of(value: str) -> str:
 
 def _describe_integers(name: str, values: Sequence[int]) -> str:
     """Describe a column of integers as Unix time, or by its few distinct values; else empty."""
-    if _TIME_NAME.search(_CAMEL.sub("_", name).lower()):
+    if _TIME_NAME.search(_snake_case(name)):
         for unit, per_second in _EPOCHS:
-            if all(
-                _MIN_UNIX_SECONDS * per_second <= value <= _MAX_UNIX_SECONDS * per_second
-                for value in values
-            ):
+            earliest = _MIN_UNIX_SECONDS * per_second
+            latest = _MAX_UNIX_SECONDS * per_second
+            if all(earliest <= value <= latest for value in values):
                 return f"unix time in {unit}"
     counts = Counter(values)
     has_few_values = 1 < len(counts) <= _MAX_NUMBERS

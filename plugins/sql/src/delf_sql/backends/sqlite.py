@@ -281,42 +281,45 @@ class SqliteBackend:
         """Start a process for the database, limited to its files and the attached ones."""
         settings = self._settings
         path, size = _path_and_size(self.target.database)
-        if size is None and (read_only or not settings.create):
+        may_create = settings.create and not read_only
+        if size is None and not may_create:
             raise _missing_file_error(self.target.database)
+        paths = [path]
+        total_size = size or 0
         attached: list[tuple[str, str]] = []
-        others: list[Path] = []
         for name, file in settings.attach.items():
-            other, other_size = _path_and_size(file)
-            if other_size is None:
+            attached_path, attached_size = _path_and_size(file)
+            if attached_size is None:
                 raise _missing_file_error(file)
-            others.append(other)
-            attached.append((name, f"file:{quote(str(other))}?mode=ro"))
-            size = (size or 0) + other_size
-        files = [Path(os.path.realpath(each)) for each in (path, *others)]
-
-        def is_written(file: Path) -> bool:
-            # Readers, too, write the shared memory beside a write-ahead log.
-            return (not read_only and file == files[0]) or _has_write_ahead_log(file)
-
+            paths.append(attached_path)
+            total_size += attached_size
+            attached.append((name, f"file:{quote(str(attached_path))}?mode=ro"))
         write_mode = "rwc" if settings.create else "rw"
         mode = "ro" if read_only else write_mode
-        return _Child(
-            OpenOptions(
-                uri=f"file:{quote(str(path))}?mode={mode}",
-                read_only=read_only,
-                timeout=settings.statement_timeout,
-                busy=min(_BUSY_SECONDS, settings.statement_timeout),
-                max_bytes=settings.max_bytes,
-                functions=sorted(known_functions("sqlite") | settings.functions),
-                attached=attached,
-                # Sorting and VACUUM may need several copies of the data.
-                max_temporary_bytes=4 * (size or 0) + SPARE_FILE_BYTES,
-                readable=[place for each in files for place in _database_files(each)],
-                writable=[str(each.parent) for each in files if is_written(each)],
-                library=_LIBRARY,
-            ),
-            files,
+        files = [Path(os.path.realpath(each)) for each in paths]
+        readable: list[str] = []
+        writable_folders: list[str] = []
+        for file in files:
+            readable += _database_files(file)
+            is_changed = file == files[0] and not read_only
+            # Readers, too, write the shared memory beside a write-ahead log.
+            if is_changed or _has_write_ahead_log(file):
+                writable_folders.append(str(file.parent))
+        options = OpenOptions(
+            uri=f"file:{quote(str(path))}?mode={mode}",
+            read_only=read_only,
+            timeout=settings.statement_timeout,
+            busy=min(_BUSY_SECONDS, settings.statement_timeout),
+            max_bytes=settings.max_bytes,
+            functions=sorted(known_functions("sqlite") | settings.functions),
+            attached=attached,
+            # Sorting and VACUUM may need several copies of the data.
+            max_temporary_bytes=4 * total_size + SPARE_FILE_BYTES,
+            readable=readable,
+            writable=writable_folders,
+            library=_LIBRARY,
         )
+        return _Child(options, files)
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query; sqlite3 itself refuses a second statement in the text."""
@@ -362,11 +365,13 @@ class SqliteBackend:
 
             def find_table(name: str, candidates: Sequence[Relation] = relations) -> Table | None:
                 relation = find_relation(name, candidates)
-                return relation and self._table(session, relation)
+                return None if relation is None else self._table(session, relation)
 
-            kinds = kinds_of(bound, "sqlite", find_table)
-            floats = [kind if kind and _FLOAT_TYPE.match(kind) else None for kind in kinds]
-            convert_values(bound, floats, is_write=True)  # for its check, which raises
+            float_kinds: list[str | None] = []
+            for kind in kinds_of(bound, "sqlite", find_table):
+                is_float = kind is not None and _FLOAT_TYPE.match(kind)
+                float_kinds.append(kind if is_float else None)
+            convert_values(bound, float_kinds, is_write=True)  # for its check, which raises
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
@@ -377,28 +382,26 @@ class SqliteBackend:
 
         The tables of an attached file have the file's name as their schema.
         """
-        main_relations = self._relations(session, None)
-        return main_relations + [
-            relation
-            for schema in self._settings.attach
-            for relation in self._relations(session, schema)
-        ]
+        relations = self._relations(session, None)
+        for schema in self._settings.attach:
+            relations += self._relations(session, schema)
+        return relations
 
     def _relations(self, session: _Child, schema: str | None) -> list[Relation]:
         """Return a schema's tables and views, without the internal tables of virtual tables."""
-        query = _RELATIONS.format(schema=schema or "main")
+        sqlite_schema = schema or "main"
+        query = _RELATIONS.format(schema=sqlite_schema)
         rows = self._run(session, query, None, _ALL).rows
-        internal_prefixes = tuple(f"{name}_" for name, _, virtual in rows if virtual)
-        return [
-            Relation(
-                name=name,
-                schema=schema,
-                kind="view" if kind == "view" else "table",
-                key=(name, schema or "main"),
+        internal_prefixes = tuple(f"{name}_" for name, _, is_virtual in rows if is_virtual)
+        relations: list[Relation] = []
+        for name, sqlite_kind, _ in rows:
+            if name.startswith(internal_prefixes):
+                continue
+            kind = "view" if sqlite_kind == "view" else "table"
+            relations.append(
+                Relation(name=name, schema=schema, kind=kind, key=(name, sqlite_schema))
             )
-            for name, kind, _ in rows
-            if not name.startswith(internal_prefixes)
-        ]
+        return relations
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
         """Return tables with their columns; a broken table does not affect the others."""
@@ -430,26 +433,23 @@ class SqliteBackend:
         tables: list[Table] = [Table(relation) for relation in relations]
         keys = json.dumps([relation.key for relation in relations])
         columns = self._run(session, _COLUMNS, [keys], _ALL).rows
-        for number, name, kind, not_null, key in columns:
-            tables[int(number)].columns.append(
-                Column(
-                    name=name,
-                    type=(kind or "any").lower(),
-                    nullable=not not_null and not key,
-                    primary_key=bool(key),
-                )
+        for number, name, declared_type, not_null, key in columns:
+            column = Column(
+                name=name,
+                type=(declared_type or "any").lower(),
+                nullable=not (not_null or key),
+                primary_key=bool(key),
             )
-        for number, other, own_column, other_column in self._run(
-            session, _FOREIGN_KEYS, [keys], _ALL
-        ).rows:
-            schema = relations[int(number)].schema
+            tables[int(number)].columns.append(column)
+        foreign_keys = self._run(session, _FOREIGN_KEYS, [keys], _ALL).rows
+        for number, other_table, own_column, other_column in foreign_keys:
             column = tables[int(number)].column(own_column)
-            if column is not None:
-                referenced_table = f"{schema}.{other}" if schema else other
-                if other_column:
-                    column.references = f"{referenced_table}.{other_column}"
-                else:
-                    column.references = referenced_table
+            if column is None:
+                continue
+            schema = relations[int(number)].schema
+            reference = f"{schema}.{other_table}" if schema else other_table
+            # Without a column, the key refers to the primary key of the other table.
+            column.references = f"{reference}.{other_column}" if other_column else reference
         for table in tables:
             if not table.columns:
                 table.broken = INVALID_DEFINITION
@@ -479,7 +479,8 @@ class SqliteBackend:
     def dispose(self) -> None:
         """Kill idle processes."""
         with self._lock:
-            pools, self._pools = list(self._pools.values()), {}
+            pools = list(self._pools.values())
+            self._pools = {}
         for pool in pools:
             pool.dispose()
 
@@ -538,9 +539,9 @@ def _bytes_of_deleted_files(process: int) -> int:
         for link in Path(f"/proc/{process}/fd").iterdir():
             with contextlib.suppress(OSError):  # closed meanwhile
                 status = link.stat()
-                total += (
-                    status.st_size if stat.S_ISREG(status.st_mode) and not status.st_nlink else 0
-                )
+                is_deleted = status.st_nlink == 0
+                if is_deleted and stat.S_ISREG(status.st_mode):
+                    total += status.st_size
     return total
 
 
