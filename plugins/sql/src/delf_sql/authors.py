@@ -158,7 +158,7 @@ class OwnTables:
         from sqlglot import exp
 
         ctes: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
-        has_nested_ctes = len([*tree.find_all(exp.CTE)]) != len(ctes)
+        has_nested_ctes = len(list(tree.find_all(exp.CTE))) != len(ctes)
         with_clause = tree.find(exp.With)
         is_recursive = with_clause is not None and with_clause.args.get("recursive")
         if has_nested_ctes or is_recursive:
@@ -168,9 +168,9 @@ class OwnTables:
         ids_of_tables_in_ctes: set[int] = set()
         source_names: list[str | None] = []
         for cte in ctes:
-            tables = [*cte.this.find_all(exp.Table)]
-            ids_of_tables_in_ctes.update(map(id, tables))
-            for name in map(self._table, tables):
+            for table in cte.this.find_all(exp.Table):
+                ids_of_tables_in_ctes.add(id(table))
+                name = self._table(table)
                 if name in earlier_cte_names:
                     continue
                 source_names.append(None if name in cte_names else name)
@@ -205,30 +205,26 @@ class OwnTables:
         """
         from sqlglot import exp
 
-        if not isinstance(tree, exp.Select) or tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE):
+        if not isinstance(tree, exp.Select) or not _names_columns_of_its_table(tree):
             return _OUTSIDE
-        has_several_selects = len([*tree.find_all(exp.Select)]) > 1
-        has_column_aliases = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
-        if has_several_selects or has_column_aliases or tree.find(exp.PositionalColumn):
-            return _OUTSIDE
-        (source,) = tree.find_all(exp.Table)
-        row_names = {source.name.lower(), source.alias.lower()}
-        if any(column.name.lower() in row_names for column in tree.find_all(exp.Column)):
-            return _OUTSIDE  # a table's name used as a column means its rows
         result_columns = self._result_columns(tree, table)
         if result_columns is None:
             return _OUTSIDE
         ids_of_selected: set[int] = set()
         for each in tree.expressions:
             ids_of_selected.update(map(id, each.find_all(exp.Column)))
-        other_columns = (c for c in tree.find_all(exp.Column) if id(c) not in ids_of_selected)
-        if not all(self._is_own(table, column) for column in other_columns):
-            return _OUTSIDE
+        for column in tree.find_all(exp.Column):
+            is_selected = id(column) in ids_of_selected
+            if not is_selected and not self._is_own(table, column):
+                return _OUTSIDE
         own_names = {name for name, level in result_columns.items() if level == "own"}
-        own_spellings = _spellings(own_names) - _spellings(result_columns.keys() - own_names)
-        if own_spellings:
-            return {**dict.fromkeys(sorted(own_spellings), "own"), "*": "outside"}
-        return _OUTSIDE
+        other_names = result_columns.keys() - own_names
+        own_spellings = _spellings(own_names) - _spellings(other_names)
+        if not own_spellings:
+            return _OUTSIDE
+        trust: dict[str, Trust] = dict.fromkeys(sorted(own_spellings), "own")
+        trust["*"] = "outside"
+        return trust
 
     def _result_columns(self, tree: exp.Select, table: str) -> dict[str, Trust] | None:
         """Return the trust of each column in the select list, by the column's name in the result.
@@ -277,6 +273,22 @@ class OwnTables:
             self.dialect == "postgresql" and not is_quoted
         )
         return name.name.lower() if folds else name.name
+
+
+def _names_columns_of_its_table(tree: exp.Select) -> bool:
+    """Return True if a query of one table has only columns that it names, and no inner query."""
+    from sqlglot import exp
+
+    if tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE, exp.PositionalColumn):
+        return False
+    has_inner_query = len(list(tree.find_all(exp.Select))) > 1
+    has_column_aliases = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
+    if has_inner_query or has_column_aliases:
+        return False
+    (source,) = tree.find_all(exp.Table)
+    # A table's name used as a column means its rows.
+    row_names = {source.name.lower(), source.alias.lower()}
+    return all(column.name.lower() not in row_names for column in tree.find_all(exp.Column))
 
 
 def _spellings(names: Iterable[str]) -> set[str]:

@@ -193,4 +193,5 @@ def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
     exact = [r for r in listed if r.full_name == wanted]
     folded = [r for r in listed if r.full_name.lower() == wanted.lower()]
     bare = [r for r in listed if r.name.lower() == wanted.lower()]
-    return next(iter([*exact, *folded, *bare]), None)
+    matches = [*exact, *folded, *bare]
+    return matches[0] if matches else None

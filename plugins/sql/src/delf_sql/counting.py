@@ -198,21 +198,28 @@ def _used_params(
         return None
     if params is None or isinstance(params, Mapping):
         raise _MismatchError
+    part_start = placeholders[0].start
     all_placeholders = find_placeholders(statement.text, statement.tokens, named=False)
-    offset = sum(placeholder.start < placeholders[0].start for placeholder in all_placeholders)
-    return list(params)[offset : offset + len(placeholders)]
+    before_part = [each for each in all_placeholders if each.start < part_start]
+    params_from_part = list(params)[len(before_part) :]
+    return params_from_part[: len(placeholders)]
 
 
 def _is_table_name(tokens: Sequence[Token]) -> bool:
     """Return True if tokens are one table name, with optional schema and alias."""
     if len(tokens) > 2 and tokens[-2].word == "AS":
-        tokens = tokens[:-2]  # without AS and the alias
+        name_tokens = tokens[:-2]  # without AS and the alias
     elif len(tokens) % 2 == 0:
-        tokens = tokens[:-1]  # without the alias
-    if len(tokens) % 2 == 0:
+        name_tokens = tokens[:-1]  # without the alias
+    else:
+        name_tokens = tokens
+    # The parts of a name have dots between them, so their number is odd.
+    if len(name_tokens) % 2 == 0:
         return False
-    are_parts_names = all(token.kind in ("word", "name") for token in tokens[::2])
-    return are_parts_names and all(token.text == "." for token in tokens[1::2])
+    parts = name_tokens[::2]
+    separators = name_tokens[1::2]
+    are_names = all(part.kind in ("word", "name") for part in parts)
+    return are_names and all(separator.text == "." for separator in separators)
 
 
 def _outermost_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -84,7 +84,9 @@ def family_of(kind: str) -> tuple[Family, int]:
         depth = depth + 1
     word = _FIRST_WORD.match(name)
     family: Family = _FAMILIES.get(word.group(), "other") if word else "other"
-    return (_ZONED.get(family, family) if "with time zone" in name else family), depth
+    if "with time zone" in name:
+        family = _ZONED.get(family, family)
+    return family, depth
 
 
 def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
@@ -98,16 +100,20 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
     Raises:
         TypeError: If the value does not fit, with the allowed values.
     """
+    is_array = dimensions > 0
     # A list for a column of JSON, texts or bytes is a single value.
-    if isinstance(value, list) and (dimensions or family not in ("json", "text", "bytes")):
+    takes_whole_list = family in ("json", "text", "bytes") and not is_array
+    if isinstance(value, list) and not takes_whole_list:
         for item in cast("list[Any]", value):
             check_fits(item, family, max(dimensions - 1, 0))
-    elif not dimensions and value is not None and not _fits(value, family):
-        value_text = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
-        raise TypeError(
-            f"{value_text} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
-            "or write CAST(… AS …) around the placeholder"
-        )
+        return
+    if is_array or value is None or _fits(value, family):
+        return
+    value_text = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
+    raise TypeError(
+        f"{value_text} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
+        "or write CAST(… AS …) around the placeholder"
+    )
 
 
 def convert_values(
@@ -189,12 +195,15 @@ def _fits(value: Any, family: Family) -> bool:
             return _has_no_fraction(value)
         return True
     if family == "float":
-        return not isinstance(value, int) or not loses_digits_as_float(value)
+        loses_digits = isinstance(value, int) and loses_digits_as_float(value)
+        return not loses_digits
     if family == "year":
         return bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
-        value = _number(value) if isinstance(value, str) else value
-        return not isinstance(value, (int, float, decimal.Decimal)) or value in (0, 1)
+        number = _number(value) if isinstance(value, str) else value
+        if isinstance(number, (int, float, decimal.Decimal)):
+            return number in (0, 1)
+        return True
     if family in ("text", "json"):
         return not isinstance(value, bytes)
     if family == "bytes":
@@ -237,19 +246,20 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
     match = _MOMENT.fullmatch(text.strip())
     if match is None or family == "timestamptz":
         return True
-    has_date = bool(match["date"])
     clock = match["clock"] or ""
-    zone = bool(match["zone"])
+    has_date = bool(match["date"])
+    has_zone = bool(match["zone"])
     if family == "date":
         is_midnight = not clock.strip("0:.")
-        return has_date and not zone and is_midnight
+        return has_date and not has_zone and is_midnight
     if family == "timestamp":
-        return has_date and not zone
+        return has_date and not has_zone
     if family == "interval":
         return not has_date
-    if has_date or not clock:
-        return False
-    return family == "timetz" or not zone
+    has_only_time = bool(clock) and not has_date
+    if family == "timetz":
+        return has_only_time
+    return has_only_time and not has_zone
 
 
 def _keeps_moment(value: Any, family: Family) -> bool:
@@ -261,13 +271,19 @@ def _keeps_moment(value: Any, family: Family) -> bool:
     """
     is_zoned = getattr(value, "tzinfo", None) is not None
     if isinstance(value, dt.timedelta):
-        is_time = dt.timedelta(0) <= value < dt.timedelta(days=1)
-        return family == "interval" or (family in ("time", "timetz") and is_time)
+        if family in ("time", "timetz"):
+            return dt.timedelta(0) <= value < dt.timedelta(days=1)
+        return family == "interval"
     if isinstance(value, dt.time):
-        return family == "timetz" or (family in ("time", "interval") and not is_zoned)
+        if family in ("time", "interval"):
+            return not is_zoned
+        return family == "timetz"
     if isinstance(value, dt.datetime):
-        is_date = not is_zoned and value.time() == dt.time(0)
-        return {"timestamptz": True, "timestamp": not is_zoned, "date": is_date}.get(family, False)
+        if family == "date":
+            return not is_zoned and value.time() == dt.time(0)
+        if family == "timestamp":
+            return not is_zoned
+        return family == "timestamptz"
     return isinstance(value, dt.date) and family in ("date", "timestamp", "timestamptz")
 
 

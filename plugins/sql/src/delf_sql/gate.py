@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,17 @@ _STATEMENTS: Final = words(
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
 # Matches MySQL tables whose counters are reset when a privileged user reads them.
 _RESETTING_TABLE: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
+# Maps keywords that a query which only reads cannot have to what the keywords do.
+_FORBIDDEN_PHRASES: Final[Mapping[tuple[str, ...], str]] = {
+    ("INTO",): "SELECT … INTO",
+    ("FOR", "UPDATE"): "lock rows (FOR UPDATE, FOR SHARE)",
+    ("FOR", "SHARE"): "lock rows (FOR UPDATE, FOR SHARE)",
+    ("FOR", "NO", "KEY"): "lock rows (FOR UPDATE, FOR SHARE)",
+    ("FOR", "KEY", "SHARE"): "lock rows (FOR UPDATE, FOR SHARE)",
+    ("LOCK", "IN", "SHARE", "MODE"): "lock rows (LOCK IN SHARE MODE)",
+    ("NEXT", "VALUE", "FOR"): "take a sequence's next value",
+    ("PREVIOUS", "VALUE", "FOR"): "take a sequence's next value",
+}
 # Maps the ASCII letters to lower case, because Python also folds letters that databases do not.
 _ASCII_TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # The allowed nodes of a parsed query besides operators and functions.
@@ -93,23 +104,32 @@ def check_query(
         ToolRefusedError: If the text is not certainly a single query.
     """
     text, tokens = _single_statement(text, dialect, allows_routine_body=False)
-    first = next((token for token in tokens if token.text != "("), tokens[0])
-    if first.word not in _SELECTS and not (first.word == "FROM" and dialect == "duckdb"):
-        start = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
-        if first.word in _ABOUT_TABLES:
-            raise ToolRefusedError(
-                f"query takes SELECT, WITH and VALUES, and this is {start}",
-                hint="call schema('table') or schema(search='words') for tables, columns and keys",
-            )
-        raise ToolRefusedError(
-            f"query only reads (SELECT, WITH, VALUES) and this is {start}: use write for changes"
-        )
+    _check_first_word(tokens, dialect)
     _check_words(tokens)
     if dialect not in TESTED_DIALECTS:  # the database might take the text as two statements
         _check_one_statement(tokens)
     alias_positions = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
     _check_calls(tokens, dialect, allowed, alias_positions)
-    return Statement(text, tokens, *folded_names(tokens, dialect))
+    calls, names_after_dot = folded_names(tokens, dialect)
+    return Statement(text, tokens, calls, names_after_dot)
+
+
+def _check_first_word(tokens: Sequence[Token], dialect: Dialect) -> None:
+    """Raise ToolRefusedError if the first word after parentheses is not that of a query."""
+    first = next((token for token in tokens if token.text != "("), tokens[0])
+    if first.word in _SELECTS:
+        return
+    if first.word == "FROM" and dialect == "duckdb":
+        return
+    start = first.text if len(first.text) <= 20 else f"{first.text[:20]}…"
+    if first.word in _ABOUT_TABLES:
+        raise ToolRefusedError(
+            f"query takes SELECT, WITH and VALUES, and this is {start}",
+            hint="call schema('table') or schema(search='words') for tables, columns and keys",
+        )
+    raise ToolRefusedError(
+        f"query only reads (SELECT, WITH, VALUES) and this is {start}: use write for changes"
+    )
 
 
 def check_write(text: str, dialect: Dialect) -> Statement:
@@ -208,9 +228,11 @@ def _defines_routine(tokens: Sequence[Token]) -> bool:
 
 def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
     """Yield each name before a parenthesis together with the token before it, if any."""
-    for number, (token, after) in enumerate(itertools.pairwise(tokens)):
-        if after.text == "(" and after.kind == "operator" and token.kind in ("word", "name"):
-            yield tokens[number - 1] if number else None, token
+    before: Token | None = None
+    for token, after in itertools.pairwise(tokens):
+        if token.kind in ("word", "name") and _is_operator(after, "("):
+            yield before, token
+        before = token
 
 
 def folded_names(
@@ -238,8 +260,10 @@ def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
     spellings: set[str] = set()
     for name in names:
         ascii_folded = _folded(name, dialect)
+        spellings.add(ascii_folded)
         is_quoted = name.kind != "word"
-        spellings |= {ascii_folded} if is_quoted else {ascii_folded, ascii_folded.lower()}
+        if not is_quoted:
+            spellings.add(ascii_folded.lower())
     return frozenset(spellings)
 
 
@@ -277,27 +301,18 @@ def _check_calls(
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
-    """Raise ToolRefusedError for an unquoted keyword that a query which only reads cannot have."""
+    """Raise ToolRefusedError for unquoted keywords that a query which only reads cannot have."""
     # This checks tokens, because sqlglot parses these keywords into different nodes, or drops them.
-    terms = [token.word for token in tokens]
-    resets = next((t.text for t in tokens if _RESETTING_TABLE.fullmatch(t.text)), None)
-    if resets is not None:
-        raise ToolRefusedError(
-            f"query cannot read {resets}: that sets the server's counters to zero"
-        )
-    for index, word in enumerate(terms):
-        next_words = terms[index + 1 : index + 4]
-        if word == "INTO":
-            raise ToolRefusedError("query cannot SELECT … INTO: it only reads")
-        if word == "FOR" and (
-            next_words[:1] in (["UPDATE"], ["SHARE"])
-            or next_words[:2] in (["NO", "KEY"], ["KEY", "SHARE"])
-        ):
-            raise ToolRefusedError("query cannot lock rows (FOR UPDATE, FOR SHARE): it only reads")
-        if word == "LOCK" and next_words == ["IN", "SHARE", "MODE"]:
-            raise ToolRefusedError("query cannot lock rows (LOCK IN SHARE MODE): it only reads")
-        if word in ("NEXT", "PREVIOUS") and next_words[:2] == ["VALUE", "FOR"]:
-            raise ToolRefusedError("query cannot take a sequence's next value: it only reads")
+    for token in tokens:
+        if _RESETTING_TABLE.fullmatch(token.text):
+            raise ToolRefusedError(
+                f"query cannot read {token.text}: that sets the server's counters to zero"
+            )
+    keywords = tuple(token.word for token in tokens)
+    for index in range(len(keywords)):
+        for phrase, effect in _FORBIDDEN_PHRASES.items():
+            if keywords[index : index + len(phrase)] == phrase:
+                raise ToolRefusedError(f"query cannot {effect}: it only reads")
 
 
 def _check_one_statement(tokens: Sequence[Token]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from delf_sql.catalog import Table
+from delf_sql.catalog import Column, Table
 from delf_sql.placeholders import BoundStatement
 from delf_sql.target import Dialect
 from delf_sql.tokens import parse
@@ -34,12 +34,11 @@ def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]
         return []
     if first.upper() == "REPLACE":  # sqlglot does not parse REPLACE
         first = "INSERT"
-    *pieces_before_values, last_piece = [f"{first} {rest}", *bound.pieces[1:]]
-    marked_pieces = [
-        f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces_before_values)
-    ]
+    pieces = [f"{first} {rest}", *bound.pieces[1:]]
+    marked_pieces = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]
+    text = "".join(marked_pieces) + pieces[-1]
     try:
-        trees = parse("".join([*marked_pieces, last_piece]), dialect)
+        trees = parse(text, dialect)
     except (SqlglotError, RecursionError):
         return []
     assignments: list[Assigned] = []
@@ -60,12 +59,8 @@ def _assigned_by_merge_branch(tree: Any, change: Any) -> Iterator[Assigned]:
     if isinstance(change, exp.Update):
         yield from _assigned_by_set(table, change.expressions)
     elif isinstance(change.this, exp.Tuple) and isinstance(change.expression, exp.Tuple):
-        for column, item in zip(
-            change.this.expressions, change.expression.expressions, strict=False
-        ):
-            parameter = _parameter_index(item)
-            if parameter is not None:
-                yield table, column.name, parameter
+        columns = [column.name for column in change.this.expressions]
+        yield from _assigned_by_row(table, columns, change.expression.expressions)
 
 
 def _name(table: Any) -> str:
@@ -82,6 +77,16 @@ def _assigned_by_set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
                 yield table, change.this.name, parameter
 
 
+def _assigned_by_row(
+    table: str, columns: Sequence[str | int], items: Sequence[Any]
+) -> Iterator[Assigned]:
+    """Yield the columns to which a row of VALUES assigns parameters."""
+    for column, item in zip(columns, items, strict=False):
+        parameter = _parameter_index(item)
+        if parameter is not None:
+            yield table, column, parameter
+
+
 def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     """Yield the columns to which an INSERT or UPDATE assigns parameters.
 
@@ -90,7 +95,7 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     from sqlglot import exp
 
     target = tree.this
-    columns: list[str | int] = []
+    columns: list[str] = []
     if isinstance(target, exp.Schema):
         columns = [column.name for column in target.expressions]
         target = target.this
@@ -99,10 +104,7 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     table = _name(target)
     if isinstance(tree, exp.Insert):
         for row in _rows(tree.args.get("expression")):
-            for index, item in enumerate(row):
-                parameter = _parameter_index(item)
-                if parameter is not None and (not columns or index < len(columns)):
-                    yield table, columns[index] if columns else index, parameter
+            yield from _assigned_by_row(table, columns or range(len(row)), row)
     changes = list(tree.args.get("expressions") or ())
     conflict = tree.args.get("conflict")
     if conflict is not None:
@@ -125,8 +127,9 @@ def _parameter_index(item: Any) -> int | None:
 
     while isinstance(item, (exp.Paren, exp.Alias)):
         item = item.this
-    name = item.name if isinstance(item, exp.Placeholder) else ""
-    return int(name.removeprefix(_MARK)) if name.startswith(_MARK) else None
+    if isinstance(item, exp.Placeholder) and item.name.startswith(_MARK):
+        return int(item.name.removeprefix(_MARK))
+    return None
 
 
 def kinds_of(
@@ -141,16 +144,18 @@ def kinds_of(
     """
     kinds: list[str | None] = [None] * len(bound.values)
     tables: dict[str, Table | None] = {}
-    for name, column, parameter in stored_parameters(bound, dialect):
-        if name not in tables:
-            tables[name] = find_table(name)
-        table = tables[name]
-        if table is None:
-            continue
-        if isinstance(column, int):  # the index of the column: the statement does not name columns
-            target = table.columns[column] if column < len(table.columns) else None
-        else:
-            lower_name = column.lower()
-            target = next((each for each in table.columns if each.name.lower() == lower_name), None)
-        kinds[parameter] = target.type if target is not None else None
+    for table_name, column_name, parameter in stored_parameters(bound, dialect):
+        if table_name not in tables:
+            tables[table_name] = find_table(table_name)
+        table = tables[table_name]
+        column = None if table is None else _find_column(table, column_name)
+        kinds[parameter] = None if column is None else column.type
     return kinds
+
+
+def _find_column(table: Table, name: str | int) -> Column | None:
+    """Find a column by its name, ignoring case, or by its index."""
+    if isinstance(name, int):
+        return table.columns[name] if name < len(table.columns) else None
+    lower_name = name.lower()
+    return next((column for column in table.columns if column.name.lower() == lower_name), None)
