@@ -212,11 +212,14 @@ class SQL(Connection[SQLSettings]):
                 lambda backend, session: self._describe(backend, session, task), read_only=True
             )
             head += self._limit_note()
-            if not (samples := await self._with_samples(tables)):
+            samples = await self._with_samples(tables)
+            if not samples:
                 return head + lines
             budget = self.settings.schema_chars
             text = with_column_values(lines, samples, self.target.dialect, budget)
-            return f"{head}{_VALUES_NOTE if text != lines else ''}{text}"
+            if text != lines:
+                head += _VALUES_NOTE
+            return head + text
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
         raise SQLSchemaError(
@@ -240,10 +243,9 @@ class SQL(Connection[SQLSettings]):
         write. Tables that are not sampled within the time limit stay without descriptions.
         """
         query = next(each for each in await self.actions() if each.name == "query")
-        needs_no_approval = is_allowed(self.allow, query) and not needs_confirmation(
-            self.confirm, query
-        )
-        if not (self.settings.sample and self.target.enforces_read_only and needs_no_approval):
+        needs_approval = needs_confirmation(self.confirm, query)
+        may_query = is_allowed(self.allow, query) and not needs_approval
+        if not (self.settings.sample and self.target.enforces_read_only and may_query):
             return []
         wanted = tables[:_MAX_SAMPLED]
         # A concurrent write replaces self._sampled_tables, so that old values are not cached.
@@ -318,11 +320,13 @@ class SQL(Connection[SQLSettings]):
             note: A warning to show below a single statement; empty for several statements.
         """
         if len(changes) == 1:
-            return "\n".join(filter(None, [await self._describe_affected_rows(*changes[0]), note]))
+            rows = await self._describe_affected_rows(*changes[0])
+            return "\n".join(line for line in (rows, note) if line)
         lines = ["one transaction:"]
         for number, (statement, parameter_sets) in enumerate(changes, 1):
             rows = await self._describe_affected_rows(statement, parameter_sets)
-            lines.append(f"{number}. {statement.text}" + (f" ({rows})" if rows else ""))
+            line = f"{number}. {statement.text}"
+            lines.append(f"{line} ({rows})" if rows else line)
         return "\n".join(lines)
 
     async def _describe_affected_rows(self, statement: Statement, sets: Sequence[Params]) -> str:
@@ -334,18 +338,20 @@ class SQL(Connection[SQLSettings]):
             return ""
         sets_note = f" for each of {len(sets):,} sets of parameters" if len(sets) > 1 else ""
         uncounted = f"rows not counted{sets_note}"
-        if len(sets) > _MAX_COUNTED_SETS:
+        if not sets or len(sets) > _MAX_COUNTED_SETS:
             return uncounted
         total = 0
         label = ""
         for params in sets:
             count = count_of(statement, params)
-            row_count = None if count is None else await self._run_count(count)
-            if count is None or row_count is None:
+            if count is None:
                 return uncounted
-            total = total + row_count
+            row_count = await self._run_count(count)
+            if row_count is None:
+                return uncounted
+            total += row_count
             label = count.label
-        return f"{label}: {total:,}" if label else uncounted
+        return f"{label}: {total:,}"
 
     async def _run_count(self, count: Count) -> int | None:
         """Return the number of rows that a statement would change; None if it is unknown."""
@@ -443,12 +449,13 @@ class SQL(Connection[SQLSettings]):
         if search is not None:
             tables, _ = self._candidates(backend, session, relations, search)
             ranked, relevant_count = self._index_of(tables).rank(search)
-            return [match.info() for match in ranked[: min(relevant_count, _MAX_FOUND_TABLES)]]
+            relevant = ranked[:relevant_count]
+            return [found.info() for found in relevant[:_MAX_FOUND_TABLES]]
         if len(relations) > self.settings.schema_tables:
             return [
                 relation_info(self._without_untrusted_comment(relation)) for relation in relations
             ]
-        return [match.info() for match in self._tables(backend, session, relations)]
+        return [found.info() for found in self._tables(backend, session, relations)]
 
     def _index_of(self, tables: Sequence[Table]) -> TableIndex:
         """Return an index of tables, cached while the tables are unchanged."""
@@ -541,13 +548,11 @@ def _with_parameter_sets(
         raise ToolRefusedError(
             "several statements share one dict of params: write :name where each value goes"
         )
-    return [
-        (
-            statement,
-            [params if find_placeholders(statement.text, statement.tokens, named=True) else None],
-        )
-        for statement in statements
-    ]
+    pairs: list[tuple[Statement, Sequence[Params]]] = []
+    for statement in statements:
+        placeholders = find_placeholders(statement.text, statement.tokens, named=True)
+        pairs.append((statement, [params if placeholders else None]))
+    return pairs
 
 
 def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
@@ -559,9 +564,8 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
         if has_positional or find_placeholders(text, tokens, named=True):
             return []
         return [None]
+    are_lists = all(isinstance(item, (list, tuple)) for item in params)
+    are_dicts = all(isinstance(item, Mapping) for item in params)
     # With positional placeholders, a dict is itself a value, as JSON.
-    if all(isinstance(item, Mapping) for item in params) and not has_positional:
-        return cast("Sequence[Params]", params)
-    if all(isinstance(item, (list, tuple)) for item in params):
-        return cast("Sequence[Params]", params)
-    return [params]
+    are_sets = are_lists or (are_dicts and not has_positional)
+    return cast("Sequence[Params]", params) if are_sets else [params]

@@ -98,14 +98,7 @@ def failed_statement_error(
     If there are several statements, the message has the number and text of the failed statement.
     """
     text = backend.target.scrub(problem.text[:_MAX_TEXT_CHARS])
-    prefix = ""
-    has_several_statements = len(statements) > 1
-    if has_several_statements and problem.number is not None and problem.number <= len(statements):
-        statement_text = " ".join(statements[problem.number - 1].text.split())
-        if len(statement_text) > _MAX_STATEMENT_CHARS:
-            statement_text = f"{statement_text[:_MAX_STATEMENT_CHARS]}…"
-        position = f"statement {problem.number} of {len(statements)}"
-        prefix = f"{position}, {statement_text}, failed and none is done: "
+    prefix = _failed_statement_prefix(problem.number, statements)
     if problem.cause == "unavailable":
         if problem.is_connection_lost and not read_only:
             return lost_write_error(text, backend)
@@ -119,3 +112,14 @@ def failed_statement_error(
         return ToolRefusedError(f"query only reads, and the database refused this: {text}")
     hint = _SCHEMA_HINT if _UNKNOWN_NAME.search(text) else None
     return ToolExecutionError(f"{backend.target.label}: {prefix}{text}", hint=hint)
+
+
+def _failed_statement_prefix(number: int | None, statements: Sequence[Statement]) -> str:
+    """Return a prefix that names the failed one of several statements; empty for a single one."""
+    if len(statements) <= 1 or number is None or number > len(statements):
+        return ""
+    statement_text = " ".join(statements[number - 1].text.split())
+    if len(statement_text) > _MAX_STATEMENT_CHARS:
+        statement_text = f"{statement_text[:_MAX_STATEMENT_CHARS]}…"
+    position = f"statement {number} of {len(statements)}"
+    return f"{position}, {statement_text}, failed and none is done: "

@@ -56,18 +56,14 @@ class TableIndex:
         tables = self.tables
         neighbours = self._neighbours_by_table
         own_scores = dict(self._ranking.scored_matches(words, len(tables)))
-        scores = {
-            number: own_scores.get(number, 0.0)
-            + _score_from_neighbours(neighbours.get(number, ()), own_scores)
-            for number in range(len(tables))
-        }
+        scores: dict[int, float] = {}
+        for number in range(len(tables)):
+            from_neighbours = _score_from_neighbours(neighbours.get(number, ()), own_scores)
+            scores[number] = own_scores.get(number, 0.0) + from_neighbours
         matches = [number for number, score in scores.items() if score]
         matches.sort(key=scores.__getitem__, reverse=True)
-        best_matches = [
-            n
-            for n in matches[:_MAX_CONNECTED_TABLES]
-            if scores[n] >= _MIN_CONNECTED_SHARE * scores[matches[0]]
-        ]
+        min_score = _MIN_CONNECTED_SHARE * max(scores.values(), default=0.0)
+        best_matches = [n for n in matches[:_MAX_CONNECTED_TABLES] if scores[n] >= min_score]
         # The tables on the paths of foreign keys between two best matches, which joins need.
         connecting: list[int] = []
         for first, second in combinations(best_matches, 2):
@@ -101,7 +97,7 @@ def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
     """Return the items at some indexes, followed by the remaining items in order."""
     chosen = frozenset(best)
     rest = [thing for number, thing in enumerate(things) if number not in chosen]
-    return [*(things[number] for number in best), *rest]
+    return [things[number] for number in best] + rest
 
 
 def _texts(table: Table) -> list[tuple[str, float]]:

@@ -94,13 +94,16 @@ def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
         dialect: The database's dialect.
         cut: The number of omitted columns.
     """
-    shown = [_column(column, dialect) for column in table.columns]
-    columns = ", ".join([*shown, *([f"… {cut} more columns"] if cut else [])])
-    kind = "view " if table.relation.kind == "view" else ""
+    name = relation_name(table.relation, dialect)
+    if table.relation.kind == "view":
+        name = f"view {name}"
     if table.broken is not None:
         reason = _one_line(table.broken, _LONGEST_COMMENT)
-        return f"{kind}{relation_name(table.relation, dialect)} -- cannot be read: {reason}"
-    line = f"{kind}{relation_name(table.relation, dialect)}({columns})"
+        return f"{name} -- cannot be read: {reason}"
+    columns = [_column(column, dialect) for column in table.columns]
+    if cut:
+        columns.append(f"… {cut} more columns")
+    line = f"{name}({', '.join(columns)})"
     comment = _one_line(table.relation.comment or "", _LONGEST_COMMENT)
     return f"{line} -- {comment}" if comment else line
 
@@ -188,16 +191,19 @@ class PartialSchema:
             ranked: Tables with columns, most relevant first.
             others: Tables without columns.
         """
-        all_relations = [*(table.relation for table in ranked), *others]
+        all_relations = [table.relation for table in ranked]
+        all_relations += others
         names = [relation_name(relation, self._dialect) for relation in all_relations]
         # Some characters are reserved for the names of the tables that get no line.
-        names_budget = min(sum(len(name) + 2 for name in names), round(_NAMES_SHARE * self._budget))
+        chars_of_all_names = sum(len(name) + 2 for name in names)
+        names_budget = min(chars_of_all_names, round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - names_budget)
         names_without_line = names[len(lines) :]
         remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
         listed_names = _first_fitting(names_without_line, remaining_chars)
         if listed_names:
-            lines.append(f"{'other ' if lines else ''}tables: {', '.join(listed_names)}")
+            label = "other tables" if lines else "tables"
+            lines.append(f"{label}: {', '.join(listed_names)}")
         hidden_count = len(names_without_line) - len(listed_names)
         note = f"and {hidden_count} more tables; " if hidden_count else ""
         schema_calls = f"{self._name}.schema('table'), or {self._name}.schema(search='words')"
@@ -229,21 +235,18 @@ class PartialSchema:
         full_line = table_line(table, self._dialect)
         if len(full_line) <= max_chars:
             return full_line
-        remaining_chars = (
-            max_chars
-            - len(table_line(replace(table, columns=[]), self._dialect))
-            - _RESERVE_FOR_CUT
-        )
-        kept_columns: set[int] = set()
-        for number, column in sorted(
-            enumerate(table.columns), key=lambda pair: self._column_rank(pair[1])
-        ):
-            size = len(_column(column, self._dialect)) + 2
+        line_without_columns = table_line(replace(table, columns=[]), self._dialect)
+        remaining_chars = max_chars - len(line_without_columns) - _RESERVE_FOR_CUT
+        ranks = [self._column_rank(column) for column in table.columns]
+        numbers_by_relevance = sorted(range(len(ranks)), key=ranks.__getitem__)
+        kept_numbers: set[int] = set()
+        for number in numbers_by_relevance:
+            size = len(_column(table.columns[number], self._dialect)) + len(", ")
             if size > remaining_chars:
                 break
-            kept_columns.add(number)
+            kept_numbers.add(number)
             remaining_chars -= size
-        columns = [column for number, column in enumerate(table.columns) if number in kept_columns]
+        columns = [table.columns[number] for number in sorted(kept_numbers)]
         omitted_count = len(table.columns) - len(columns)
         return table_line(replace(table, columns=columns), self._dialect, omitted_count)
 

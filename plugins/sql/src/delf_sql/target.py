@@ -204,13 +204,16 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
     if not database:
         raise ConnectionConfigurationError(f"{name}: url names no database", hint=HINT)
     dialect = _SCHEMES[kind]
+    host = unquote(parts["ipv6"] or parts["host"])
+    user = unquote(parts["user"])
+    port = int(parts["port"]) if parts["port"] else _PORTS[dialect]
     return Target(
         dialect=dialect,
         label=_LABELS[kind],
         database=database,
-        host=unquote(parts["ipv6"] or parts["host"]) or None,
-        port=int(parts["port"]) if parts["port"] else _PORTS[dialect],
-        user=unquote(parts["user"]) or None,
+        host=host or None,
+        port=port,
+        user=user or None,
         password=password,
         options=options,
         secrets=_encoded_forms(password, encoded_password),
@@ -256,10 +259,13 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
             "dialect of SQLAlchemy with that name is installed",
             hint=f"{HINT}; for another database install the package with its dialect",
         )
-    options = {key: value for key, value in parsed_url.query.items() if _SECRET_OPTION.search(key)}
-    secrets_in_url = [str(parsed_url.password) if parsed_url.password else None]
-    for value in options.values():
-        secrets_in_url += [value] if isinstance(value, str) else value
+    secrets_in_url: list[str] = []
+    if parsed_url.password:
+        secrets_in_url.append(str(parsed_url.password))
+    for key, value in parsed_url.query.items():
+        if _SECRET_OPTION.search(key):
+            # SQLAlchemy gives a tuple for an option that is repeated.
+            secrets_in_url += [value] if isinstance(value, str) else value
     return Target(
         dialect=dialect.name,
         label=_LABELS.get(dialect.name, dialect.name),

@@ -280,10 +280,12 @@ def _forbids_blank(before: Token, token: Token) -> bool:
         )
     if token.text == "(" and token.kind == "operator":
         return before.kind in ("word", "name")
-    if before.kind == token.kind == "operator" and before.text + token.text in _SHIFTS:
+    if before.kind == "operator" and before.text in _NO_BLANK_AFTER:
         return True
-    allows_no_blank_after = before.kind == "operator" and before.text in _NO_BLANK_AFTER
-    return allows_no_blank_after or (token.kind == "operator" and token.text in _NO_BLANK_BEFORE)
+    if token.kind != "operator":
+        return False
+    is_shift = before.kind == "operator" and before.text + token.text in _SHIFTS
+    return is_shift or token.text in _NO_BLANK_BEFORE
 
 
 def _shown(piece: str) -> str:
