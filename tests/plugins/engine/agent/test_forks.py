@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from delf import Agent, ConfigurationError, UnknownTaskError, tool
-from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptFinished, TaskStarted
+from delf.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Cancellation,
+    Event,
+    ModelReplied,
+    ScriptFinished,
+    TaskStarted,
+)
 from delf.specs import JournalSpec
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
@@ -119,6 +130,63 @@ async def test_fork_at_any_event_repeats_no_call(kind: type) -> None:
     assert response.status, response.error
     again = 1 if kind is ModelReplied else 0  # the script came, and nothing of it was done
     assert shop.sold == ["lamp", "desk", *["lamp"] * again]
+
+
+def interrupted(events: list[Event], cancellation: Cancellation) -> tuple[list[Event], int]:
+    """Interrupt the first call: its sandbox dies, and the restarted script makes the call again.
+
+    Returns the events, and the number of the last event before the final end of the call.
+    """
+    start = next(event for event in events if isinstance(event, CallStarted))
+    interruption: list[Event] = [
+        CallFinished(
+            task_id=start.task_id,
+            seq=0,
+            at=start.at,
+            call_id=start.call_id,
+            action=start.action,
+            status="cancelled",
+            duration_ms=0.0,
+            cancellation=cancellation,
+        )
+    ]
+    if cancellation == "not_started":
+        interruption.append(start)
+    made = [*events[: start.seq], *interruption, *events[start.seq :]]
+    numbered = [replace(event, seq=number) for number, event in enumerate(made, 1)]
+    return numbered, start.seq + len(interruption)
+
+
+@pytest.mark.parametrize("cancellation", ["cut_off", "not_started"])
+async def test_fork_keeps_the_result_of_a_call_that_survived_an_interruption(
+    cancellation: Cancellation,
+) -> None:
+    shop = Shop()
+    events, at = interrupted(await first(shop), cancellation)
+    asked = shop.asked
+    await shop.fork(events, at, "task_fork")
+    shop.model.writes("print('no more')")
+    async with shop.agent() as agent:
+        response = await agent.aresume("task_fork")
+    assert response.status, response.error
+    assert (shop.sold, shop.asked) == (["lamp", "desk"], asked)
+
+
+@pytest.mark.parametrize("cancellation", ["cut_off", "not_started"])
+async def test_fork_copies_no_approval_of_an_interrupted_call(cancellation: Cancellation) -> None:
+    shop = Shop()
+    events, at = interrupted(await first(shop), cancellation)
+    without_end = events[:at]
+    made = forked(without_end, at, "task_fork")
+    assert any(isinstance(event, ApprovalDecided) for event in without_end)
+    assert not any(isinstance(event, (ApprovalDecided, ApprovalRequested)) for event in made)
+
+
+async def test_fork_copies_no_end_of_a_call_that_starts_later() -> None:
+    shop = Shop()
+    events, second_start = interrupted(await first(shop), "not_started")
+    made = forked(events, second_start - 1, "task_fork")
+    assert [e.cancellation for e in made if isinstance(e, CallFinished)] == ["not_started"]
 
 
 async def test_fork_at_the_last_event_ends_the_same_way() -> None:

@@ -6,7 +6,9 @@ import asyncio
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -92,8 +94,10 @@ def is_incomplete_fork(events: Sequence[Event]) -> bool:
 
 def number_before_last_model_call(events: Sequence[Event]) -> int:
     """Return the sequence number of the event before the last model call; 0 without model calls."""
-    call_places = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
-    return next(call_places, 1) - 1
+    for event in reversed(events):
+        if isinstance(event, ModelCalled):
+            return event.seq - 1
+    return 0
 
 
 def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
@@ -109,22 +113,28 @@ def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
     writes = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
     if not writes:
         return list(events)
-    folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
-    copies: dict[str, Path] = {}
-    for number, path in enumerate(dict.fromkeys(event.path for event in writes)):
-        target = folder / str(number) / Path(path).name
-        target.parent.mkdir()
-        try:
-            copies[path] = Path(shutil.copyfile(path, target))
-        except OSError:
-            continue  # the file is no longer on this machine
+    copies = _copies_of_files(dict.fromkeys(write.path for write in writes))
     changed_events: list[Event] = []
     for event in events:
         if not isinstance(event, FileWritten) or event.seq > at:
             changed_events.append(event)
         elif event.path in copies:
-            changed_events.append(replace(event, path=str(copies[event.path])))
+            changed_events.append(replace(event, path=copies[event.path]))
     return changed_events
+
+
+def _copies_of_files(paths: Iterable[str]) -> Mapping[str, str]:
+    """Copy files to a new folder; return the path of each copy by the path of the original."""
+    folder = Path(tempfile.mkdtemp(prefix=OUTPUT_PREFIX)).resolve()
+    copies: dict[str, str] = {}
+    for number, path in enumerate(paths):
+        target = folder / str(number) / Path(path).name
+        target.parent.mkdir()
+        try:
+            copies[path] = str(shutil.copyfile(path, target))
+        except OSError:
+            continue  # the file is no longer on this machine
+    return copies
 
 
 def forked(
@@ -154,47 +164,82 @@ def forked(
         UnknownTaskError: If the task has no such event, had not started before it, or wrote no
             script after it although ``script`` is given.
     """
-    start = next((event for event in events if isinstance(event, TaskStarted)), None)
-    if start is None or not start.seq <= at <= events[-1].seq:
-        first = 1 if start is None else start.seq
-        last = events[-1].seq if events else 0
-        other = events[0].task_id if events else "ID"
-        raise UnknownTaskError(
-            f"the task cannot be forked at event {at}",
-            hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
-        )
+    _check_can_be_forked(events, at)
     copied = _without_approvals(_copied_events(events, at))
     if script is not None:
         copied += _replaced_script(events, at, script)
     warning = (
-        f"forked from {start.task_id} at event {at}: what came before is not done again, and "
+        f"forked from {events[0].task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
     )
     copied.append(Warned(task_id=task_id, seq=0, at=copied[-1].at, message=warning))
-    new_request_ids: dict[str, str] = {}
+    added_setup = dict(setup or {})
+    added_setup[COPIED] = len(copied)
+    new_request_ids: dict[str, str] = defaultdict(lambda: f"req_{secrets.token_hex(8)}")
     result: list[Event] = []
     for number, event in enumerate(copied, 1):
         changed = replace(_without_cost(event), task_id=task_id, seq=number)
         if isinstance(changed, TaskStarted):
-            changed = _start_of_fork(changed, key, {**(setup or {}), COPIED: len(copied)})
-        elif (request_id := getattr(changed, "request_id", None)) is not None:
-            # With the old id, an answer to the other task's request would count here, too.
-            new_request_id = new_request_ids.setdefault(request_id, f"req_{secrets.token_hex(8)}")
-            changed = replace(changed, request_id=new_request_id)
-            if isinstance(changed, ApprovalDecided):
-                changed = replace(changed, remember="no", key=None, project=None)
-        result.append(changed)
+            changed = _start_of_fork(changed, key, added_setup)
+        result.append(_with_new_request_id(changed, new_request_ids))
     return result
+
+
+def _check_can_be_forked(events: Sequence[Event], at: int) -> None:
+    """Raise if a task has no event with the number ``at``, or had not started before the event."""
+    start = next((event for event in events if isinstance(event, TaskStarted)), None)
+    if start is not None and start.seq <= at <= events[-1].seq:
+        return
+    first = 1 if start is None else start.seq
+    last = events[-1].seq if events else 0
+    other = events[0].task_id if events else "ID"
+    raise UnknownTaskError(
+        f"the task cannot be forked at event {at}",
+        hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
+    )
+
+
+def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
+    """Return an event with a new id of its request, if it is about a request.
+
+    With the old id, an answer to the other task's request would count in the fork, too.
+    """
+    old_id: str | None = getattr(event, "request_id", None)
+    if old_id is None:
+        return event
+    changes: dict[str, Any] = {"request_id": new_ids[old_id]}
+    if isinstance(event, ApprovalDecided):
+        changes |= {"remember": "no", "key": None, "project": None}
+    return replace(event, **changes)
 
 
 def _copied_events(events: Sequence[Event], at: int) -> list[Event]:
     """Return the events up to number ``at``, and the later ends of the calls among these events."""
-    copied: list[Event] = [e for e in events if e.seq <= at and not isinstance(e, _NOT_COPIED)]
-    open_calls = {event.call_id for event in copied if isinstance(event, CallStarted)}
-    open_calls -= {event.call_id for event in copied if isinstance(event, CallFinished)}
-    later_ends = [e for e in events if e.seq > at and isinstance(e, CallFinished)]
-    copied += [end for end in later_ends if end.call_id in open_calls]
+    copied: list[Event] = []
+    open_calls: set[int] = set()
+    for event in events:
+        if event.seq <= at:
+            _track_open_calls(open_calls, event)
+            if not isinstance(event, _NOT_COPIED):
+                copied.append(event)
+        elif isinstance(event, CallFinished) and event.call_id in open_calls:
+            copied.append(event)
     return copied
+
+
+def _track_open_calls(open_calls: set[int], event: Event) -> None:
+    """Update the numbers of the calls that have started and not ended by an event."""
+    if isinstance(event, CallStarted):
+        open_calls.add(event.call_id)
+    # A call that was cut off, because its sandbox died, ends later: its script is run again.
+    elif isinstance(event, CallFinished) and event.cancellation != "cut_off":
+        open_calls.discard(event.call_id)
+
+
+def _ended_calls(events: Sequence[Event]) -> AbstractSet[int]:
+    """Return the numbers of the calls whose end is among the events, and not an interruption."""
+    ends = [event for event in events if isinstance(event, CallFinished)]
+    return {end.call_id for end in ends if end.cancellation not in ("cut_off", "not_started")}
 
 
 def _start_of_fork(start: TaskStarted, key: str | None, setup: Mapping[str, Any]) -> TaskStarted:
@@ -225,7 +270,7 @@ def _without_cost(event: Event) -> Event:
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
     """Remove the approval events of each call or script whose end is not among the events."""
-    ended_calls = {event.call_id for event in events if isinstance(event, CallFinished)}
+    ended_calls = _ended_calls(events)
     script_ends = [event.seq for event in events if isinstance(event, ScriptFinished)]
     last_script_end = max(script_ends, default=0)
 
@@ -234,11 +279,8 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
             return request.seq < last_script_end
         return request.call_id in ended_calls
 
-    open_requests = {
-        event.request_id
-        for event in events
-        if isinstance(event, ApprovalRequested) and not has_end(event)
-    }
+    requests = [event for event in events if isinstance(event, ApprovalRequested)]
+    open_requests = {request.request_id for request in requests if not has_end(request)}
     kept: list[Event] = []
     for event in events:
         if getattr(event, "request_id", None) in open_requests:
@@ -261,18 +303,19 @@ def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Even
         UnknownTaskError: If the model wrote no script after the event.
     """
     later_events = [event for event in events if event.seq > at]
-    replies = (event for event in later_events if isinstance(event, ModelReplied))
-    replied = next(filter(is_script, replies), None)
-    if replied is None:
+    replies = [event for event in later_events if isinstance(event, ModelReplied)]
+    scripts = [reply for reply in replies if is_script(reply)]
+    if not scripts:
         raise UnknownTaskError(
             f"no model wrote a script after event {at}",
             hint="without a script, the model is asked for one",
         )
+    replaced = scripts[0]
     model_calls = [event for event in later_events if isinstance(event, ModelCalled)]
-    call_events = [call for call in model_calls if call.number == replied.number]
+    call_events = [call for call in model_calls if call.number == replaced.number]
     text = f"```python\n{script.rstrip()}\n```"
     answer = replace(
-        replied, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
+        replaced, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
     )
     return [*call_events, answer]
 
