@@ -162,6 +162,15 @@ def test_auto_mode_uses_a_free_prefilter_over_the_budget(
     assert "look_41" in response.trace.tools_shown
 
 
+def test_failed_prefilter_is_not_named_as_the_chooser(make_agent, delf_host, scripted_model):
+    spec = PrefilterSpec(name="free", summary="s", factory="a:b", modes=("own",), asks=False)
+    delf_host.provide(spec, lambda: Keeps(error=PrefilterError("it is offline")))
+    scripted_model.writes("print(1)")
+    response = make_agent(*tools(60), tools_budget=2_000).run("Go.")
+    assert response.trace.tools_chosen_by == "words"
+    assert any("it is offline" in warning for warning in response.trace.warnings)
+
+
 class Desk(Connection):
     """The support desk."""
 

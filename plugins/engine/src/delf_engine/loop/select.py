@@ -37,19 +37,25 @@ async def select_tools(run: TaskRun, seconds: float) -> None:
         PrefilterError: If a prefilter that the user named fails.
     """
     recorded_selection = run.replay.selected() if run.replay.resumed else None
-    # ``auto``, ``off`` or the name of a prefilter.
-    mode = run.config.prefilter_mode
     chosen_by = _ALL
     if recorded_selection is not None:
         chosen_by = recorded_selection.by
         if chosen_by != _ALL:
             run.tools = run.tools.showing(frozenset(recorded_selection.actions))
-    elif mode != "off" and (mode != "auto" or not run.tools.fits(run.config.tools_budget)):
+    elif _needs_selection(run):
         chosen_by = await _choose(run, seconds)
     shown_names = tuple(
         bound_action.name for bound_action in run.tools.shown if not bound_action.built_in
     )
     await run.log.record(ToolsSelected, actions=shown_names, by=chosen_by)
+
+
+def _needs_selection(run: TaskRun) -> bool:
+    # ``auto``, ``off`` or the name of a prefilter.
+    mode = run.config.prefilter_mode
+    if mode == "auto":
+        return not run.tools.fits(run.config.tools_budget)
+    return mode != "off"
 
 
 async def _choose(run: TaskRun, seconds: float) -> str:
@@ -60,21 +66,26 @@ async def _choose(run: TaskRun, seconds: float) -> str:
         seconds: The prefilter's timeout.
 
     Returns:
-        The name of the prefilter. Without a prefilter, ``words``: the tools were chosen by words
-        that they share with the task.
+        The name of the prefilter. Without a prefilter, or if the prefilter failed, ``words``: the
+        tools were chosen by words that they share with the task.
     """
     choice = run.resources.prefilters.choose()
     task = run.log.redactor.redact_text(run.request.task)
     async with run.log.step(Step.SELECT):
-        names = None
+        names: list[str] = []
+        chosen_by = _WORDS
         if choice is not None:
-            names = await _names_from_prefilter(run, choice, task, min(seconds, _MAX_SECONDS))
+            chosen = await _names_from_prefilter(run, choice, task, min(seconds, _MAX_SECONDS))
+            if chosen is not None:
+                names += chosen
+                chosen_by = choice.name
         all_tools = run.tools.choice(run.config.tools_budget)
         # A prefilter that the user did not choose only puts its tools first.
-        if choice is None or names is None or not choice.forced:
-            names = [*(names or ()), *best_first(all_tools.catalog, task)]
+        is_selection_complete = choice is not None and choice.forced
+        if not is_selection_complete:
+            names += best_first(all_tools.catalog, task)
         run.tools = run.tools.showing(select_fitting(all_tools, dict.fromkeys(names), task))
-    return _WORDS if choice is None else choice.name
+    return chosen_by
 
 
 async def _names_from_prefilter(
