@@ -122,9 +122,10 @@ class Asking:
         await self._ballot.wait_until_counted()
         if not self._can_be_answered_later:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
-            reason = f"{_UNASKED}{details}; {_ADVICE}"
             if self._request.is_question:
                 reason = "; ".join([*self._failures, UNANSWERABLE])
+            else:
+                reason = f"{_UNASKED}{details}; {_ADVICE}"
             rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
             # No effect if a channel has answered.
             self._decide_without_people(rejection, f"nobody could be asked about it{details}")

@@ -57,7 +57,8 @@ def why_refused(
             "a person who changed what is done, or gave the reason for it, does not approve it: "
             "another person has to"
         )
-    if rule.deciders and {_name_of(decider), *decider.teams}.isdisjoint(rule.deciders):
+    names = {_name_of(decider), *decider.teams}
+    if rule.deciders and names.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
     # A decider without a key is the local user, and delf cannot tell who that is.
     is_unknown_person = decider.key is None and LOCAL not in rule.deciders
@@ -143,10 +144,12 @@ def is_valid(
         return False
     if not rule.deciders:
         return True
-    journal_teams = set[str]().union(*(person.teams for person in all_people))
     # Teams unknown to the journal are the channel's own, such as its user groups.
-    channel_teams = set(vote.teams) - journal_teams
-    return not {voter.name, *voter.teams, *channel_teams}.isdisjoint(rule.deciders)
+    channel_teams = set(vote.teams)
+    for person in all_people:
+        channel_teams.difference_update(person.teams)
+    voter_names = {voter.name, *voter.teams, *channel_teams}
+    return not voter_names.isdisjoint(rule.deciders)
 
 
 def _voter(vote: ApprovalVoted) -> str:

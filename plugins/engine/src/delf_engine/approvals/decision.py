@@ -27,6 +27,9 @@ from delf.records import dataclass
 from delf_engine.redact import put_back
 
 SCRIPT_HINT: Final = "reject it, and say in the reason what to change: the model reads it"
+_INTERRUPTED_HINT: Final = (
+    "approve makes it again, settle says that it did happen, reject gives it up"
+)
 # The types of answers to questions; bool is a subclass of int.
 _ANSWERS: Final = (str, int, float)
 
@@ -275,30 +278,33 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
                 hint="answer the question, or reject it to decline",
             )
         return
-    if isinstance(decision, Answered):
-        raise DelfError(
-            "the request asks for approval and is no question", hint="approve it, or reject it"
-        )
-    if isinstance(decision, Edited) and request.code is not None:
-        raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
-    if isinstance(decision, Edited) and request.outcome_unknown:
-        raise DelfError(
-            "the arguments of an interrupted call cannot be changed",
-            hint="approve makes it again, settle says that it did happen, reject gives it up",
-        )
-    if isinstance(decision, ChangesRequested) and request.outcome_unknown:
-        raise DelfError(
-            "changes of an interrupted call cannot be requested",
-            hint="approve makes it again, settle says that it did happen, reject gives it up",
-        )
-    if isinstance(decision, ChangesRequested) and not request.takes_changes:
-        raise DelfError(
-            "no model works on this task that could change anything", hint="reject it, or edit it"
-        )
-    if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
-        raise DelfError("only an interrupted call can be settled as already done")
-    if isinstance(decision, Approved) and decision.covers == "action" and request.code is not None:
-        raise DelfError("a script has no arguments: only the same script can be remembered")
+    is_script = request.code is not None
+    match decision:
+        case Answered():
+            raise DelfError(
+                "the request asks for approval and is no question", hint="approve it, or reject it"
+            )
+        case Edited() if is_script:
+            raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
+        case Edited() if request.outcome_unknown:
+            raise DelfError(
+                "the arguments of an interrupted call cannot be changed", hint=_INTERRUPTED_HINT
+            )
+        case ChangesRequested() if request.outcome_unknown:
+            raise DelfError(
+                "changes of an interrupted call cannot be requested", hint=_INTERRUPTED_HINT
+            )
+        case ChangesRequested() if not request.takes_changes:
+            raise DelfError(
+                "no model works on this task that could change anything",
+                hint="reject it, or edit it",
+            )
+        case AlreadyDone() if not request.outcome_unknown:
+            raise DelfError("only an interrupted call can be settled as already done")
+        case Approved(covers="action") if is_script:
+            raise DelfError("a script has no arguments: only the same script can be remembered")
+        case _:
+            pass
 
 
 def fitting_decision(request: ApprovalRequest, answer: object) -> Decision:

@@ -21,6 +21,7 @@ from delf_engine.calls.call import Call
 from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
+from delf_engine.origins.origin import Origin
 from delf_engine.origins.texts import has_address_or_code
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
@@ -299,8 +300,7 @@ class _Suspect:
         if origin is None or origin.kind != "result":
             return True
         flow = flow_between(str(origin.action), origin.path, action, path)
-        patterns = (map(str.strip, rule.split(ARROW, 1)) for rule in self.rules)
-        is_allowed = any(all(map(fnmatchcase, flow, pattern)) for pattern in patterns)
+        is_allowed = any(_is_flow_allowed(flow, rule) for rule in self.rules)
         return not is_allowed
 
     def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
@@ -319,13 +319,11 @@ class _Suspect:
             return f"it leaves out {', '.join(parameters)}, which the task asks for"
         traced = paths[:_MAX_TRACED_VALUES]
         origins = {path: self.origins.find(self.text_by_path[path]) for path in traced}
-        untrusted_paths = {path for path in traced if origins[path].is_from_untrusted_data}
-        # An untrusted value first, and a value from the task's own words last.
-        path = min(traced, key=lambda p: (p not in untrusted_paths, origins[p].kind == "task"))
+        path = min(traced, key=lambda traced_path: _rank(origins[traced_path]))
         origin = origins[path]
         if origin.kind == "task":
             return f"{path}: {origin.text}, but the task does not ask for this value here"
-        if path in untrusted_paths or origin.kind != "result":
+        if origin.is_from_untrusted_data or origin.kind != "result":
             return f"{path}: {origin.text}"
         # The value comes from a result with the user's own data.
         if self.bound.action.effect == "read":
@@ -367,3 +365,16 @@ class _Suspect:
         if is_admitted:
             return None
         return "the task does not ask to do this once more"
+
+
+def _is_flow_allowed(flow: tuple[str, str], rule: str) -> bool:
+    """Return whether a rule such as ``mail.read.* -> mail.send.to`` allows a data flow."""
+    patterns = [pattern.strip() for pattern in rule.split(ARROW, 1)]
+    return all(map(fnmatchcase, flow, patterns))
+
+
+def _rank(origin: Origin) -> int:
+    """Rank origins for a reason: untrusted data first, and the task's own words last."""
+    if origin.is_from_untrusted_data:
+        return 0
+    return 2 if origin.kind == "task" else 1

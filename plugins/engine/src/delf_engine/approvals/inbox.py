@@ -91,11 +91,13 @@ def _decider_of(data: Mapping[str, Any]) -> Decider:
     teams = data.get("teams")
     if not isinstance(teams, (list, tuple)):
         teams = ()
+    name = str(data.get("by") or "inbox")
+    via = str(data.get("via") or "")
     return Decider(
-        name=str(data.get("by") or "inbox")[:100],
+        name=name[:100],
         key=None if key is None else str(key),
         teams=tuple(map(str, cast("Sequence[object]", teams))),
-        via=str(data.get("via") or "")[:200],
+        via=via[:200],
     )
 
 
@@ -166,7 +168,8 @@ class Inbox:
         while True:
             try:
                 async for note in notes:
-                    position, has_failed = note.position, False
+                    position = note.position
+                    has_failed = False
                     if note.kind == ANSWER_KIND:
                         self._pass_on_answer(note)
                     elif note.kind == REMARK_KIND:

@@ -153,7 +153,8 @@ class ModeJudge:
             answer = Answer.given(_READ_ONLY, "policy", "mode read_only")
             return ruling.answered(answer, needs_journal=True)
         if case.outcome_unknown:
-            if (settle := self._task.settle) == "ask":
+            settle = self._task.settle
+            if settle == "ask":
                 return ruling
             decision = Approved() if settle == "again" else AlreadyDone()
             answer = Answer.given(decision, "policy", f"settle {settle}")

@@ -260,14 +260,15 @@ class TaskApprovals:
         # No person saw a request that the policy was to decide: another request replaces it.
         if request_event is None or _is_policy_pending(request_event, decision_event):
             return replace(case, decision_event=decision_event)
+        recorded_case = replace(case, request_event=request_event, decision_event=decision_event)
         reason = self._what_changed(case, request_event)
-        is_pending = decision_event is None
-        is_approved = not is_pending and decision_event.decision in ("approved", "edited")
-        if reason is not None and is_pending:
+        if reason is None:
+            return recorded_case
+        if decision_event is None:
             await self._void(request_event, reason)
-        if reason is not None and (is_pending or is_approved):
-            return replace(case, has_changed_since_request=True)
-        return replace(case, request_event=request_event, decision_event=decision_event)
+        elif decision_event.decision not in ("approved", "edited"):
+            return recorded_case
+        return replace(case, has_changed_since_request=True)
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
         """Return how a call differs from its recorded request; None if they are equal."""
@@ -349,12 +350,15 @@ class TaskApprovals:
         assert call is not None  # noqa: S101 - decide_script() makes the requests without a call
         bound_action = call.bound
         redact = redactor.redact_text
-        omitted = {n: v for n, v in bound_action.action.defaults.items() if n not in call.arguments}
+        defaults = bound_action.action.defaults
+        omitted = {name: defaults[name] for name in defaults if name not in call.arguments}
         # Validates the arguments that a person edits. The answer to a question is no argument.
         validate_edited_arguments = None if case.is_question else bound_action.action.validate
         preview_digest, files_digest = _digests_of_preview_and_files(case)
         shown_by_connection = {} if verdict is None else verdict.request_fields()
         shown_by_connection["files"] = _sizes(call, verdict)
+        description = None if call.description is None else redact(call.description)
+        reason = redact(verdict.reason) if isinstance(verdict, NeedsApproval) else None
         return self._request(
             call.number,
             **redactor.redact_value(shown_by_connection),
@@ -363,12 +367,12 @@ class TaskApprovals:
             effect=bound_action.action.effect,
             arguments=copy_of(redactor.redact_value(call.arguments)),
             defaults=copy_of(redactor.redact_value(omitted)),
-            description=None if call.description is None else redact(call.description),
+            description=description,
             digest=call.digest,
             action_digest=bound_action.digest,
             shown_digest=preview_digest,
             files_digest=files_digest,
-            reason=redact(verdict.reason) if isinstance(verdict, NeedsApproval) else None,
+            reason=reason,
             outcome_unknown=case.outcome_unknown,
             changed=case.has_changed_since_request,
             is_question=case.is_question,

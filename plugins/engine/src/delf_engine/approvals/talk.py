@@ -188,7 +188,8 @@ class RequestRemarks:
             reactions: The votes, comments and assignments of the request, in order.
         """
         # A vote may have been recorded after the remark.
-        newest = next(each for each in reversed(reactions) if not isinstance(each, ApprovalVoted))
+        remarks = [each for each in reactions if not isinstance(each, ApprovalVoted)]
+        newest = remarks[-1]
         earlier = reactions[: reactions.index(newest)]
         for channel in self._channels:
             if not isinstance(channel.channel, SupportsDiscussion):

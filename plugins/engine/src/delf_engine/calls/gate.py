@@ -247,7 +247,8 @@ class Gate:
             # Whether the script waits for only this call, and the script's line, are set after the
             # validation. The call's digest, by which a replay finds a recorded call, must not
             # depend on them.
-            call.blocks_script, call.line = request.alone, request.line
+            call.blocks_script = request.alone
+            call.line = request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
             return await self._refuse_invalid(number, name, "ToolArgumentError", error, desc)
@@ -423,7 +424,8 @@ class Gate:
             else:
                 check_call = functools.partial(check, proposed_call)
                 verdict = await self._threads.run(check_call, lambda: call.abandoned)
-                verdict = await verdict if inspect.isawaitable(verdict) else verdict
+                if inspect.isawaitable(verdict):
+                    verdict = await verdict
         except asyncio.CancelledError:
             if is_cancelled():
                 await self._records.record_not_started(call)
@@ -572,7 +574,8 @@ class Gate:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
         message = self._redactor.redact_text(describe_failure(error))[:_MAX_MESSAGE_LENGTH]
         name = self._redactor.redact_text(name)[:_MAX_NAME_LENGTH]
-        desc = None if desc is None else self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
+        if desc is not None:
+            desc = self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
         await self._log.record(
             CallFinished,
             call_id=number,

@@ -115,8 +115,11 @@ class CallMaker:
         await self._records.end(
             call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
         )
+        warnings = list(notes)
+        if note is not None:
+            warnings.append(note)
         # Warnings are recorded after the end of the call: if one fails, the journal has the end.
-        for warning in [*notes, *([] if note is None else [note])]:
+        for warning in warnings:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
 

@@ -63,8 +63,9 @@ class InProcessJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
-        if entry.events[event.seq - 1 : event.seq] == [event]:
-            return  # the event is stored already
+        stored = entry.events[event.seq - 1 : event.seq]
+        if stored == [event]:
+            return
         entry.events.append(event)
         if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             self._remember(entry, event)
@@ -74,10 +75,9 @@ class InProcessJournal:
         elif isinstance(event, (TaskQueued, TaskStarted, TaskResumed)):
             entry.outcome = None
             self._claimed.add(event.task_id)
-        if self._task_by_queue:
-            for queue, watched_task in list(self._task_by_queue.items()):
-                if watched_task is None or watched_task == event.task_id:
-                    queue.put_nowait(event)
+        for queue, watched_task in list(self._task_by_queue.items()):
+            if watched_task is None or watched_task == event.task_id:
+                queue.put_nowait(event)
         size = size_of(event)
         entry.size += size
         self._size += size

@@ -192,8 +192,10 @@ class Replay:
         """True if the task had started before; False if it was only queued."""
         self.seed = "" if start is None else start.seed
         """The random seed of the task's scripts; empty for a new task."""
-        self.zone = None if start is None or not start.zone else Zone(start.zone, start.zone_name)
+        self.zone: Zone | None = None
         """The time zone that was recorded at the start of the task, if any."""
+        if start is not None and start.zone:
+            self.zone = Zone(start.zone, start.zone_name)
         self.previous_owner: PreviousOwner | None = None
         """The process that owned the task before, if that process may still be alive."""
         # A failure after which the task was retried is left out: what failed is done again.

@@ -38,7 +38,8 @@ def next_try(
             hour.
     """
     attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
-    if attempts >= retries or not any(map(_is_temporary, (error, error.__cause__))):
+    is_temporary = _is_temporary(error) or _is_temporary(error.__cause__)
+    if attempts >= retries or not is_temporary:
         return None
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
@@ -95,10 +96,17 @@ def _has_unknown_write(events: Sequence[ev.Event]) -> bool:
 
 def _failed_after_script(events: Sequence[ev.Event]) -> bool:
     """Return True if a failed task's last recorded progress is the end of a script."""
-    last = next(
-        (e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_PROGRESS))), None
-    )
-    return isinstance(last, ev.ScriptFinished)
+    for event in reversed(events):
+        if isinstance(event, ev.ScriptFinished):
+            return True
+        if isinstance(event, _PROGRESS):
+            return False
+    return False
+
+
+def _is_read(call_id: int, events: Sequence[ev.Event]) -> bool:
+    starts = [event for event in events if isinstance(event, ev.CallStarted)]
+    return any(start.call_id == call_id and start.effect == "read" for start in starts)
 
 
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
@@ -109,12 +117,9 @@ def _failed_read(events: Sequence[ev.Event]) -> int | None:
     """
     if not _failed_after_script(events):
         return None
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
+    for index, event in reversed(list(enumerate(events))):
         if isinstance(event, (ev.CallStarted, ev.ApprovalRequested, ev.ScriptGenerated)):
             return None
         if isinstance(event, ev.CallFinished) and event.raised is not None:
-            starts = [each for each in events if isinstance(each, ev.CallStarted)]
-            effects = {start.effect for start in starts if start.call_id == event.call_id}
-            return index if "read" in effects else None
+            return index if _is_read(event.call_id, events) else None
     return None

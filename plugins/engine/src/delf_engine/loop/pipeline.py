@@ -153,7 +153,7 @@ class TaskPipeline:
     async def _record_start(self, origin: str) -> None:
         """Record that the task starts or is resumed, with warnings about its agent."""
         run = self._run
-        request = self._run.request
+        request = run.request
         if run.is_continued:  # the same process goes on after its sandbox died
             return
         owner = request.on_behalf_of
@@ -203,12 +203,11 @@ class TaskPipeline:
             run.tools = await run.tools.with_builtins(connections)
         if run.tools is not initial_tools:
             self._host.use(run.tools)
-        if runs_scripts(self._strategy):
+        has_scripts = runs_scripts(self._strategy)
+        if has_scripts:
             # The sandbox starts while the context loads and the model answers.
             self._host.scripts.sandbox.open()
-        run.context = replace(
-            run.context, limits=limits_of(run, scripts=runs_scripts(self._strategy))
-        )
+        run.context = replace(run.context, limits=limits_of(run, scripts=has_scripts))
         await load_context(run)
         answer: Any = await self._strategy.solve(self._host)
         if not isinstance(answer, str):
@@ -224,11 +223,29 @@ class TaskPipeline:
 
         In a conversation such answers are usual, so there is no warning.
         """
-        run, events = self._run, self._log.events
+        run = self._run
         if run.request.conversation is not None or not run.tools.custom_count:
             return
-        if not used_tools(events) and not any(isinstance(e, ScriptGenerated) for e in events):
+        events = self._log.events
+        has_script = any(isinstance(event, ScriptGenerated) for event in events)
+        if not has_script and not used_tools(events):
             await run.warn(_UNUSED_TOOLS)
+
+    async def _time_out(self, work: asyncio.Future[str]) -> DelfError:
+        """Cancel the work of a task whose time is over, and return the error of the task."""
+        # A replay that waited for a missing call is a mismatch, not a timeout.
+        mismatch = self._run.replay.timeout_mismatch()
+        # Determined before the work is cancelled, because a cancelled task waits for nothing.
+        awaited = self._waits_for()
+        # Closed before the work is cancelled, so that its clean-up code cannot call tools.
+        self._host.close(stays_resumable=mismatch is not None, is_timeout=True)
+        await self._abandon(work)
+        if mismatch is not None:
+            return mismatch
+        seconds = self._run.clock.seconds
+        return TaskTimeoutError(
+            f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited}"
+        )
 
     async def _result(self, work: asyncio.Future[str]) -> tuple[str, DelfError | None]:
         """Return the task's answer and None, or the output so far and the error.
@@ -237,18 +254,8 @@ class TaskPipeline:
         """
         host = self._host
         if not work.done():
-            # A replay that waited for a missing call is a mismatch, not a timeout.
-            mismatch = self._run.replay.timeout_mismatch()
-            # Determined before the work is cancelled, because a cancelled task waits for nothing.
-            awaited = self._waits_for()
-            # Closed before the work is cancelled, so that its clean-up code cannot call tools.
-            host.close(stays_resumable=mismatch is not None, is_timeout=True)
-            await self._abandon(work)
-            seconds = self._run.clock.seconds
-            timeout_error = TaskTimeoutError(
-                f"Timeout: the task did not end within {seconds:g} s; it waited for {awaited}"
-            )
-            return host.output, mismatch or timeout_error
+            timeout_error = await self._time_out(work)
+            return host.output, timeout_error
         error = host.stopped or work.exception()
         if error is None and host.scripts.variables and host.scripts.sandbox.alive:
             async with self._run.failures_as_warnings(
@@ -421,17 +428,19 @@ class TaskPipeline:
 
     async def _postpone(self, error: DelfError) -> bool:
         """Return a failed task to its queue if a retry may succeed; return whether it is queued."""
-        request, log = self._run.request, self._run.log
-        delay_seconds = next_try(
-            error, log.events, request.retries or 0, request.retry_after or 0.0
-        )
+        request = self._run.request
+        log = self._run.log
+        retries = request.retries or 0
+        retry_after = request.retry_after or 0.0
+        delay_seconds = next_try(error, log.events, retries, retry_after)
         if delay_seconds is None:
             return False
+        earlier_attempts = sum(isinstance(event, TaskPostponed) for event in log.events)
         await log.record(
             TaskPostponed,
             error=error.message,
             code=error.code,
-            tries=1 + sum(isinstance(event, TaskPostponed) for event in log.events),
+            tries=1 + earlier_attempts,
             not_before=time.time() + delay_seconds,
         )
         return True

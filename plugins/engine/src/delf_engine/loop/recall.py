@@ -87,9 +87,12 @@ async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     is_resumed = run.replay.resumed
     try:
         async with asyncio.timeout(_MAX_STORING_SECONDS):
-            words, task_id = redact(run.request.task), run.request.task_id
             await run.request.conversation.keep(
-                words, redact(answer), task_id, trust=run.trust, is_resumed=is_resumed
+                redact(run.request.task),
+                redact(answer),
+                run.request.task_id,
+                trust=run.trust,
+                is_resumed=is_resumed,
             )
     except TimeoutError:
         reason = f"its store did not answer within {_MAX_STORING_SECONDS:g} s"

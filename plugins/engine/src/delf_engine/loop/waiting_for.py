@@ -47,7 +47,8 @@ def waiting_for(events: Sequence[Event]) -> str | None:
             case _:
                 pass
     if questions:
-        actions = [*filter(None, questions.values())]
+        # A question of a script has no action.
+        actions = [action for action in questions.values() if action]
         if actions:
             return f"a decision about {_some(actions)}"
         return "an answer to a question"

@@ -33,7 +33,7 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
     seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
     clock = asyncio.get_running_loop().time
     length = 0
-    deadline = None
+    deadline: float | None = None
     async with aclosing(pieces):
         while True:
             try:
@@ -48,7 +48,8 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
                     f"the answer of {config.model} has no end after {seconds:g} s",
                     hint='settings={"timeout": …} gives it more',
                 ) from None
-            deadline = deadline or clock() + seconds
+            if deadline is None:
+                deadline = clock() + seconds
             if isinstance(piece, ModelDelta):
                 length += len(piece.text) + _MIN_LENGTH_PER_PIECE
                 check_length(length, config)

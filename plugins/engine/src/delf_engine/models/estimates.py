@@ -51,15 +51,18 @@ def input_tokens(request: ModelRequest) -> int:
     attachment_tokens = 0
     for message in request.messages:
         for part in message.parts:
-            if isinstance(part, ImagePart):
-                attachment_tokens += _IMAGE_TOKENS
-            elif not isinstance(part, FilePart):
-                content = part.arguments if isinstance(part, ToolCall) else part.text
-                text_bytes += len(content.encode("utf-8", "replace"))
-            elif part.media_type.startswith("text/"):
-                text_bytes += len(part.data)
-            else:
-                attachment_tokens += max(_IMAGE_TOKENS, len(part.data) // _FILE_BYTES_PER_TOKEN)
+            match part:
+                case ImagePart():
+                    attachment_tokens += _IMAGE_TOKENS
+                case FilePart() if part.media_type.startswith("text/"):
+                    text_bytes += len(part.data)
+                case FilePart():
+                    file_tokens = len(part.data) // _FILE_BYTES_PER_TOKEN
+                    attachment_tokens += max(_IMAGE_TOKENS, file_tokens)
+                case ToolCall():
+                    text_bytes += len(part.arguments.encode("utf-8", "replace"))
+                case _:
+                    text_bytes += len(part.text.encode("utf-8", "replace"))
     return round(text_bytes * _TOKENS_PER_BYTE) + attachment_tokens
 
 

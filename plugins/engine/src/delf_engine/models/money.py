@@ -87,9 +87,9 @@ class Ledger:
     @property
     def is_limited(self) -> bool:
         """True if this ledger or an outer one has a budget."""
-        return self.budget_usd is not None or (
-            self.outer_ledger is not None and self.outer_ledger.is_limited
-        )
+        if self.budget_usd is not None:
+            return True
+        return self.outer_ledger is not None and self.outer_ledger.is_limited
 
     @property
     def by_task(self) -> dict[str, float]:

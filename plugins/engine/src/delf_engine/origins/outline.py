@@ -154,15 +154,14 @@ class Outline:
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
-            has_literal = any(map(is_constant, self._planned_arguments(planned_call).values()))
+            planned_nodes = self._planned_arguments(planned_call).values()
+            has_literal = any(map(is_constant, planned_nodes))
             # If the call has only content and the planned call has no literal, only equal content
             # shows that the call is the planned one. Content then may not differ.
             must_equal_content = has_only_content and not has_literal
+            may_differ = _nothing_is_content if must_equal_content else is_content
             names = self._differing_arguments(
-                planned_call,
-                arguments,
-                _nothing_is_content if must_equal_content else is_content,
-                sources_by_parameter,
+                planned_call, arguments, may_differ, sources_by_parameter
             )
             differences.append([*names])
         return differences
@@ -568,8 +567,11 @@ def _key_of(action: str, arguments: Mapping[str, Any], is_content: IsContent) ->
 
     Calls that differ only in text for people, such as the body of a mail, have equal keys.
     """
-    leaves = values_of(arguments)
-    return (action, *(" ".join(leaf) for leaf in leaves if not is_content(*leaf)))
+    key = [action]
+    for path, text in values_of(arguments):
+        if not is_content(path, text):
+            key.append(f"{path} {text}")
+    return tuple(key)
 
 
 def _is_equal_to_literal(node: ast.expr, value: Any) -> bool:

@@ -901,14 +901,15 @@ def _variables_reaching(node: ast.AST) -> Iterator[str]:
     """
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
-            return _variables_reaching(value)
+            yield from _variables_reaching(value)
         # ``a.get(key, default)`` returns a part of ``a``, or the default.
         case ast.Call(
             func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_key, *defaults]
         ):
-            return (name for each in (value, *defaults) for name in _variables_reaching(each))
+            for part in (value, *defaults):
+                yield from _variables_reaching(part)
         case _:
-            return _names_in(node)
+            yield from _names_in(node)
 
 
 def _names_in(node: ast.AST) -> Iterator[str]:

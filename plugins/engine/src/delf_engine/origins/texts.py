@@ -83,11 +83,13 @@ def mentions_record(text: str, value: str) -> bool:
         return True
     # The number at the end of the identifier; it may have one digit only if it is the identifier.
     number = re.search(r"(?:^\d+|\d{2,})$", value)
+    if number is None:
+        return False
     # A quote, ``#`` or a word in lower case stands before a record's number: not "June 11".
     before = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})"
     # The number is not the start of a date, a time, a decimal number or a measure: not "11 km".
     after = r"(?!\w|[,:/-]\w|\.\d|\s+[a-z])"
-    return number is not None and re.search(f"{before}{number[0]}{after}", text) is not None
+    return re.search(f"{before}{number[0]}{after}", text) is not None
 
 
 def is_only_one(word: str, text: str) -> bool:

@@ -184,7 +184,10 @@ def _pop_value(values: Values, key: str, location: str) -> Any:
             f"{location} {key}: it cannot be a table",
             hint="a name" if key == "type" else "true, false, an action's name or a list of names",
         )
-    return settings[0][1].value if settings else None
+    if not settings:
+        return None
+    _, setting = settings[0]
+    return setting.value
 
 
 def _pop_table(values: Values, key: str) -> Any:

@@ -90,12 +90,17 @@ def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _check_prefer(path: Path, content: object) -> None:
-    names = cast("list[object]", content) if isinstance(content, list) else None
-    if names is None or not all(isinstance(name, str) and name for name in names):
+    names = cast("list[object]", content)
+    is_list_of_names = isinstance(content, list) and all(map(_is_name, names))
+    if not is_list_of_names:
         raise ConfigurationError(
             f"{path} [plugins] prefer: it is not a list of names",
             hint='list the plugins to use where several define the same name: prefer = ["NAME"]',
         )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def check_agent_key(location: str, key: str) -> None:

@@ -133,8 +133,9 @@ def read_folder(
         items[name] = {"": digest}  # the empty key stands for the whole file
         remaining_bytes -= size
     named_files = list(_named_files(root, document, env, variables))
+    variable_names = [name for name, _ in env.entries]
     # A program that the settings start may load any code in the folder, which then needs trust.
-    if starts_program(document, named_files, [name for name, _ in env.entries]):
+    if starts_program(document, named_files, variable_names):
         items |= files_of_programs(root, items, _data_paths(root, document))
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
@@ -194,8 +195,12 @@ def _named_files(
         except ConfigurationError:
             continue  # the error is reported when the setting is used
         path = _in_folder(root, name)
-        if path is not None and (path.suffix in _INSTRUCTION_SUFFIXES or os.access(path, os.X_OK)):
+        if path is not None and _has_instructions(path):
             yield path
+
+
+def _has_instructions(path: Path) -> bool:
+    return path.suffix in _INSTRUCTION_SUFFIXES or os.access(path, os.X_OK)
 
 
 def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:

@@ -66,12 +66,9 @@ def starts_program(
         named_files: The files that the settings name.
         variables: The names of the variables in ``.env``.
     """
-    for path, value in leaves(document):
-        if (
-            path[0] in ("connections", "plugins")
-            and not _PROGRAM_SETTINGS.isdisjoint(path[1:])
-            and value
-        ):
+    for (section, *keys), value in leaves(document):
+        may_name_program = section in ("connections", "plugins") and bool(value)
+        if may_name_program and not _PROGRAM_SETTINGS.isdisjoint(keys):
             return True
     for name in variables:
         # A variable such as DELF_MAIL_COMMAND may set a connection's setting ``command``.

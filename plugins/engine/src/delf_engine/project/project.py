@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -22,7 +21,7 @@ from delf_engine.project.connections import Connector
 from delf_engine.project.entries import ConnectionEntry, PluginOptions, entries_of
 from delf_engine.project.files import PREFER
 from delf_engine.project.folder import read_folder
-from delf_engine.project.values import Values, substitute
+from delf_engine.project.values import Given, Values, substitute
 from delf_engine.secrets import secrets_of_headers, secrets_of_options
 
 if TYPE_CHECKING:
@@ -130,18 +129,22 @@ class Project:
         """Yield all configured secrets, including overridden and unused ones."""
         sections = [self.agent_values, *self.plugin_options.sections.values()]
         sections += [entry.values for entry in self.connections.values()]
-        for path, setting in chain.from_iterable(values.written() for values in sections):
-            try:
-                value = substitute(setting.value, self.environ, setting.origin)
-            except ConfigurationError:
-                value = setting.value  # a variable is missing; the other parts are still secret
-            *tables, name = path
-            if isinstance(value, str) and not _SECRET_TABLES.isdisjoint(tables):
-                yield from secrets_of_headers({name: value})
-            elif isinstance(value, str) and not _API_KEY_TABLES.isdisjoint(tables):
-                yield value
-            else:
-                yield from secrets_of_options({name: value})
+        for values in sections:
+            for path, setting in values.written():
+                yield from self._secrets_of(path, setting)
+
+    def _secrets_of(self, path: tuple[str, ...], setting: Given) -> Iterator[str]:
+        try:
+            value = substitute(setting.value, self.environ, setting.origin)
+        except ConfigurationError:
+            value = setting.value  # a variable is missing; the other parts are still secret
+        *tables, name = path
+        if isinstance(value, str) and not _SECRET_TABLES.isdisjoint(tables):
+            yield from secrets_of_headers({name: value})
+        elif isinstance(value, str) and not _API_KEY_TABLES.isdisjoint(tables):
+            yield value
+        else:
+            yield from secrets_of_options({name: value})
 
 
 def load_project(
@@ -177,28 +180,30 @@ def load_project(
             values.
     """
     begin = _directory(start)
-    process = dict(os.environ if environ is None else environ)
-    stored_keys = KeptKeys.here().values(process) if environ is None else {}
+    if environ is None:
+        process = dict(os.environ)
+        stored_keys = KeptKeys.here().values(process)
+    else:
+        process = dict(environ)
+        stored_keys = {}
     file_path = Path(file).expanduser().absolute() if file is not None else None
     folder = read_folder(begin, file_path, process, host)
     if not isinstance(trust, Trust):
-        trust = Trust.here(*([folder.root] if trust else []))
+        trusted_folders = [folder.root] if trust else []
+        trust = Trust.here(*trusted_folders)
     trust.check(folder.root, folder.items)
-    variables = {**stored_keys, **folder.env.variables({**stored_keys, **process}), **process}
+    env_variables = folder.env.variables({**stored_keys, **process})
+    variables = {**stored_keys, **env_variables, **process}
     document = {name: dict(section) for name, section in folder.document.items()}
     _move_journal_section(folder.file, document)
-    if prefer := document.get("plugins", {}).pop(PREFER, None):
+    prefer = document.get("plugins", {}).pop(PREFER, None)
+    if prefer:
         variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
     agent, connections, plugins = _from_file(folder.file, document)
     _merge_settings(agent, list(_settings_of_environ(variables, folder.env.path)))
     _merge_settings(agent, _put_overrides(overrides, connections, plugins))
-    flag_settings = [
-        _Setting((name,), value, f"{name} on the command line", _COMMAND_LINE)
-        for name, value in (flags or {}).items()
-        if value is not None
-    ]
-    _merge_settings(agent, flag_settings)
+    _merge_settings(agent, list(_settings_of_flags(flags or {})))
     entries = entries_of(folder.file, document, connections, variables)
     return Project(
         root=folder.root,
@@ -281,6 +286,13 @@ def _settings_of_environ(environ: Mapping[str, str], env_file: Path) -> Iterator
         yield _Setting(key, value, origin, source)
 
 
+def _settings_of_flags(flags: Mapping[str, Any]) -> Iterator[_Setting]:
+    """Yield the settings of the agent that the command line's flags set."""
+    for name, value in flags.items():
+        if value is not None:
+            yield _Setting((name,), value, f"{name} on the command line", _COMMAND_LINE)
+
+
 def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
     if _is_model((key,), value):
         value = {"model": value}
@@ -317,15 +329,18 @@ def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
             ``DELF_TIMEOUT``, and the kind of its source, such as ``environment``.
     """
     # The text ``llm = "m"`` stands for the table ``llm = {model = "m"}``.
-    normalised = [
-        each._replace(value={"model": each.value}) if _is_model(each.path, each.value) else each
-        for each in settings
-    ]
+    normalised: list[_Setting] = []
+    for each in settings:
+        if _is_model(each.path, each.value):
+            normalised.append(each._replace(value={"model": each.value}))
+        else:
+            normalised.append(each)
     if any(_names_llm(each.path, each.value) for each in normalised):
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
     for each in normalised:
-        if (name := _model_name(each.path, each.value)) is not None:
+        name = _model_name(each.path, each.value)
+        if name is not None:
             _drop_file_endpoint(agent, each.path[0], name)
     for each in normalised:
         agent.put(each.path, each.value, each.origin, source=each.source_kind)
@@ -360,8 +375,8 @@ def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
     if model is None or model.value == name:
         return
     for path in file_fields:
-        is_setting_of_model = len(path) > 1
-        if is_setting_of_model and path[1] in _ENDPOINT_SETTINGS:
+        _, *keys = path
+        if keys and keys[0] in _ENDPOINT_SETTINGS:
             agent.drop(path)
 
 
@@ -370,6 +385,6 @@ def _is_model(path: tuple[str, ...], value: object) -> bool:
 
 
 def _names_llm(path: tuple[str, ...], value: object) -> bool:
-    if path == ("llm", "model"):
-        return True
-    return path == ("llm",) and (not isinstance(value, Mapping) or "model" in value)
+    if path == ("llm",):
+        return not isinstance(value, Mapping) or "model" in value
+    return path == ("llm", "model")

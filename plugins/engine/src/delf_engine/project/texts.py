@@ -68,17 +68,15 @@ def misspelling_warnings(environ: Mapping[str, str], instances: Collection[str])
     option_names = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
     prefixes = tuple(f"{PREFIX}{name.upper()}_" for name in instances)
     for variable in sorted(environ):
-        is_known = (
-            variable in OTHER_VARIABLES
-            or _path_of(variable) is not None
-            or variable.startswith(prefixes)
-        )
-        if is_known or not variable.startswith(PREFIX):
+        if not variable.startswith(PREFIX) or variable.startswith(prefixes):
+            continue
+        if variable in OTHER_VARIABLES or _path_of(variable) is not None:
             continue
         option_name = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
-        if close_names := difflib.get_close_matches(
+        close_names = difflib.get_close_matches(
             option_name, option_names, n=1, cutoff=_MIN_SIMILARITY
-        ):
+        )
+        if close_names:
             yield f"{variable} is not a setting; did you mean {PREFIX}{close_names[0]}?"
 
 
@@ -133,18 +131,19 @@ def parse(path: tuple[str, ...], text: str) -> Any:
         path: The keys that lead to the setting.
         text: The text.
     """
-    field = path[0]
-    if len(path) == 1 and field in _LIST_FIELDS:
+    field, *keys = path
+    if field in _LIST_FIELDS and not keys:
         return _parse_list(text)
-    if len(path) == 1:
-        is_table = field in _TABLE_FIELDS or field in LLM_FIELDS
+    is_model = field in LLM_FIELDS
+    if keys:
+        is_table = is_model and len(keys) == 1 and keys[0] in _LLM_TABLES
     else:
-        is_table = len(path) == 2 and field in LLM_FIELDS and path[1] in _LLM_TABLES
+        is_table = is_model or field in _TABLE_FIELDS
     if is_table and text.lstrip().startswith("{"):
         return _parse_json(text)
     # The user chooses the keys of ``sandbox_config``, and of ``settings`` of a model.
-    is_in_sandbox_config = field == "sandbox_config" and len(path) > 1
-    is_in_model_settings = field in LLM_FIELDS and path[1:2] == ("settings",)
+    is_in_sandbox_config = field == "sandbox_config" and len(keys) > 0
+    is_in_model_settings = is_model and keys[:1] == ["settings"]
     if is_in_sandbox_config or is_in_model_settings:
         return scalar(text)
     return text
@@ -181,7 +180,9 @@ def _parse_connection_option(key: str, text: str) -> Any:
             return _parse_list(text)
         return text
     # Only JSON is parsed: the connection converts other text, and a password of digits stays text.
-    return _parse_json(text) if text[:1] in ("[", "{", '"') else text
+    if text.startswith(("[", "{", '"')):
+        return _parse_json(text)
+    return text
 
 
 def _parse_list(text: str) -> Any:

@@ -108,9 +108,13 @@ class Values:
         path, else of the first value below the path. None if there is no such value.
         """
         for length in range(len(path), 0, -1):
-            if (setting := self._leaves.get(path[:length])) is not None:
+            setting = self._leaves.get(path[:length])
+            if setting is not None:
                 return setting.origin
-        return next((g.origin for p, g in self._leaves.items() if p[: len(path)] == path), None)
+        for other_path, setting in self._leaves.items():
+            if other_path[: len(path)] == path:
+                return setting.origin
+        return None
 
     def resolve(
         self, environ: Mapping[str, str], *, without: Collection[str] = ()

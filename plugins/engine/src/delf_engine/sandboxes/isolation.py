@@ -139,7 +139,10 @@ class _HostTargets:
         """Return whether a script created a file outside of its sandbox."""
         own_names = {"secret", "listener", "inputs", *(path.name for path in self.inputs)}
         folders = (*self.folders, *(path.parent for path in self.inputs))
-        return any(path.name not in own_names for folder in folders for path in folder.iterdir())
+        for folder in folders:
+            if any(path.name not in own_names for path in folder.iterdir()):
+                return True
+        return False
 
     def has_changed_inputs(self) -> bool:
         """Return True if a script changed or removed an input file."""

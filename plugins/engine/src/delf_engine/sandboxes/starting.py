@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -171,6 +171,12 @@ async def choose_sandbox(
     return chosen_sandbox
 
 
+def _stronger_subsets(specs: Iterable[SandboxSpec], chosen: SandboxSpec) -> list[SandboxSpec]:
+    """Return the sandboxes that isolate better than the chosen one, but run a subset of Python."""
+    rank = isolation_rank(chosen.isolation)
+    return [spec for spec in specs if spec.subset and isolation_rank(spec.isolation) > rank]
+
+
 async def _choose_strongest(search: _Search) -> ChosenSandbox:
     """Choose the strongest working sandbox with all of Python; if none works, one with a subset."""
     specs = sorted(
@@ -182,24 +188,20 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
     hint = ""
     for spec in specs:
         if spec.subset and search.config.allowed_libs:
-            reasons_against_others.append(
-                f"{spec.name} cannot import {', '.join(search.config.allowed_libs)}"
-            )
+            libraries = ", ".join(search.config.allowed_libs)
+            reasons_against_others.append(f"{spec.name} cannot import {libraries}")
             continue
         chosen_sandbox = await search.take(spec)
         if isinstance(chosen_sandbox, Unavailable):
-            reasons_against_others.append(
-                f"{spec.name}: {chosen_sandbox.reason.removeprefix(f'{spec.name} ')}"
-            )
+            reason = chosen_sandbox.reason.removeprefix(f"{spec.name} ")
+            reasons_against_others.append(f"{spec.name}: {reason}")
             hint = hint or chosen_sandbox.hint
             continue
         # The warning also names stronger sandboxes that were not tried, as they run only a subset.
-        for other in specs:
-            is_stronger = isolation_rank(other.isolation) > isolation_rank(spec.isolation)
-            if other.subset and is_stronger:
-                reasons_against_others.append(
-                    f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
-                )
+        reasons_against_others += [
+            f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
+            for other in _stronger_subsets(specs, spec)
+        ]
         return replace(
             chosen_sandbox,
             warning=_warning(spec, reasons_against_others),
@@ -256,7 +258,8 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not _is_size(value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not _is_size(value):
         raise ConfigurationError(f"sandbox_config.{name} must be a number, got {value!r}")
     return value
 
@@ -266,7 +269,7 @@ def _size(name: str, value: Any) -> float:
     if not isinstance(value, str):
         return _number(name, value)
     text = value.strip().lower().removesuffix("b").removesuffix("i")
-    unit = text[-1:] if text[-1:] in "kmg" else ""
+    unit = text[-1] if text.endswith(("k", "m", "g")) else ""
     digits = text.removesuffix(unit)
     try:
         number = float(digits) * _UNITS[unit]

@@ -29,6 +29,9 @@ def figures_csv(by: str, figures: Sequence[Figures]) -> str:
     writer = csv.writer(out)
     writer.writerow([by, *names])
     for row in figures:
-        group = row.group if not row.group or _SAFE_START.match(row.group) else f"'{row.group}"
-        writer.writerow([group, *(getattr(row, name) for name in names)])
+        group = row.group
+        if group and not _SAFE_START.match(group):
+            group = f"'{group}"
+        values = [getattr(row, name) for name in names]
+        writer.writerow([group, *values])
     return out.getvalue()

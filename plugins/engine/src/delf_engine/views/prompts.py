@@ -176,18 +176,18 @@ def _unpack_messages(
     Returns:
         The messages; None if the journal lacks some of them.
     """
-    shared_count = event.same
-    has_shared_messages = len(previous_messages or ()) >= shared_count
-    if event.prompt is None or not has_shared_messages:
+    previous_messages = previous_messages or ()
+    shared = previous_messages[: event.same]
+    if event.prompt is None or len(shared) < event.same:
         return None
     raw = zlib.decompressobj().decompress(base64.b64decode(event.prompt), _MAX_BYTES)
-    shared = (previous_messages or ())[:shared_count]
     shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
         new: Any = json.loads(raw)
     except ValueError:
         new = [["", raw.decode("utf-8", "replace")]]
-    return (*shared_messages, *(PromptMessage(str(role), str(text)) for role, text in new))
+    new_messages = [PromptMessage(str(role), str(text)) for role, text in new]
+    return (*shared_messages, *new_messages)
 
 
 def _text_of(message: Message) -> str:

@@ -112,5 +112,9 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
 
 def _seconds(events: Sequence[ev.Event]) -> float:
     """Return the duration of a task in seconds, without the time while it was interrupted."""
-    steps = pairwise(events)
-    return sum(b.at - a.at for a, b in steps if not isinstance(b, ev.TaskResumed))
+    seconds = 0.0
+    for earlier, later in pairwise(events):
+        is_interruption = isinstance(later, ev.TaskResumed)
+        if not is_interruption:
+            seconds += later.at - earlier.at
+    return seconds

@@ -93,9 +93,11 @@ class Trace:
             case ev.CallFinished():
                 self._finish_call(event)
             case ev.TaskQueued() | ev.TaskStarted():
-                self.task_id, self.task = event.task_id, event.task
+                self.task_id = event.task_id
+                self.task = event.task
             case ev.SandboxOpened():
-                self.sandbox, self.isolation = event.backend, event.isolation
+                self.sandbox = event.backend
+                self.isolation = event.isolation
             case ev.ScriptGenerated():
                 self.scripts.append(event.code)
             case ev.CallPrinted():
@@ -153,7 +155,8 @@ class Trace:
             case ev.ApprovalRequested() | ev.ApprovalDecided() | ev.ApprovalRemembered():
                 self._add_approval(event)
             case ev.ToolsSelected():
-                self.tools_shown, self.tools_chosen_by = list(event.actions), event.by
+                self.tools_shown = list(event.actions)
+                self.tools_chosen_by = event.by
             case ev.Noted():
                 self.notes.append((event.topic, event.text))
             case ev.FactsLearned():
@@ -403,7 +406,8 @@ def _sum(first: float | None, second: float | None) -> float | None:
 def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
     """Close an entry of the timeline; an entry that has already failed stays failed."""
     line.duration_ms = round(duration_ms)
-    line.status = "success" if ok and line.status != "error" else "error"
+    has_failed = not ok or line.status == "error"
+    line.status = "error" if has_failed else "success"
 
 
 class PrintsTasks(Protocol):
