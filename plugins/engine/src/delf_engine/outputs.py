@@ -23,6 +23,8 @@ else:  # only type checkers need the defaults
     T = TypeVar("T")
 
 _FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
+# The keywords of a JSON Schema whose values are data and no schemas.
+_VALUE_KEYWORDS: Final = frozenset({"enum", "const", "default", "examples"})
 _MAX_LISTED: Final = 5
 _MAX_FAULT_LENGTH: Final = 300
 
@@ -67,10 +69,9 @@ class Output(Generic[T]):
         Args:
             plain_value: The result of :meth:`plain`.
         """
-        typed_value: T = (
-            plain_value if self._adapter is None else self._adapter.validate_python(plain_value)
-        )
-        return typed_value
+        if self._adapter is None:
+            return plain_value
+        return cast("T", self._adapter.validate_python(plain_value))
 
     def plain(self, value: Any) -> Any:
         """Validate a script's value and convert it to plain JSON data.
@@ -78,20 +79,32 @@ class Output(Generic[T]):
         Raises:
             ToolRefusedError: If the value is invalid, with the location and reason.
         """
-        if self._adapter is None:
-            from pydantic_core import to_jsonable_python
-
-            plain_value = to_jsonable_python(value)
-            faults = self._checker.faults(plain_value, _MAX_LISTED)
-            if faults:
-                raise ToolRefusedError(f"the answer does not fit: {'; '.join(map(str, faults))}")
-            return plain_value
         from pydantic import ValidationError
 
         try:
-            return self._adapter.dump_python(self._adapter.validate_python(value), mode="json")
+            plain_value = self._to_json_data(value)
         except ValidationError as error:
             raise ToolRefusedError(f"the answer does not fit: {_describe_faults(error)}") from None
+        except ValueError as error:  # such as bytes that are not UTF-8
+            raise ToolRefusedError(f"the answer cannot be JSON: {_line(error)}") from None
+        if self._checker is not None:
+            faults = self._checker.faults(plain_value, _MAX_LISTED)
+            if faults:
+                raise ToolRefusedError(f"the answer does not fit: {'; '.join(map(str, faults))}")
+        return plain_value
+
+    def _to_json_data(self, value: Any) -> Any:
+        """Convert a script's value to JSON data, by way of the declared type if there is one.
+
+        Raises:
+            ValueError: If the value is invalid, or JSON cannot express the value.
+        """
+        if self._adapter is None:
+            from pydantic_core import to_jsonable_python
+
+            return to_jsonable_python(value)
+        typed_value = self._adapter.validate_python(value)
+        return self._adapter.dump_python(typed_value, mode="json")
 
     def of_text(self, text: str) -> Any:
         """Parse and validate a printed answer.
@@ -190,9 +203,13 @@ def _without_titles(schema: Any) -> Any:
         return [_without_titles(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    fields = cast("dict[str, Any]", schema)
-    removed = [name for name in ("title", "$schema") if isinstance(fields.get(name), str)]
-    return {name: _without_titles(value) for name, value in fields.items() if name not in removed}
+    kept: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", schema).items():
+        if name in _VALUE_KEYWORDS:
+            kept[name] = value
+        elif not (name in ("title", "$schema") and isinstance(value, str)):
+            kept[name] = _without_titles(value)
+    return kept
 
 
 def _describe_faults(error: Any) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import json
 from typing import NotRequired, TypedDict
 
 import pytest
@@ -12,6 +13,7 @@ from delf.errors import ToolDefinitionError
 from delf.events import TaskFinished
 from delf.messages import ModelReply, ToolCall
 from delf.testing import script
+from delf_engine.outputs import Output
 
 
 class Line(BaseModel):
@@ -94,6 +96,30 @@ def test_invalid_answer_is_returned_to_the_model_with_the_reason(make_agent, scr
     response = make_agent().run("x", output=Invoice)
     assert response.value.number == "A-1"
     assert "lines.0.pieces: Input should be greater than or equal to 1" in scripted_model.prompts[1]
+
+
+@pytest.mark.parametrize(
+    ("output", "wrong", "right"),
+    [
+        ({"type": "string"}, b"\xff", "x"),
+        ({"type": "object"}, {"a": b"\xff"}, {"a": "x"}),
+        (bytes, b"\xff", b"x"),
+        (list[bytes], [b"\xff"], [b"x"]),
+    ],
+)
+def test_answer_that_cannot_be_json_is_returned_to_the_model(
+    make_agent, scripted_model, output, wrong, right
+):
+    scripted_model.writes(f"await answer({wrong!r})", f"await answer({right!r})")
+    assert make_agent().run("x", output=output).value == right
+    assert "the answer cannot be JSON" in scripted_model.prompts[1]
+
+
+def test_prompt_has_the_values_of_a_schema_unchanged():
+    record = {"title": "a", "$schema": "b"}
+    schema = {"enum": [record], "properties": {"title": {"default": record}}}
+    text = Output({"title": "Answer", **schema}).prompt_text()
+    assert json.loads(text.splitlines()[-1]) == schema
 
 
 def test_schema_error_names_the_invalid_place(make_agent, scripted_model):
