@@ -134,9 +134,10 @@ class BackgroundTasks:
                 # await.
                 return await asyncio.shield(asyncio.wrap_future(outcome))
         except asyncio.CancelledError:
-            current_task = asyncio.current_task()
             # Two cancellations look alike here: that of the task, and that of its waiting caller.
-            if not outcome.cancelled() or (current_task is not None and current_task.cancelling()):
+            current_task = asyncio.current_task()
+            is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
+            if is_caller_cancelled or not outcome.cancelled():
                 raise
             raise TaskStoppedError(f"task {task_id} was stopped") from None
 

@@ -85,8 +85,10 @@ def refusal_of(events: Iterable[ev.Event]) -> str | None:
                 refusal = event
             case ev.ScriptFinished(status="failed") if refusal is not None:
                 reason = refusal.error or ""
-                is_cause = reason in (event.error or "")
-                message = f"{refusal.action} was refused: {reason}" if is_cause else None
+                script_error = event.error or ""
+                message = None
+                if reason in script_error:
+                    message = f"{refusal.action} was refused: {reason}"
             case _:
                 pass
     return message

@@ -150,9 +150,8 @@ def _wrap_pydantic_ai(item: Any) -> Callable[..., Any] | None:
         return _function(item.name, item.description or "", schema, item.function)
 
     async def call(**arguments: Any) -> Any:
-        return await function_schema.call(
-            function_schema.validator.validate_python(arguments), None
-        )
+        validated_arguments = function_schema.validator.validate_python(arguments)
+        return await function_schema.call(validated_arguments, None)
 
     return _function(item.name, item.description or "", schema, call, validates_itself=True)
 

@@ -50,5 +50,6 @@ async def facts_of(name: str, source: SupportsContext, task: str) -> str | None:
         raise ConnectionUnavailableError(problem, hint=_HINT)
     if text is not None and len(text) > MAX_CONTEXT_SIZE:
         _log.warning(_TOO_LONG, name, len(text), MAX_CONTEXT_SIZE)
-        return f"{text[:MAX_CONTEXT_SIZE]}\n[cut: {len(text) - MAX_CONTEXT_SIZE} more characters]"
+        cut_length = len(text) - MAX_CONTEXT_SIZE
+        return f"{text[:MAX_CONTEXT_SIZE]}\n[cut: {cut_length} more characters]"
     return text

@@ -220,7 +220,8 @@ class Runtime:
         except asyncio.CancelledError:
             # A pipeline records the end of its task. A task that has not begun is recorded as
             # cancelled here, unless a stopped agent leaves the task to another process.
-            if pipeline is None and not (self._stopped or self._stays_resumable(request)):
+            is_left_resumable = self._stopped or self._stays_resumable(request)
+            if pipeline is None and not is_left_resumable:
                 await await_despite_cancellation(self._record_cancelled_start(request))
             raise
         finally:
@@ -367,7 +368,8 @@ class Runtime:
         has_started_before = any(isinstance(event, TaskStarted) for event in request.past)
         if request.child is not None or has_started_before:
             return
-        agent, redactor = self.resources.agent, self.resources.redactor
+        agent = self.resources.agent
+        redactor = self.resources.redactor
         # A FinishedTask contains only the text of the task, so the task need not have finished.
         ask_light_model = partial(agent.context.ask, None)  # None: the model for small questions
         lesson = FinishedTask(task=redactor.redact_text(request.task), ask=ask_light_model)
@@ -441,7 +443,9 @@ class Runtime:
             work.cancel()
         _, unfinished = await asyncio.wait({*ending, *self._background}, timeout=STOP_SECONDS)
         if unfinished:
-            calls = (name for pipeline in self._pipelines.values() for name in pipeline.under_way)
+            calls: list[str] = []
+            for pipeline in self._pipelines.values():
+                calls += pipeline.under_way
             awaited_work = ", ".join(calls) or "the work of a task"
             _log.warning("while stopping: %s did not end within %g s", awaited_work, STOP_SECONDS)
         await self.free()

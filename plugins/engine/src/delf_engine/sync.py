@@ -218,9 +218,11 @@ class RuntimeLoop:
     def runtime(self) -> Runtime | None:
         """The runtime, if started; thread-safe."""
         starting = self._runtime_future
-        if starting is None or not starting.done() or starting.cancelled():
+        if starting is None or not starting.done():
             return None
-        return None if starting.exception() is not None else starting.result()
+        if starting.cancelled() or starting.exception() is not None:
+            return None
+        return starting.result()
 
     @property
     def state(self) -> str:
