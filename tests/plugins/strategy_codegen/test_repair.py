@@ -9,6 +9,9 @@ from delf_strategy_codegen.repair import repair_code
 MENDED = {
     "typographic quotes": ("print(“a”, ‘b’)", "ab"),
     "an apostrophe within them": ("print(“It’s”)", "It’s"),
+    "an empty string at the end": ("print(1)\nx = “”", "1"),
+    "a name like a prefix before them": ("b = 1\nx = b\n“a text”\nprint(x)", "1"),
+    "an invisible space after the prefix": ("a = 1\nprint(f\u200b“{a}”)", "1"),
     "quotes within them": ('print(“say "hi"”)', 'say "hi"'),
     "signs": ("print(1\u00a0−\u00a02, 3 ≥ 2, 2 × 3)", "-1True6"),
     "prompts": (">>> x = 1\n>>> if x:\n...     print(x)\n...\n1", "1"),

@@ -108,10 +108,12 @@ class _BlockParser:
         """
         line = self._lines[index]
         fence = _FENCE.fullmatch(line.text)
-        if fence is not None and (block := _one_line_block(fence)) is not None:
-            language, code = block
-            self._add(language, code, fence["lead"], line.start, line.end)
-            return index + 1
+        if fence is not None:
+            block = _one_line_block(fence)
+            if block is not None:
+                language, code = block
+                self._add(language, code, fence["lead"], line.start, line.end)
+                return index + 1
         # By CommonMark, a line is no fence if a backtick follows the marks of a backtick fence.
         is_inline_code = fence is not None and fence["marks"][0] == "`" and "`" in fence["info"]
         if fence is None or is_inline_code:
@@ -135,7 +137,8 @@ class _BlockParser:
                 first_closing_line = index
             # The number of fences in strings is limited, because each check parses the block.
             may_be_in_string = may_be_python and self._remaining_string_checks > 0
-            if not (may_be_in_string and stops_in_string(self._between(opened, index))):
+            is_in_string = may_be_in_string and stops_in_string(self._between(opened, index))
+            if not is_in_string:
                 return self._close(opened, index)
             self._remaining_string_checks -= 1
         # Without a closing line (None), the block ends with the text. If there is one, the string
@@ -153,9 +156,10 @@ class _BlockParser:
             index: The index of the closing line; None if the block ends with the text.
         """
         if index is None:
-            next_index = len(self._lines)
+            next_index = end_of_code = len(self._lines)
             end = len(self._text)
         else:
+            end_of_code = index
             line = self._lines[index]
             fence = _closing_fence(line.text, opened)
             opens_next_block = fence is not None and _language(fence["info"]) in _KNOWN_LANGUAGES
@@ -165,8 +169,9 @@ class _BlockParser:
             else:
                 next_index = index + 1
                 end = line.start + fence.end("marks")
-        code = self._between(opened, len(self._lines) if index is None else index)
-        self._add(opened.language, code, opened.lead, self._lines[opened.line].start, end)
+        code = self._between(opened, end_of_code)
+        start = self._lines[opened.line].start
+        self._add(opened.language, code, opened.lead, start, end)
         return next_index
 
     def _between(self, opened: _Open, number: int) -> str:
@@ -194,10 +199,13 @@ def _closing_fence(line: str, opened: _Open) -> re.Match[str] | None:
 
 def _fence_after_text(line: str) -> re.Match[str] | None:
     """Match an opening fence of Python or JSON at the end of a line of prose."""
-    match = _FENCE_AFTER_TEXT.fullmatch(line) if "```" in line[-_MAX_INFO_CHARS:] else None
-    if match is not None and _language(match["info"]) in _PYTHON_LABELS | JSON_LABELS:
-        return match
-    return None
+    if "```" not in line[-_MAX_INFO_CHARS:]:
+        return None
+    fence = _FENCE_AFTER_TEXT.fullmatch(line)
+    if fence is None:
+        return None
+    language = _language(fence["info"])
+    return fence if language in _PYTHON_LABELS or language in JSON_LABELS else None
 
 
 def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
@@ -212,7 +220,9 @@ def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
     word, _, rest = code.partition(" ")
     if word.lower() in _KNOWN_LANGUAGES and rest.strip():
         return word.lower(), rest.strip()
-    return ("", code) if parse_script(code) is not None else None
+    if parse_script(code) is None:
+        return None
+    return "", code
 
 
 def _language(info: str) -> str:

@@ -81,21 +81,25 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         A reading with the script, or with a problem if several choices are plausible. If no block
         is a valid script, see :func:`_reading_of_longest_block`.
     """
-    parts = _without_repeated([b for b in blocks if b.code])
+    parts = _without_repeated([block for block in blocks if block.code])
     scripts = [block for block in parts if is_script(block.code)]
     if not scripts:
         return _reading_of_longest_block(parts)
-    candidates = [
-        block for block in scripts if not _EXAMPLE.search(_nearby_text(block.text_before))
-    ]
-    examples = [block for block in scripts if block not in candidates]
+    candidates: list[Block] = []
+    examples: list[Block] = []
+    for block in scripts:
+        if _EXAMPLE.search(_nearby_text(block.text_before)):
+            examples.append(block)
+        else:
+            candidates.append(block)
     if candidates and examples:
         # Ignore the examples. If a candidate needs a name that only an example binds, the choice is
         # ambiguous.
         example_names = _union(bound_names(block.code) for block in examples)
         candidate_names = _union(bound_names(block.code) for block in candidates)
         needed_names = _union(free_names(block.code) for block in candidates)
-        if needed_names & (example_names - candidate_names):
+        names_only_in_examples = example_names - candidate_names
+        if needed_names & names_only_in_examples:
             return Reading(None, AMBIGUOUS)
         scripts = candidates
     last_part = parts[-1]
@@ -113,17 +117,18 @@ def _join_or_choose(scripts: Sequence[Block]) -> Reading:
         text = _nearby_text(block.text_before)
         uses_earlier_names = bool(free_names(block.code) & defined_names)
         announces_version = _OTHER_VERSION.search(text) is not None
-        announces_continuation = _CONTINUATION.search(text) is not None and not announces_version
-        is_version = announces_version or (
-            len(scripts) <= _MAX_COMPARED and _is_version(earlier_blocks, block)
-        )
+        announces_continuation = not announces_version and _CONTINUATION.search(text) is not None
+        is_version = announces_version
+        if not is_version and len(scripts) <= _MAX_COMPARED:
+            is_version = _is_version(earlier_blocks, block)
         follows_directly = not block.text_before.strip()
         if uses_earlier_names and (announces_continuation or follows_directly):
             earlier_blocks.append(block)
         elif uses_earlier_names:  # the block may continue the earlier blocks or correct a part
             is_ambiguous = True
         elif is_version:  # the block replaces all earlier blocks, however these belong together
-            earlier_blocks, is_ambiguous = [block], False
+            earlier_blocks = [block]
+            is_ambiguous = False
         elif announces_continuation:
             earlier_blocks.append(block)
         else:  # the block may be a second part or another version
@@ -154,15 +159,16 @@ def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
     longest = max(parts, key=lambda block: len(block.code))
     tree = parse_script(longest.code)
     has_syntax_error = tree is None
-    is_python = tree is not None and bool(tree.body) and longest.is_python
-    if has_syntax_error or is_python:
+    if has_syntax_error:
+        return Reading(longest.code)
+    if tree.body and longest.is_python:
         return Reading(longest.code)
     return Reading()
 
 
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
     """Remove blocks whose code is part of another block; of equal blocks the last stays."""
-    lines_of_blocks = [set(map(str.strip, block.code.split("\n"))) - {""} for block in blocks]
+    lines_of_blocks = [_distinct_lines(block.code) for block in blocks]
     distinct_blocks: list[Block] = []
     for index, lines in enumerate(lines_of_blocks[:_MAX_COMPARED]):
         is_part_of_another = any(lines < other_lines for other_lines in lines_of_blocks)
@@ -170,6 +176,13 @@ def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
         if not is_part_of_another and not is_repeated_later:
             distinct_blocks.append(blocks[index])
     return [*distinct_blocks, *blocks[_MAX_COMPARED:]]
+
+
+def _distinct_lines(code: str) -> set[str]:
+    """Return the lines of code without indentation, blank lines and repetitions."""
+    lines = {line.strip() for line in code.split("\n")}
+    lines.discard("")
+    return lines
 
 
 def _is_version(earlier_blocks: Sequence[Block], later_block: Block) -> bool:

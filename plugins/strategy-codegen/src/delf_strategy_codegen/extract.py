@@ -48,13 +48,18 @@ def read_reply(reply: ModelReply) -> Reading:
 
     The scripts of several calls are joined. The calls count even if no tool was offered.
     """
-    readings = [from_arguments(call.arguments, find_script) for call in reply.calls]
-    codes = [reading.code for reading in readings if reading.code is not None]
-    unreadable = next((reading for reading in readings if reading.why), None)
-    if codes:
-        if unreadable is None:
-            return Reading("\n\n".join(codes))
+    codes: list[str] = []
+    unreadable: Reading | None = None
+    for call in reply.calls:
+        reading = from_arguments(call.arguments, find_script)
+        if reading.code is not None:
+            codes.append(reading.code)
+        if reading.why and unreadable is None:
+            unreadable = reading
+    if codes and unreadable is not None:
         return unreadable
+    if codes:
+        return Reading("\n\n".join(codes))
     from_text = find_script(reply.text)
     if from_text.code is None and unreadable is not None:
         return unreadable
@@ -85,11 +90,13 @@ def find_script(text: str) -> Reading:
         return Reading(why=_TOO_LONG)
     # The whole answer may be a script without a fence. JSON is valid Python, too, but is no script.
     bare_script = repair_script(_SPECIAL_TOKENS.sub("", text))
-    if bare_script is not None and bare_script.lstrip().startswith("{"):
-        bare_script = None
-    is_list_of_objects = bare_script is not None and bare_script.lstrip().startswith("[{")
-    if bare_script is not None and has_call(bare_script) and not is_list_of_objects:
-        return Reading(bare_script)
+    if bare_script is not None:
+        is_object = bare_script.lstrip().startswith("{")
+        is_list_of_objects = bare_script.lstrip().startswith("[{")
+        if is_object:
+            bare_script = None
+        elif has_call(bare_script) and not is_list_of_objects:
+            return Reading(bare_script)
     text = _answer_text(text)
     blocks = blocks_of(text)
     possible_scripts = [block.code for block in blocks] if blocks else [text]
@@ -99,9 +106,8 @@ def find_script(text: str) -> Reading:
         return _script_in_blocks(blocks, text)
     if (call_reading := from_json(text, find_script)) is not None:
         return call_reading
-    tagged = [_tagged_block(*item, text) for item in from_tags(text)]
-    if tagged:
-        return choose_script(tagged)
+    if tagged_blocks := _tagged_blocks(text):
+        return choose_script(tagged_blocks)
     # Python without a call may be prose, so it counts only if the answer has no other script.
     if bare_script is not None and is_script(bare_script):
         return Reading(bare_script)
@@ -127,8 +133,13 @@ def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
     python_in_json_blocks = [block for block in json_blocks if has_call(block.code)]
     if possible_scripts := [*unlabelled_blocks, *python_in_json_blocks]:
         return choose_script(possible_scripts)
-    tagged = [_tagged_block(*item, text) for item in from_tags(text)]
-    return choose_script(tagged) if tagged else Reading()
+    if tagged_blocks := _tagged_blocks(text):
+        return choose_script(tagged_blocks)
+    return Reading()
+
+
+def _tagged_blocks(answer: str) -> list[Block]:
+    return [_tagged_block(content, start, end, answer) for content, start, end in from_tags(answer)]
 
 
 def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
@@ -157,35 +168,40 @@ def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
 
 def _answer_text(text: str) -> str:
     """Remove tagged reasoning, and everything after the end of the model's turn, from an answer."""
-    code = [(b.start, b.end) for b in blocks_of(text) if parse_script(b.code) is not None]
+    scripts = [block for block in blocks_of(text) if parse_script(block.code) is not None]
 
-    def is_code(position: int) -> bool:
-        return any(start <= position < end for start, end in code)
+    def is_in_script(position: int) -> bool:
+        return any(script.start <= position < script.end for script in scripts)
 
     # A mark at position 0 stands before the answer, and so does not end the model's turn.
-    turn_ends = _TURN_END.finditer(text, 1)
-    turn_end = next((mark for mark in turn_ends if not is_code(mark.start())), None)
-    if turn_end is not None:
-        text = text[: turn_end.start()]
-    passages: list[str] = []
-    position = 0
-    for match in _TAG_AT_LINE_START.finditer(text):
-        opening = None
-        if match.start() >= position and not is_code(match.start()):
-            opening = find_reasoning_opening(text[match.start() :])
+    for turn_end in _TURN_END.finditer(text, 1):
+        if not is_in_script(turn_end.start()):
+            text = text[: turn_end.start()]
+            break
+    answer = ""
+    end_of_reasoning = 0
+    for tag in _TAG_AT_LINE_START.finditer(text):
+        start = tag.start()
+        if start < end_of_reasoning or is_in_script(start):
+            continue
+        opening = find_reasoning_opening(text[start:])
         if opening is None:
             continue
-        passages.append(text[position : match.start()])
-        end = opening.closing_pattern.search(text, match.start() + opening.length)
-        position = len(text) if end is None else end.end()
-    return "".join([*passages, text[position:]])
+        answer += text[end_of_reasoning:start]
+        closing = opening.closing_pattern.search(text, start + opening.length)
+        if closing is None:  # the rest of the text is reasoning
+            return answer
+        end_of_reasoning = closing.end()
+    return answer + text[end_of_reasoning:]
 
 
 def _script_in_prose(text: str) -> Reading:
     """Return the script that stands without a fence between lines of prose."""
     lines = text.split("\n")[:_MAX_LINES]
     remaining_tries = _MAX_TRIES
-    for start in [index for index, line in enumerate(lines) if _CODE_START.match(line)]:
+    for start, first_line in enumerate(lines):
+        if not _CODE_START.match(first_line):
+            continue
         end = len(lines)
         while end > start and remaining_tries:
             remaining_tries -= 1
@@ -197,13 +213,13 @@ def _script_in_prose(text: str) -> Reading:
                 if tree.lineno is None:
                     break
                 # Try again with the lines before the line with the error.
-                end = min(end - 1, start + tree.lineno - 1)
+                line_with_error = start + tree.lineno - 1
+                end = min(end - 1, line_with_error)
                 continue
             if not has_call(code):  # such as prose that happens to be valid Python
                 break
-            rest = [*lines[:start], *lines[end:]]
-            is_rest_prose = not any(map(_LOOKS_LIKE_CODE.match, rest))
-            if is_rest_prose:
-                return Reading(code.rstrip())
-            return Reading(None, AMBIGUOUS)
+            other_lines = lines[:start] + lines[end:]
+            if any(map(_LOOKS_LIKE_CODE.match, other_lines)):
+                return Reading(None, AMBIGUOUS)
+            return Reading(code.rstrip())
     return Reading()

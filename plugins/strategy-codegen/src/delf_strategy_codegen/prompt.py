@@ -67,11 +67,12 @@ def script_rules(
     answer = _IN_TOOL if in_tool else _IN_FENCE
     rules = _RULES.format(language=language, libraries=library_text, answer=answer)
     # In stubs, ``[asks]`` marks an action that needs approval, and ``?`` a key that may be missing.
-    rules += _ASKS if "[asks]" in stubs else ""
-    rules += _TYPE_NOTATION if '?"' in stubs else ""
-    rules += (
-        f"\n- This sandbox runs a part of Python. It lacks {unsupported}." if unsupported else ""
-    )
+    if "[asks]" in stubs:
+        rules += _ASKS
+    if '?"' in stubs:
+        rules += _TYPE_NOTATION
+    if unsupported:
+        rules += f"\n- This sandbox runs a part of Python. It lacks {unsupported}."
     tools = f"```python\n{stubs}\n```" if stubs else "There are none; compute the answer."
     return f"{rules}\n\nTools:\n{tools}"
 
@@ -219,9 +220,12 @@ def _lines_about_earlier_changes(changes: Sequence[str]) -> list[str]:
     """Return a list of the write calls that were made, as lines for the model."""
     if not changes:
         return []
-    earlier = [f"- … {len(changes) - _MAX_DONE:,} calls"] if len(changes) > _MAX_DONE else []
-    listed = "\n".join([*earlier, *(f"- {call}" for call in changes[-_MAX_DONE:])])
-    return [f"The script has already made these changes; do not repeat them:\n{listed}"]
+    lines = ["The script has already made these changes; do not repeat them:"]
+    omitted_count = len(changes) - _MAX_DONE
+    if omitted_count > 0:
+        lines.append(f"- … {omitted_count:,} calls")
+    lines += [f"- {call}" for call in changes[-_MAX_DONE:]]
+    return ["\n".join(lines)]
 
 
 def _variable_lines(variables: Mapping[str, str]) -> list[str]:

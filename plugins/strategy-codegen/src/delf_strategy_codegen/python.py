@@ -134,7 +134,8 @@ def _candidates(code: str, indent: int) -> Iterator[str]:
     # The code may end at a closing fence, in a line of its own or after the last statement.
     for number, line in enumerate(lines[:_MAX_LINES]):
         if line.rstrip().endswith("```"):
-            yield "\n".join([*lines[:number], line.rstrip()[:-3]])
+            last_line = line.rstrip().removesuffix("```")
+            yield "\n".join([*lines[:number], last_line])
             break
     # Tags such as ``</code>`` may follow the code.
     while len(lines) > 1 and _ONLY_TAGS.fullmatch(lines[-1]):
@@ -150,16 +151,19 @@ def _without_run_call(code: str) -> str:
     Any other code is returned unchanged.
     """
     tree = parse_script(code)
-    if tree is None or not tree.body or len(tree.body) > 1:
+    if tree is None or len(tree.body) != 1:
         return code
     expression = getattr(tree.body[0], "value", None)
     parts = expression.elts if isinstance(expression, ast.List) else [expression]
-    scripts = [_script_in_run_call(part) for part in parts]
-    run_scripts = [script for script in scripts if script is not None]
-    has_other_parts = len(run_scripts) < len(scripts)
-    if has_other_parts or not run_scripts:
+    scripts: list[str] = []
+    for part in parts:
+        script = _script_in_run_call(part)
+        if script is None:
+            return code
+        scripts.append(script)
+    if not scripts:  # the list is empty
         return code
-    return "\n\n".join(run_scripts)
+    return "\n\n".join(scripts)
 
 
 def _script_in_run_call(node: ast.AST | None) -> str | None:
@@ -192,9 +196,11 @@ def bound_names(code: str) -> set[str]:
 def free_names(code: str) -> set[str]:
     """Return the names that a script uses before it binds them."""
     tree = parse_script(code)
+    if tree is None:
+        return set()
     stored_names: set[str] = set()
     free: set[str] = set()
-    for node in [] if tree is None else tree.body:
+    for node in tree.body:
         loaded_names = _loaded([node])
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)

@@ -21,7 +21,7 @@ _INSTALLS: Final = re.compile(
 )
 _PROMPT: Final = re.compile(r"\s*(?:>>>|\.\.\.)(?: |$)")
 _FIRST_CONSOLE_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
-_PREFIX: Final = re.compile(r"(?i)(?:[rbuf]|rb|br|rf|fr)$")
+_STRING_PREFIX_AT_END: Final = re.compile(r"(?i)(?<!\w)(?:[rbuf]|rb|br|rf|fr)\Z")
 _ASCII_QUOTE_BY_CURLY_QUOTES: Final = {"“”„‟": '"', "‘’‚‛": "'"}
 _QUOTES: Final = frozenset("\"'").union(*_ASCII_QUOTE_BY_CURLY_QUOTES)
 _ASCII_BY_TYPOGRAPHIC_SIGN: Final = {
@@ -138,7 +138,8 @@ class _Text:
 
     def as_written(self) -> str:
         """Return the string's source, without conversion to ``str.format``."""
-        return f"{self.prefix}{self.quotes}{''.join(map(str, self.parts))}{self.quotes}"
+        content = "".join(map(str, self.parts))
+        return self.prefix + self.quotes + content + self.quotes
 
     def needs_str_format(self) -> bool:
         """Return whether the string is an f-string that Python before 3.12 cannot parse."""
@@ -150,13 +151,15 @@ class _Text:
             return self.as_written()
         # as_format_field() appends the expressions of a replacement field to the arguments.
         arguments: list[str] = []
-        parts = [
-            part.as_format_field(arguments) if isinstance(part, _Field) else part
-            for part in self.parts
-        ]
+        content = ""
+        for part in self.parts:
+            if isinstance(part, _Field):
+                content += part.as_format_field(arguments)
+            else:
+                content += part
         prefix = self.prefix.replace("f", "").replace("F", "")
-        text = f"{prefix}{self.quotes}{''.join(parts)}{self.quotes}"
-        return f"{text}.format({', '.join(arguments)})"
+        template = prefix + self.quotes + content + self.quotes
+        return f"{template}.format({', '.join(arguments)})"
 
 
 @dataclass()
@@ -180,16 +183,22 @@ class _Field:
 
     def is_new_for(self, quotes: str) -> bool:
         """Return True if only Python 3.12 and later can parse the field between these quotes."""
-        text = "".join(part.as_written() if isinstance(part, _Text) else part for part in self.code)
+        text = ""
+        for part in self.code:
+            text += part.as_written() if isinstance(part, _Text) else part
         has_line_break = "\n" in text and len(quotes) == 1
-        if has_line_break or any(sign in text for sign in (quotes, "\\", "#")):
+        if has_line_break or quotes in text or "\\" in text or "#" in text:
             return True
-        nested_fields = [part for part in self.spec or () if isinstance(part, _Field)]
+        if self.spec is None:
+            return False
+        nested_fields = [part for part in self.spec if isinstance(part, _Field)]
         return any(field.is_new_for(quotes) for field in nested_fields)
 
     def __str__(self) -> str:
-        spec = "" if self.spec is None else ":" + "".join(map(str, self.spec))
-        return f"{{{self.expression()}{self.equals_sign}{self.conversion}{spec}}}"
+        text = self.expression() + self.equals_sign + self.conversion
+        if self.spec is not None:
+            text += ":" + "".join(map(str, self.spec))
+        return "{" + text + "}"
 
     def as_format_field(self, arguments: list[str]) -> str:
         """Return the field as text for ``str.format``.
@@ -212,7 +221,10 @@ class _Field:
         if self.spec is not None:
             spec = ":"
             for part in self.spec:
-                spec += part.as_format_field(arguments) if isinstance(part, _Field) else part
+                if isinstance(part, _Field):
+                    spec += part.as_format_field(arguments)
+                else:
+                    spec += part
         return text_before + "{" + conversion + spec + "}"
 
 
@@ -238,37 +250,45 @@ class _Reader:
                 outside of brackets. Empty to split the whole script.
         """
         parts: list[str | _Text] = []
-        plain: list[str] = []
+        plain_code = ""
         depth = 0
         while self._position < len(self._text):
             char = self._text[self._position]
             # A ``!`` or ``=`` ends the expression of an f-string, but not within ``!=`` or ``==``.
-            if not depth and char in closing and not self._is_part_of_operator(char):
+            if depth == 0 and char in closing and not self._is_part_of_operator(char):
                 break
             if char == "#":
-                end = self._text.find("\n", self._position)
-                end = len(self._text) if end < 0 else end
-                plain.append(self._text[self._position : end])
-                self._position = end
+                end_of_line = self._text.find("\n", self._position)
+                if end_of_line < 0:
+                    end_of_line = len(self._text)
+                plain_code += self._text[self._position : end_of_line]
+                self._position = end_of_line
                 continue
             if char in _QUOTES:
-                prefix = _pop_string_prefix(plain)  # removes the prefix from the code
-                parts += ["".join(plain), self._string(prefix)]
-                plain.clear()
+                prefix = _string_prefix_at_end(plain_code)
+                parts.append(plain_code.removesuffix(prefix))
+                parts.append(self._string(prefix))
+                plain_code = ""
                 continue
-            depth += (char in "([{") - (char in ")]}")
-            plain.append(_ASCII_BY_TYPOGRAPHIC_SIGN.get(char, char))
+            if char in "([{":
+                depth += 1
+            elif char in ")]}":
+                depth -= 1
+            plain_code += _ASCII_BY_TYPOGRAPHIC_SIGN.get(char, char)
             self._position += 1
         if closing and self._position == len(self._text):
             raise _UnreadableError
-        return [*parts, "".join(plain)]
+        return [*parts, plain_code]
 
     def _is_part_of_operator(self, char: str) -> bool:
         """Return whether ``!`` or ``=`` is part of an operator such as ``!=``, ``==`` or ``:=``."""
-        around = self._text[max(0, self._position - 1) : self._position + 2]
+        char_before = self._text[max(0, self._position - 1) : self._position]
+        char_after = self._text[self._position + 1 : self._position + 2]
         if char == "!":
-            return around[1:] == "!="
-        return char == "=" and ("==" in around or around[:1] in ("!", "<", ">", ":"))
+            return char_after == "="
+        if char == "=":
+            return char_after == "=" or char_before in ("=", "!", "<", ">", ":")
+        return False
 
     def _string(self, prefix: str) -> _Text:
         """Read a string, from its opening quote; typographic quotes become ASCII quotes.
@@ -278,18 +298,17 @@ class _Reader:
         """
         opening_quote = self._text[self._position]
         # All typographic quotes of the opening quote's kind; empty if the quote is ASCII.
-        curly_quotes = next(
-            (quotes for quotes in _ASCII_QUOTE_BY_CURLY_QUOTES if opening_quote in quotes), ""
-        )
-        ascii_quote = _ASCII_QUOTE_BY_CURLY_QUOTES.get(curly_quotes, opening_quote)
+        curly_quotes = ""
+        ascii_quote = opening_quote
+        for quotes, straight_quote in _ASCII_QUOTE_BY_CURLY_QUOTES.items():
+            if opening_quote in quotes:
+                curly_quotes = quotes
+                ascii_quote = straight_quote
         closing_quotes = curly_quotes + ascii_quote
         # Some answers open a string with a curly quote, and close it with an ASCII quote.
         if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
-        next_chars = self._text[self._position : self._position + 3]
-        is_triple = next_chars == 3 * opening_quote
-        if curly_quotes and all(char in closing_quotes for char in next_chars):
-            is_triple = True
+        is_triple = self._closes(closing_quotes, 3)
         quote_count = 3 if is_triple else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
@@ -320,9 +339,10 @@ class _Reader:
             raise _UnreadableError
         return self._text[self._position]
 
-    def _closes(self, closers: str, count: int) -> bool:
-        around = self._text[self._position : self._position + count]
-        return len(around) == count and all(char in closers for char in around)
+    def _closes(self, quotes: str, count: int) -> bool:
+        """Return whether the next ``count`` characters are all among ``quotes``."""
+        next_chars = self._text[self._position : self._position + count]
+        return len(next_chars) == count and all(char in quotes for char in next_chars)
 
     def _field_or_brace(self, parts: list[str | _Field]) -> None:
         pair = self._text[self._position : self._position + 2]
@@ -362,21 +382,14 @@ class _Reader:
         return field
 
 
-def _pop_string_prefix(plain: list[str]) -> str:
-    """Remove the prefix of a string, such as ``f``, from the end of the code before it.
+def _string_prefix_at_end(code: str) -> str:
+    """Return the prefix of a string, such as ``f``, at the end of the code before the string.
 
-    Args:
-        plain: The characters of the code before the string.
-
-    Returns:
-        The prefix; empty without a prefix.
+    Without a prefix, return an empty text.
     """
-    last_word = re.search(r"\w*$", "".join(plain[-8:]))
-    word = last_word[0] if last_word else ""
-    if not word or not _PREFIX.fullmatch(word):
-        return ""
-    del plain[len(plain) - len(word) :]
-    return word
+    # The longest prefix has two letters, and the character before it must not be one of a word.
+    prefix = _STRING_PREFIX_AT_END.search(code[-3:])
+    return "" if prefix is None else prefix[0]
 
 
 def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
@@ -393,10 +406,13 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
         if len(texts) < 2 or not needs_plus:
             yield from map(str, group)
             continue
-        yield "("
-        yield str(group[0])
-        for piece in group[1:]:
-            yield f" +{piece}" if isinstance(piece, str) else str(piece)
+        first_string, *further_pieces = group
+        yield f"({first_string}"
+        for piece in further_pieces:
+            is_whitespace_between_strings = isinstance(piece, str)
+            if is_whitespace_between_strings:
+                yield " +"
+            yield str(piece)
         yield ")"
 
 

@@ -8,6 +8,7 @@ the last pass.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -121,7 +122,8 @@ class CodegenStrategy:
             code = written.code
             calls = written.calls
             result = await host.execute(repair_code(code))
-            reruns.has_changed = reruns.has_changed or bool(result.changes)
+            if result.changes:
+                reruns.has_changed = True
             if result.changes_requested:
                 if result.refused is not None:
                     raise result.refused
@@ -133,13 +135,12 @@ class CodegenStrategy:
                 case Done(value=value, variables=variables):
                     text = compose(host.output, value)
                     problem = host.refuse(text)
-                    is_silent = False
-                    if problem is None:
-                        has_answer = text.strip() or host.has_answered
-                        is_silent = result.is_silent and not has_answer
-                        if not is_silent:
-                            return text
+                    has_answer = bool(text.strip()) or host.has_answered
+                    is_silent = problem is None and result.is_silent and not has_answer
+                    if is_silent:
                         problem = SILENT
+                    if problem is None:
+                        return text
                     if retries >= host.retry_count:
                         return _last_answer(result) if is_silent else text
                     retries += 1
@@ -195,9 +196,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
         DelfError: If the model fails or the budget is exhausted.
     """
     async with host.step("generate"):
-        has_called = any(
-            isinstance(part, ToolCall) for message in messages for part in message.parts
-        )
+        # The model goes on with the tool if an earlier script came in a call of the tool.
+        has_called = _contain_tool_call(messages)
         tools = (_RUN,) if code_in == "tool" or has_called else ()
         if tools and not host.takes_tools:
             raise ModelConfigurationError(
@@ -206,33 +206,32 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             )
         attempts = 1
         can_offer_tool = code_in == "auto" and not has_called
-        last_feedback: tuple[str, str] = ("", "")
+        last_text = last_problem = ""
+        feedback: tuple[Message, ...] = ()
         while True:
             try:
-                reply = await host.ask(messages, tools=tools)
+                reply = await host.ask((*messages, *feedback), tools=tools)
             except LLMExecutionError as error:
-                may_refuse_tools = error.status is not None and error.status not in _NOT_ABOUT_TOOLS
-                if not (tools and can_offer_tool and may_refuse_tools):
+                was_tool_offered_late = bool(tools) and can_offer_tool
+                if not was_tool_offered_late or not _may_be_about_tools(error):
                     raise
                 # The first answer came without tools, so the server refuses tools: with 400, 404,
                 # 422 or 500.
-                tools, can_offer_tool = (), False
-                messages = (*messages[:-2], *unusable_answer_messages(*last_feedback))
+                can_offer_tool = False
+                tools = ()
+                feedback = unusable_answer_messages(last_text, last_problem)
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
                 calls = calls_with_script(reply) if tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
             answer_text = reply.text.strip()
-            is_prose = bool(answer_text) and not (reading.why or reply.calls)
+            is_prose = bool(answer_text) and not reading.why and not reply.calls
             may_answer_in_prose = attempts > 1 or host.is_conversation
-            if (
-                is_prose
-                and may_answer_in_prose
-                and not host.used_tools
-                and host.refuse(answer_text) is None
-            ):
-                return _FinalReply(None, answer_text)
+            if is_prose and may_answer_in_prose and not host.used_tools:
+                refusal = host.refuse(answer_text)
+                if refusal is None:
+                    return _FinalReply(None, answer_text)
             if attempts > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {attempts} times; "
@@ -242,9 +241,20 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             await host.retrying(reading.why or "the answer held no script")
             if can_offer_tool and host.takes_tools:
                 tools = (_RUN,)
-            last_feedback = reply.text, reading.why
-            feedback = unusable_answer_messages(*last_feedback, in_tool=bool(tools))
             messages = (*messages, *feedback)
+            last_text = reply.text
+            last_problem = reading.why
+            feedback = unusable_answer_messages(last_text, last_problem, in_tool=bool(tools))
+
+
+def _contain_tool_call(messages: tuple[Message, ...]) -> bool:
+    parts = itertools.chain.from_iterable(message.parts for message in messages)
+    return any(isinstance(part, ToolCall) for part in parts)
+
+
+def _may_be_about_tools(error: LLMExecutionError) -> bool:
+    """Return whether an error may mean that the server refuses tools."""
+    return error.status is not None and error.status not in _NOT_ABOUT_TOOLS
 
 
 def _as_sent_by_model(
@@ -264,12 +274,12 @@ def _as_sent_by_model(
     has_long_calls = sum(len(call.arguments) for call in calls) > 2 * MAX_SCRIPT
     if not calls or has_long_calls:
         return script_and_feedback
-    feedback = script_and_feedback[1]
-    texts = [feedback.text, *["It ran as one script with the first call."] * (len(calls) - 1)]
-    tool_results = [
-        ToolResult(id=call.id, name=call.name, text=text)
-        for call, text in zip(calls, texts, strict=True)
-    ]
+    _, feedback = script_and_feedback
+    first_call, *further_calls = calls
+    tool_results = [ToolResult(id=first_call.id, name=first_call.name, text=feedback.text)]
+    for call in further_calls:
+        text = "It ran as one script with the first call."
+        tool_results.append(ToolResult(id=call.id, name=call.name, text=text))
     return assistant("", calls), results(tool_results)
 
 
@@ -390,5 +400,6 @@ def as_error(result: ScriptResult) -> DelfError:
             return ApprovalRejectedError(outcome.message)
         where = f" (line {outcome.line}: {outcome.source})" if outcome.line else ""
         message = f"the script failed: {outcome.kind}: {outcome.message}{where}"
-        return _ERROR_BY_KIND.get(outcome.kind, SandboxExecutionError)(message, hint=_HINT)
+        error_type = _ERROR_BY_KIND.get(outcome.kind, SandboxExecutionError)
+        return error_type(message, hint=_HINT)
     return SandboxExecutionError("the script did not end as expected", hint=_HINT)

@@ -74,9 +74,10 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     values: list[Any] = []
     parse_error = ""
     position = 0
-    tries = 0
-    while tries < _MAX_TRIES and (start := _next_bracket(text, position)) >= 0:
-        tries += 1
+    for _ in range(_MAX_TRIES):
+        start = _next_bracket(text, position)
+        if start < 0:
+            break
         try:
             content, position = DECODER.raw_decode(text, start)
         except DuplicateKeyError as error:
@@ -95,7 +96,9 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     content = _parse_python_literal(text)
     if content is not None:
         return _join_scripts(content, extract)
-    return Reading(None, BROKEN.format(parse_error)) if parse_error else None
+    if parse_error:
+        return Reading(None, BROKEN.format(parse_error))
+    return None
 
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:
@@ -133,17 +136,24 @@ def _parse_python_literal(text: str) -> Any:
 
 def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts in the parsed arguments of one or several calls."""
-    readings: list[Reading] = []
+    codes: list[str] = []
+    unusable: list[Reading] = []
     for text in _scripts_in(content):
         reading = extract(text)
-        has_no_script = reading == Reading()
-        # The text itself is then the code; if invalid, the model gets its syntax error.
-        readings.append(Reading(repair_script(text)) if has_no_script else reading)
-    codes = [reading.code for reading in readings if reading.code is not None]
-    if not readings or len(codes) < len(readings):
-        # One unusable script makes the answer unusable; return the first feedback, if any.
-        return next((reading for reading in readings if reading.why), Reading())
-    return Reading("\n\n".join(codes))
+        if reading == Reading():
+            # The text itself is the code; if invalid, the model gets its syntax error.
+            reading = Reading(repair_script(text))
+        if reading.code is None:
+            unusable.append(reading)
+        else:
+            codes.append(reading.code)
+    # One unusable script makes the answer unusable.
+    if codes and not unusable:
+        return Reading("\n\n".join(codes))
+    for reading in unusable:
+        if reading.why:
+            return reading
+    return Reading()
 
 
 def _scripts_in(content: Any) -> list[str]:
