@@ -17,7 +17,6 @@ from delf_strategy_stream.events import (
     InventedResults,
     Thought,
     UnparsableCall,
-    join_texts,
 )
 from delf_strategy_stream.parser import Parser
 from support.busy import on_busy_machines
@@ -33,6 +32,20 @@ PIECES = (
 )
 NOT_JSON = 'it is not JSON; expected is [{"name": …, "args": {…}}]'
 streams = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+
+
+def join_texts(events: list[Event]) -> list[Event]:
+    """Join neighbouring pieces of reasoning, and neighbouring pieces of text."""
+    joined: list[Event] = []
+    for event in events:
+        last = joined[-1] if joined else None
+        if isinstance(event, Thought) and isinstance(last, Thought):
+            joined[-1] = Thought(last.text + event.text)
+        elif isinstance(event, AnswerText) and isinstance(last, AnswerText):
+            joined[-1] = AnswerText(last.text + event.text)
+        else:
+            joined.append(event)
+    return joined
 
 
 def parse(*pieces: str, calls: bool = True) -> list[Event]:

@@ -96,7 +96,9 @@ def _parse_call(value: dict[str, Any], text: str) -> Called | UnparsableCall:
     has_arguments_beside_name = not argument_keys and len(value) > 1
     if has_several_keys or has_arguments_beside_name:
         return UnparsableCall(text, 'its arguments are to be in "args"')
-    arguments: Any = value[argument_keys[0]] if argument_keys else {}
+    arguments: Any = {}
+    for key in argument_keys:  # there is at most one
+        arguments = value[key]
     if isinstance(arguments, str):
         try:
             arguments = DECODER.decode(arguments or "{}")

@@ -177,6 +177,8 @@ def _shorten_value(value: Any) -> Any:
         return {name: _shorten_value(item) for name, item in fields.items()}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[Any]", value)
-        notice = [] if len(items) <= _MAX_SHORT_ITEMS else [f"… (shortened, of {len(items)} items)"]
-        return [*map(_shorten_value, items[:_MAX_SHORT_ITEMS]), *notice]
+        shortened_items = [_shorten_value(item) for item in items[:_MAX_SHORT_ITEMS]]
+        if len(items) > _MAX_SHORT_ITEMS:
+            shortened_items.append(f"… (shortened, of {len(items)} items)")
+        return shortened_items
     return value

@@ -67,17 +67,3 @@ class Result:
 
 
 Event = Thought | AnswerText | Called | UnparsableCall | InventedResults
-
-
-def join_texts(events: list[Event]) -> list[Event]:
-    """Join neighbouring pieces of reasoning, and neighbouring pieces of text."""
-    joined: list[Event] = []
-    for event in events:
-        last = joined[-1] if joined else None
-        if isinstance(event, Thought) and isinstance(last, Thought):
-            joined[-1] = Thought(last.text + event.text)
-        elif isinstance(event, AnswerText) and isinstance(last, AnswerText):
-            joined[-1] = AnswerText(last.text + event.text)
-        else:
-            joined.append(event)
-    return joined

@@ -27,21 +27,23 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
     names_by_spelling: dict[str, set[str]] = defaultdict(set)
     for name, tool in tools.items():
         connection = tool.connection
-        # The plural of a singular name, the singular of a plural name.
-        other_form = connection[:-1] if connection.endswith("s") else f"{connection}s"
-        spellings_of_tool = [
-            name,
-            tool.method,
-            connection,
-            connection + tool.method,
-            other_form + tool.method,
-        ]
-        for spelling in filter(None, spellings_of_tool if connection else [name]):
+        spellings_of_tool = [name]
+        if connection:
+            # The plural of a singular name, the singular of a plural name.
+            other_form = connection[:-1] if connection.endswith("s") else f"{connection}s"
+            spellings_of_tool += [
+                tool.method,
+                connection,
+                connection + tool.method,
+                other_form + tool.method,
+            ]
+        for spelling in filter(None, spellings_of_tool):
             names_by_spelling[normalise_spelling(spelling)].add(name)
+    name_by_spelling: dict[str, str] = {}
+    for spelling, names in names_by_spelling.items():
+        if len(names) == 1:
+            name_by_spelling[spelling] = names.pop()
     # A full name always means its own tool.
-    full_names = {normalise_spelling(name): name for name in tools}
-    return {
-        spelling: next(iter(names))
-        for spelling, names in names_by_spelling.items()
-        if len(names) == 1
-    } | full_names
+    for name in tools:
+        name_by_spelling[normalise_spelling(name)] = name
+    return name_by_spelling

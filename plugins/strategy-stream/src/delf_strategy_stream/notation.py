@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,7 +30,6 @@ from delf_strategy_stream.events import (
     Result,
     Thought,
     UnparsableCall,
-    join_texts,
 )
 from delf_strategy_stream.parser import Parser
 
@@ -84,8 +84,11 @@ class Markers:
 
     def answer_message(self, turn: Turn) -> Message:
         """Return the message with the model's answer: reasoning, text and calls between markers."""
-        parts = [f"<think>{turn.thoughts.strip()}</think>"] if turn.thoughts.strip() else []
-        parts += [turn.text.strip()] if turn.text.strip() else []
+        parts: list[str] = []
+        if thoughts := turn.thoughts.strip():
+            parts.append(f"<think>{thoughts}</think>")
+        if text := turn.text.strip():
+            parts.append(text)
         if turn.calls:
             calls = [{"name": call.name, "args": dict(call.arguments)} for call in turn.calls]
             parts.append(f"<execute>\n{_json(calls)}\n</execute>")
@@ -118,14 +121,17 @@ class FunctionCalls:
     def __init__(self, tools: Sequence[ToolDescription]) -> None:
         self._names = _safe_names([tool.name for tool in tools])
         self._tools = {safe: name for name, safe in self._names.items()}
-        self.model_tools = tuple(
-            ModelTool(
-                name=self._names[tool.name],
-                # The rules explain "asks": a person is asked before such a call is made.
-                description=tool.summary + (" (asks)" if tool.asks else ""),
-                parameters=_without(tool.schema, "$schema"),
-            )
-            for tool in tools
+        self.model_tools = tuple(map(self._model_tool, tools))
+
+    def _model_tool(self, tool: ToolDescription) -> ModelTool:
+        description = tool.summary
+        if tool.asks:
+            # The rules explain "asks": a person is asked before such a call is made.
+            description += " (asks)"
+        return ModelTool(
+            name=self._names[tool.name],
+            description=description,
+            parameters=_without(tool.schema, "$schema"),
         )
 
     def rules(self, tools: Sequence[ToolDescription], further_rules: str = "") -> str:
@@ -154,19 +160,27 @@ class FunctionCalls:
         """
         # There are two lists in the order of the calls: the results, and the problems of calls that
         # could not be parsed. Parse each call again to know in which list its item is.
-        misread = iter(p for p in turn.problems if isinstance(p, UnparsableCall))
-        numbered_results = iter(enumerate(turn.results, 1))
+        remaining_results = deque(enumerate(turn.results, 1))
+        remaining_problems = deque(
+            problem for problem in turn.problems if isinstance(problem, UnparsableCall)
+        )
         tool_results: list[ToolResult] = []
         for call in turn.provider_calls:
-            if isinstance(_parse_provider_call(call, self._tools), Called):
-                result = next(numbered_results, None)
-                text = _NOT_MADE if result is None else _result_text(*result)
-            else:
-                problem = next(misread, None)
-                text = _NOT_MADE if problem is None else f"not made: {problem.why}"
+            text = _NOT_MADE
+            is_parsable = isinstance(_parse_provider_call(call, self._tools), Called)
+            if is_parsable and remaining_results:
+                number, result = remaining_results.popleft()
+                text = _result_text(number, result)
+            elif not is_parsable and remaining_problems:
+                problem = remaining_problems.popleft()
+                text = f"not made: {problem.why}"
             tool_results.append(ToolResult(id=call.id, name=call.name, text=text))
-        text = problems_text(turn)
-        return (*([results(tool_results)] if tool_results else []), *([user(text)] if text else []))
+        messages: list[Message] = []
+        if tool_results:
+            messages.append(results(tool_results))
+        if text_about_problems := problems_text(turn):
+            messages.append(user(text_about_problems))
+        return tuple(messages)
 
 
 class Reader:
@@ -203,17 +217,31 @@ class Reader:
 
 
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
-    joined = join_texts(list(events))
     is_cut = reply.broken_by is not None
-    # In a reply that was cut off, a call may be unparsable only because its end is missing.
-    problem_types = InventedResults if is_cut else (InventedResults, UnparsableCall)
-    thoughts = [reply.reasoning, *(e.text for e in joined if isinstance(e, Thought))]
+    thoughts = reply.reasoning
+    text = ""
+    calls: list[Called] = []
+    problems: list[UnparsableCall | InventedResults] = []
+    for event in events:
+        match event:
+            case Thought():
+                thoughts += event.text
+            case AnswerText():
+                text += event.text
+            case Called():
+                calls.append(event)
+            case InventedResults():
+                problems.append(event)
+            case UnparsableCall():
+                # In a reply that was cut off, the call may only lack its end.
+                if not is_cut:
+                    problems.append(event)
     return Turn(
-        thoughts="".join(thoughts),
-        text="".join(e.text for e in joined if isinstance(e, AnswerText)),
-        calls=tuple(e for e in joined if isinstance(e, Called)),
+        thoughts=thoughts,
+        text=text,
+        calls=tuple(calls),
         provider_calls=reply.calls,
-        problems=tuple(e for e in joined if isinstance(e, problem_types)),
+        problems=tuple(problems),
         is_cut=is_cut,
     )
 

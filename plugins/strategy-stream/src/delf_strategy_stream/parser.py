@@ -26,7 +26,7 @@ _LINE_END_OR_TAG: Final = re.compile(r"[\n<]")
 _SEPARATORS: Final = " \t\r\n,[]"
 _JSON_FENCE: Final = "```json"
 _FENCES: Final = ("```", "~~~")
-_QUOTES: Final = "\"'`“‘«„"
+_OPENING_QUOTES: Final = ('"', "'", "`", "“", "‘", "«", "„")
 _ONLY_FENCED: Final = re.compile(r"\s*```\w*\s*<execute>.*</execute>\s*```\s*", re.DOTALL)
 _MAX_INVENTED_CHARS: Final = 10_000
 
@@ -51,8 +51,8 @@ class Parser:
         self._unparsed: str = ""
         # The method that parses the input at this point of the answer.
         self._state: Callable[[list[Event]], bool] = self._reasoning_or_text
-        # The mark with which the current reasoning began.
-        self._opening: Opening | None = None
+        # The mark with which the current reasoning began; unset before any reasoning.
+        self._opening: Opening
         self._reasoning_tag: str = ""
         # The parts of the line of text that is not yet complete.
         self._current_line: list[str] = []
@@ -90,10 +90,11 @@ class Parser:
         rest = self._unparsed
         state = self._state
         self._unparsed = ""
-        if state in (self._reasoning_or_text, self._outside_tags, self._think_tag_in_text) and rest:
+        if state in (self._reasoning_or_text, self._outside_tags, self._think_tag_in_text):
             self._add_text_for_user(rest, events)
         elif state == self._inside_reasoning:
-            events += [Thought(rest)] if rest else []
+            if rest:
+                events.append(Thought(rest))
             events.append(UnparsableCall(text="", why=f"{self._reasoning_tag} has no end"))
         elif state == self._after_execute_tag:
             events.append(UnparsableCall(text=_EXECUTE, why="no calls follow"))
@@ -109,7 +110,8 @@ class Parser:
         if _EXECUTE in self._tags and _ONLY_FENCED.fullmatch(prose):
             events.append(UnparsableCall(text=prose, why="calls are not written in a fence"))
         if self._text_after_calls:
-            events.append(InventedResults("".join(self._text_after_calls)[:_MAX_INVENTED_CHARS]))
+            invented_text = "".join(self._text_after_calls)
+            events.append(InventedResults(invented_text[:_MAX_INVENTED_CHARS]))
         return events
 
     # -- states: each consumes input, and returns False if more input is needed ---------------
@@ -119,10 +121,11 @@ class Parser:
 
         Return False if more input is needed for the choice.
         """
-        self._opening = find_reasoning_opening(self._unparsed)
-        if self._opening is not None:
-            self._reasoning_tag = self._unparsed[: self._opening.length].strip()
-            self._unparsed = self._unparsed[self._opening.length :]
+        opening = find_reasoning_opening(self._unparsed)
+        if opening is not None:
+            self._opening = opening
+            self._reasoning_tag = self._unparsed[: opening.length].strip()
+            self._unparsed = self._unparsed[opening.length :]
             self._state = self._inside_reasoning
             return True
         if may_be_reasoning(self._unparsed) and not self._is_input_complete:
@@ -136,21 +139,19 @@ class Parser:
         The reasoning so far becomes an event at once. A possible beginning of the end tag stays
         unparsed.
         """
-        opening = self._opening
-        end = None if opening is None else opening.closing_pattern.search(self._unparsed)
-        if end is not None:
-            thought, self._unparsed = self._unparsed[: end.start()], self._unparsed[end.end() :]
+        end_tag = self._opening.closing_pattern.search(self._unparsed)
+        if end_tag is not None:
+            thought = self._unparsed[: end_tag.start()]
+            self._unparsed = self._unparsed[end_tag.end() :]
             self._state = self._reasoning_or_text
         else:
-            if opening is None:
-                tag_length = 0
-            else:
-                tag_length = _partial_tag_length(self._unparsed, opening.closing_mark)
-            position = len(self._unparsed) - tag_length
-            thought, self._unparsed = self._unparsed[:position], self._unparsed[position:]
+            tag_length = _partial_tag_length(self._unparsed, self._opening.closing_mark)
+            end_of_thought = len(self._unparsed) - tag_length
+            thought = self._unparsed[:end_of_thought]
+            self._unparsed = self._unparsed[end_of_thought:]
         if thought:
             events.append(Thought(thought))
-        return end is not None
+        return end_tag is not None
 
     def _outside_tags(self, events: list[Event]) -> bool:
         """Parse text for the user up to the next line end or tag.
@@ -167,16 +168,16 @@ class Parser:
             self._add_text_for_user("\n", events)
             self._unparsed = self._unparsed[1:]
             return True
-        tag = next((tag for tag in self._tags if self._unparsed.startswith(tag)), None)
-        if tag is not None and self._is_tag_in_effect(tag):
-            self._choose_state_for_tag(tag)
-            return True
-        # A piece may end within a tag: keep the tag's beginning until the next piece.
-        may_begin_tag = any(tag.startswith(self._unparsed) for tag in self._tags)
-        if tag is None and may_begin_tag and not self._is_input_complete:
-            return False
-        # A tag that is only mentioned, and a "<" that begins no tag, are text for the user.
-        plain_text = tag or "<"
+        plain_text = "<"
+        for tag in self._tags:
+            if self._unparsed.startswith(tag):
+                if self._is_tag_in_effect(tag):
+                    self._choose_state_for_tag(tag)
+                    return True
+                plain_text = tag  # which is only mentioned
+            elif tag.startswith(self._unparsed) and not self._is_input_complete:
+                # The piece ends within a tag: keep the tag's beginning until the next piece.
+                return False
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
@@ -187,9 +188,9 @@ class Parser:
         ``<execute>`` may follow other text in its line, and ``<think>`` may not.
         """
         line = "".join(self._current_line)
-        # Calls that a model quotes in an explanation must not be made. A tuple, because the empty
-        # string is in every string.
-        if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
+        is_in_backticks = line.count("`") % 2 == 1
+        # Calls that a model quotes in an explanation must not be made.
+        if self._in_fence or is_in_backticks or line.endswith(_OPENING_QUOTES):
             return False
         is_first_in_line = not line.strip()
         return tag == _EXECUTE or is_first_in_line
@@ -204,7 +205,8 @@ class Parser:
             self._state = self._think_tag_in_text
         elif "".join(self._current_line).strip():
             # The next state decides whether the tag is text. It searches the end tag after the tag.
-            self._search_start, self._state = len(tag), self._execute_in_line
+            self._search_start = len(tag)
+            self._state = self._execute_in_line
         else:
             self._skip_execute_tag()
 
@@ -220,7 +222,8 @@ class Parser:
         if not end_tag:
             return False
         self._add_text_for_user(text + end_tag, events)
-        self._unparsed, self._state = rest, self._outside_tags
+        self._unparsed = rest
+        self._state = self._outside_tags
         return True
 
     def _execute_in_line(self, events: list[Event]) -> bool:
@@ -230,37 +233,44 @@ class Parser:
         by another tag, such as ``</answer>``. Otherwise, both tags and the text between the tags
         are text for the user. Without ``</execute>``, the rest of the answer is parsed as calls.
         """
-        while True:
-            end = self._unparsed.find(_END_EXECUTE, self._search_start)
-            if end < 0 and not self._is_input_complete:
-                # The end mark may be split between pieces: search the last characters again.
-                self._search_start = max(
-                    self._search_start, len(self._unparsed) - len(_END_EXECUTE)
-                )
+        end_tag_start = self._find_end_tag_outside_of_strings()
+        if end_tag_start is None:
+            if not self._is_input_complete:
                 return False
-            if end < 0:
-                self._skip_execute_tag()
-                return True
-            if not _is_in_string(self._unparsed[:end]):
-                break
-            self._search_start = end + 1
-        end_of_tag = end + len(_END_EXECUTE)
+            self._skip_execute_tag()
+            return True
+        end_of_tag = end_tag_start + len(_END_EXECUTE)
         rest_of_line, line_break, _ = self._unparsed[end_of_tag:].partition("\n")
         following_text = rest_of_line.strip()
-        is_line_complete = line_break or self._is_input_complete
+        is_line_complete = bool(line_break) or self._is_input_complete
         if not following_text and not is_line_complete:
-            self._search_start = end
+            self._search_start = end_tag_start
             return False
         if not following_text or following_text.startswith("<"):
             self._skip_execute_tag()
             return True
         self._add_text_for_user(self._unparsed[:end_of_tag], events)
-        self._unparsed, self._state = self._unparsed[end_of_tag:], self._outside_tags
+        self._unparsed = self._unparsed[end_of_tag:]
+        self._state = self._outside_tags
         return True
+
+    def _find_end_tag_outside_of_strings(self) -> int | None:
+        """Return the index of the next ``</execute>`` that is in no JSON string, or None."""
+        while True:
+            index = self._unparsed.find(_END_EXECUTE, self._search_start)
+            if index < 0:
+                # The tag may be split between pieces: search the last characters again.
+                start_of_last = len(self._unparsed) - len(_END_EXECUTE)
+                self._search_start = max(self._search_start, start_of_last)
+                return None
+            if not _is_in_string(self._unparsed[:index]):
+                return index
+            self._search_start = index + 1
 
     def _skip_execute_tag(self) -> None:
         """Remove the tag ``<execute>`` from the unparsed input, and parse what follows the tag."""
-        self._unparsed, self._state = self._unparsed[len(_EXECUTE) :], self._after_execute_tag
+        self._unparsed = self._unparsed[len(_EXECUTE) :]
+        self._state = self._after_execute_tag
 
     def _after_execute_tag(self, events: list[Event]) -> bool:
         """Choose the state after ``<execute>``: JSON calls, a call in Python's notation, or text.
@@ -268,19 +278,20 @@ class Parser:
         Return False if more input is needed for the choice.
         """
         upcoming = self._unparsed.lstrip()
-        if not upcoming or (
-            len(upcoming) < len(_END_EXECUTE) and _END_EXECUTE.startswith(upcoming)
-        ):
-            return False
-        if upcoming[0] in "[{`" or upcoming.startswith(_END_EXECUTE):
+        if upcoming.startswith(("[", "{", "`", _END_EXECUTE)):
             self._state = self._between_calls
             return True
-        name = _NAME.match(upcoming)
-        if name is not None and name.end() == len(upcoming) and not self._is_input_complete:
+        may_begin_end_tag = _END_EXECUTE.startswith(upcoming)  # also if there is no input yet
+        if may_begin_end_tag:
             return False
-        if name is not None and upcoming[name.end() :].startswith("("):
-            self._state = self._inside_python_call
-            return True
+        name = _NAME.match(upcoming)
+        if name is not None:
+            text_after_name = upcoming[name.end() :]
+            if not text_after_name and not self._is_input_complete:
+                return False
+            if text_after_name.startswith("("):
+                self._state = self._inside_python_call
+                return True
         self._add_text_for_user(_EXECUTE, events)
         self._state = self._outside_tags
         return True
@@ -296,7 +307,8 @@ class Parser:
         if not end_tag and not self._is_input_complete:
             return False
         events.append(UnparsableCall(text.strip()[:1000], _NOT_JSON))
-        self._unparsed, self._state = rest, self._after_calls
+        self._unparsed = rest
+        self._state = self._after_calls
         return bool(end_tag)
 
     def _between_calls(self, events: list[Event]) -> bool:
@@ -304,19 +316,23 @@ class Parser:
 
         Return False if more input is needed.
         """
-        self._unparsed = rest = self._unparsed.lstrip(_SEPARATORS)
-        if rest != _END_EXECUTE and (_END_EXECUTE.startswith(rest) or _JSON_FENCE.startswith(rest)):
-            return False
+        rest = self._unparsed.lstrip(_SEPARATORS)
+        self._unparsed = rest
         if rest.startswith(_END_EXECUTE):
-            self._unparsed = rest[len(_END_EXECUTE) :]
+            self._unparsed = rest.removeprefix(_END_EXECUTE)
             self._report_text_between_calls(events)
             self._state = self._after_calls
-        elif rest[0] == "{":
+        elif _END_EXECUTE.startswith(rest) or _JSON_FENCE.startswith(rest):
+            return False  # the rest of the tag or fence may follow
+        elif rest.startswith("{"):
             self._state = self._inside_call
-            self._search_start = self._depth = 0
+            self._search_start = 0
+            self._depth = 0
             self._in_string = False
-        elif rest.startswith(_JSON_FENCE[:3]):
-            self._unparsed = rest[len(_JSON_FENCE) if rest.startswith(_JSON_FENCE) else 3 :]
+        elif rest.startswith(_JSON_FENCE):
+            self._unparsed = rest.removeprefix(_JSON_FENCE)
+        elif rest.startswith("```"):
+            self._unparsed = rest.removeprefix("```")
         else:
             self._text_between_calls.append(rest[0])
             self._unparsed = rest[1:]
@@ -325,9 +341,8 @@ class Parser:
     def _inside_call(self, events: list[Event]) -> bool:
         """Parse one call, a JSON object. Return False if more input is needed."""
         while True:
-            match = (_IN_STRING if self._in_string else _OUTSIDE).search(
-                self._unparsed, self._search_start
-            )
+            pattern = _IN_STRING if self._in_string else _OUTSIDE
+            match = pattern.search(self._unparsed, self._search_start)
             if match is None:
                 # The next search goes on from here: from the start, a call in thousands of pieces
                 # would take quadratic time.
@@ -347,12 +362,12 @@ class Parser:
                 upcoming = self._unparsed[position : position + len(_END_EXECUTE)]
                 if upcoming == _END_EXECUTE:
                     events.append(UnparsableCall(self._unparsed[:position], "it has no end"))
-                    self._unparsed, self._state = self._unparsed[position:], self._between_calls
+                    self._unparsed = self._unparsed[position:]
+                    self._state = self._between_calls
                     return True
-                if _END_EXECUTE.startswith(upcoming) and position + len(upcoming) == len(
-                    self._unparsed
-                ):
-                    self._search_start = position
+                is_end_of_input = position + len(upcoming) == len(self._unparsed)
+                if is_end_of_input and _END_EXECUTE.startswith(upcoming):
+                    self._search_start = position  # the rest of the tag may follow
                     return False
             self._search_start = position + 1
             if character == '"':
@@ -363,11 +378,10 @@ class Parser:
                 self._depth -= 1
             is_complete = self._depth == 0
             if is_complete:
-                events.append(read_call(self._unparsed[: self._search_start]))
-                self._unparsed, self._state = (
-                    self._unparsed[self._search_start :],
-                    self._between_calls,
-                )
+                end = self._search_start
+                events.append(read_call(self._unparsed[:end]))
+                self._unparsed = self._unparsed[end:]
+                self._state = self._between_calls
                 return True
 
     def _after_calls(self, events: list[Event]) -> bool:
@@ -377,12 +391,14 @@ class Parser:
         """
         upcoming = self._unparsed.lstrip()
         if upcoming.startswith(_EXECUTE):
-            self._unparsed, self._state = upcoming[len(_EXECUTE) :], self._after_execute_tag
+            self._unparsed = upcoming.removeprefix(_EXECUTE)
+            self._state = self._after_execute_tag
             return True
         may_begin_tag = _EXECUTE.startswith(upcoming)
         if may_begin_tag:
             return False
-        self._unparsed, self._state = upcoming, self._ignored_text
+        self._unparsed = upcoming
+        self._state = self._ignored_text
         return True
 
     def _ignored_text(self, events: list[Event]) -> bool:
@@ -418,8 +434,12 @@ class Parser:
 
 def _partial_tag_length(text: str, tag: str) -> int:
     """Return the length of the incomplete tag at the end of a text; 0 without one."""
-    lowered, tag = text[-len(tag) :].casefold(), tag.casefold()
-    return next((n for n in range(len(tag) - 1, 0, -1) if lowered.endswith(tag[:n])), 0)
+    lowered_end = text[-len(tag) :].casefold()
+    lowered_tag = tag.casefold()
+    for length in range(len(lowered_tag) - 1, 0, -1):
+        if lowered_end.endswith(lowered_tag[:length]):
+            return length
+    return 0
 
 
 def _is_in_string(text: str) -> bool:

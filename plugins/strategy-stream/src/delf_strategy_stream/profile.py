@@ -105,9 +105,12 @@ class Profile(Connection[ProfileSettings]):
                 return
             current = await asyncio.to_thread(_read, self._path)
             task_texts = "\n\n".join(f"Task:\n{task}" for task in tasks)
-            question = f"{_QUESTION}\n\nDescription:\n{current or '(none)'}\n\n{task_texts}"
-            proposed = (await finished.ask(question)).strip()[:_MAX_CHARS]
-            if proposed.strip(' ."').lower() != "none" and proposed != current.strip():
+            description = current or "(none)"
+            question = f"{_QUESTION}\n\nDescription:\n{description}\n\n{task_texts}"
+            answer = await finished.ask(question)
+            proposed = answer.strip()[:_MAX_CHARS]
+            is_none = proposed.strip(' ."').lower() == "none"
+            if not is_none and proposed != current.strip():
                 target = self._proposal_path if self.settings.review else self._path
                 await asyncio.to_thread(_write, target, proposed)
             await asyncio.to_thread(self._tasks_path.unlink, missing_ok=True)

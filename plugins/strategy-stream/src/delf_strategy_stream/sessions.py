@@ -70,8 +70,9 @@ class SessionTurns:
                 if session is None:
                     break
                 is_continuation = self._session_knows_history
+                messages = new_messages if is_continuation else all_messages
                 reply = await ask(
-                    new_messages if is_continuation else all_messages,
+                    messages,
                     tools=tools,
                     on_delta=on_delta,
                     session=session,
@@ -129,14 +130,15 @@ class SessionTurns:
         Another session is opened if attempts are left. Without a session, each turn is a single
         request to the model, or the task fails if sessions are required.
         """
-        problem = "could not be opened" if self._session is None else "ended"
+        was_open = self._session is not None
         await self.aclose()
-        if self._requires_session:
-            fallback = "the task fails"
+        problem = "ended" if was_open else "could not be opened"
+        if self._remaining_sessions:
+            next_step = "is opened again" if was_open else "it is tried once more"
+        elif self._requires_session:
+            next_step = "the task fails"
         else:
-            fallback = "single requests are sent instead"
-        retry = "is opened again" if problem == "ended" else "it is tried once more"
-        next_step = retry if self._remaining_sessions else fallback
+            next_step = "single requests are sent instead"
         await self._host.warn(f"the model's session {problem}, and {next_step}: {why}")
 
     async def aclose(self) -> None:

@@ -119,7 +119,7 @@ class _Task:
                     "notation is 'tools', and the model cannot be given tools",
                     hint='notation = "markers"',
                 )
-            self._notation = FunctionCalls([*self._tools.values()])
+            self._notation = FunctionCalls(list(self._tools.values()))
         self._earlier_turns: tuple[Turn, ...] = ()
         # The number of consecutive answers without a call, which are no valid final answer either.
         self._failures = 0
@@ -132,18 +132,20 @@ class _Task:
         host = self._host
         settings = self._settings
         further_rules = SUSPICIOUS if settings.untrusted else ""
-        rules = self._notation.rules([*self._tools.values()], further_rules)
+        rules = self._notation.rules(list(self._tools.values()), further_rules)
         beginning = host.begin(rules)
         if notices := await self._notices():
+            *messages_before_task, task_message = beginning
             notice_messages = [user(f"Notice: {text}") for text in notices]
-            beginning = (*beginning[:-1], *notice_messages, beginning[-1])
+            beginning = (*messages_before_task, *notice_messages, task_message)
         new_messages: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
             async with host.step("turn"):
                 turn = await self._run_turn(beginning, new_messages)
             if host.has_answered:
                 return turn.text.strip()
-            is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
+            has_text = bool(turn.text.strip())
+            is_answer = has_text and not turn.calls and not turn.problems
             if not is_answer:
                 self._cut_off_answer = ""
             elif turn.is_cut:
@@ -160,11 +162,12 @@ class _Task:
                         return answer
                 turn = replace(turn, notices=(refusal,))
             await self._count_failures(turn)
-            is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
-            if is_empty:
-                # Without a session, the same conversation is sent again. In a session, the model
-                # needs a new message to answer again.
-                new_messages = () if self._session is None else (user(_EMPTY_ANSWER_MESSAGE),)
+            is_empty = not has_text and not turn.thoughts.strip() and not turn.calls
+            if is_empty and self._session is None:
+                new_messages = ()  # the same conversation is sent again
+                continue
+            if is_empty:  # in a session, the model needs a new message to answer again
+                new_messages = (user(_EMPTY_ANSWER_MESSAGE),)
                 continue
             self._earlier_turns = (*self._earlier_turns, turn)
             await self._compact()
