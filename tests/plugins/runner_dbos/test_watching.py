@@ -139,6 +139,7 @@ async def test_watch_reads_a_list_or_the_list_in_a_record(delf_host, scripted_mo
         ("orders(state=name)", "is not a call with values"),
         ("import os", "is not a call with values"),
         ("orders(**{'state': 'x'})", "is not a call with values"),
+        ("orders(state='x', state='y')", "is not a call with values"),
         ("orders(state={[1]: 2})", "is not a call with values"),
     ],
 )

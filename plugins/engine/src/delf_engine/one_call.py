@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import to_jsonable_python
 
@@ -44,9 +44,11 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Call) and not node.args:
-            arguments = {str(item.arg): ast.literal_eval(item.value) for item in node.keywords}
-            if all(item.arg for item in node.keywords):
-                return ast.unparse(node.func), arguments
+            arguments = {item.arg: ast.literal_eval(item.value) for item in node.keywords}
+            has_repeated_name = len(arguments) < len(node.keywords)
+            # An argument such as **{"limit": 50} has the name None.
+            if None not in arguments and not has_repeated_name:
+                return ast.unparse(node.func), cast("dict[str, Any]", arguments)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         pass  # TypeError: a value such as {[1]: 2}, with a list as a key
     raise ConfigurationError(
