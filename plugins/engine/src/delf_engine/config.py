@@ -322,7 +322,7 @@ class AgentConfig(FixedAttributes, BaseModel):
             if rule == "approve":
                 continue
             # "gmail.read.sender -> gmail.send.to" is a flow of data from one action to another.
-            if ARROW in pattern:
+            if ARROW in str(pattern):
                 raise ValueError(f"{pattern}: a flow can only be 'approve'")
             names_people = isinstance(rule, (Mapping, ApprovalRule))
             if not names_people:

@@ -112,6 +112,7 @@ def test_rules_of_a_program_are_added_to_those_of_its_project(delf_host, tmp_pat
     [
         ({"a.b -> c.d": {"four_eyes": True}}, "a flow can only be 'approve'"),
         ({"pay": "yes"}, "pay: 'approve', or a table that says who may decide"),
+        ({5: "yes"}, "5: 'approve', or a table that says who may decide"),
         ({"pay": {"who": "ann"}}, "who"),
     ],
 )
