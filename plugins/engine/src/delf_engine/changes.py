@@ -159,7 +159,7 @@ def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[li
     """
     starts: dict[int, ev.CallStarted] = {}
     lines: list[str] = []
-    are_empty: list[bool] = []
+    has_content = False
     current_script = 0
     for event in events:
         match event:
@@ -171,10 +171,12 @@ def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[li
                 call = starts.pop(event.call_id)
                 call_line = call_text(call.action, call.arguments)
                 lines.append(f"{call_line} returned {_result_text(event.result)}")
-                are_empty.append(event.result is None or event.result in ("", [], {}))
+                if event.result is not None and event.result not in ("", [], {}):
+                    has_content = True
             case _:
                 pass
-    return lines, bool(are_empty) and all(are_empty)
+    are_all_empty = bool(lines) and not has_content
+    return lines, are_all_empty
 
 
 def _result_text(result: Any) -> str:

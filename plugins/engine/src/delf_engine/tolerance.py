@@ -211,15 +211,9 @@ class _Converter:
         itself, if a schema accepts any text; parsed JSON data; or a list with the text as its only
         item. A text that cannot be converted is returned as it is.
         """
-        listed_texts: set[str] = set()
-        for schema in alternatives:
-            listed_texts |= _listed_texts(schema)
-        if text in listed_texts:
-            return text
-        folded_text = text.strip().casefold()
-        similar = [each for each in listed_texts if each.casefold() == folded_text]
-        if len(similar) == 1:
-            return similar[0]
+        listed_text = _matching_listed_text(text, alternatives)
+        if listed_text is not None:
+            return listed_text
         if any(schema.get("format") == "date" for schema in alternatives):
             return _parse_date(text)
         if any(_accepts_any_text(schema) for schema in alternatives):
@@ -259,6 +253,23 @@ def _parse_date(text: str) -> Any:
         return dt.datetime.fromisoformat(text).date()
     except ValueError:
         return text
+
+
+def _matching_listed_text(text: str, alternatives: list[_Schema]) -> str | None:
+    """Return the listed text that a text means, whatever the case of its letters; None if unclear.
+
+    Args:
+        text: The text.
+        alternatives: The schemas, some of which may list the accepted texts.
+    """
+    listed_texts: set[str] = set()
+    for schema in alternatives:
+        listed_texts |= _listed_texts(schema)
+    if text in listed_texts:
+        return text
+    folded_text = text.strip().casefold()
+    similar = [each for each in listed_texts if each.casefold() == folded_text]
+    return similar[0] if len(similar) == 1 else None
 
 
 def _listed_texts(schema: _Schema) -> set[str]:
