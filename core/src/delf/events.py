@@ -1146,6 +1146,14 @@ def end_of(
     )
 
 
+def start_event(events: Sequence[Event]) -> TaskQueued | TaskStarted | None:
+    """Return the event with a task's text and set-up; None if the events have none."""
+    for event in events:
+        if isinstance(event, (TaskQueued, TaskStarted)):
+            return event
+    return None
+
+
 def end_event(events: Sequence[Event]) -> TaskFinished | None:
     """Return the event that ended a task; None if the task has not ended or was resumed."""
     for event in reversed(events):

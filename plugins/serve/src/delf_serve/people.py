@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.people import (
@@ -112,7 +112,8 @@ def _history_entry(change: PersonChange) -> PersonEntry:
         parts = [f"key {facts['key']}"]
     elif "rights" in facts:
         parts = [f"rights {'+'.join(facts['rights'])}", f"scope {facts['scope']}"]
-        parts += [f"teams {', '.join(facts['teams'])}"] if facts["teams"] else []
+        if facts["teams"]:
+            parts.append(f"teams {', '.join(facts['teams'])}")
     return PersonEntry(
         at=change.at, what=change.what, by=change.by, via=change.via, about=", ".join(parts)
     )
@@ -176,19 +177,20 @@ class RequestedChanges:
                 scope=self.key_scope,
             )
             keys += (new_key,)
-        teams = person.teams
+        teams: tuple[str, ...] | None = None
         if self.teams is not None:
-            teams = tuple(sorted({check_name(team, "team") for team in self.teams}))
-        return replace(
-            person,
-            rights=person.rights if self.rights is None else self.rights,
-            scope=self.scope or person.scope,
-            teams=teams,
-            mail=person.mail if self.mail is None else self.mail,
-            notices=person.notices if self.notices is None else self.notices,
-            notice_ways=person.notice_ways if self.notice_ways is None else self.notice_ways,
-            keys=keys,
-        )
+            valid_teams = {check_name(team, "team") for team in self.teams}
+            teams = tuple(sorted(valid_teams))
+        requested: dict[str, Any] = {
+            "rights": self.rights,
+            "scope": self.scope,
+            "teams": teams,
+            "mail": self.mail,
+            "notices": self.notices,
+            "notice_ways": self.notice_ways,
+        }
+        changed = {field: value for field, value in requested.items() if value is not None}
+        return replace(person, keys=keys, **changed)
 
     def for_new_key_only(self) -> RequestedChanges:
         """Return a copy whose rights and scope apply to the new key only, and not to the person."""

@@ -55,10 +55,13 @@ async def add_or_change(call: Call, body: s.PersonRequest) -> s.PersonMade:
     _require_manager(call)
     label_of_new_key = body.key
     secret = None if label_of_new_key is None else new_secret()
+    # None leaves a setting unchanged.
+    rights = None if body.rights is None else tuple(body.rights)
+    teams = None if body.teams is None else tuple(body.teams)
     requested_changes = RequestedChanges(
-        rights=None if body.rights is None else tuple(body.rights),
+        rights=rights,
         scope=body.scope,
-        teams=None if body.teams is None else tuple(body.teams),
+        teams=teams,
         mail=body.mail,
         label=label_of_new_key or "",
         secret=secret,
@@ -148,7 +151,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
     """List decisions on requests, changes to people's accounts, and logins, newest first."""
     _require_manager(call)
     journal = call.service.tasks.journal
-    entries = [*_people_entries(await journal.people())]
+    entries = list(_people_entries(await journal.people()))
     entries += [
         s.AuditEntry(
             at=login.began,

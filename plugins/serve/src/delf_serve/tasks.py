@@ -26,6 +26,7 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
     end_event,
+    start_event,
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
@@ -281,7 +282,8 @@ class Tasks:
         self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
-        task_id, digest = f"task_{secrets.token_hex(8)}", ""
+        task_id = f"task_{secrets.token_hex(8)}"
+        digest = ""
         if idempotency_key is not None:
             digest = _digest(order)
             secret = f"{caller.holder or caller.name}\n{idempotency_key}".encode("utf-8", "replace")
@@ -359,7 +361,10 @@ class Tasks:
         uploaded_paths = await self._uploads.paths(caller, order.files)
         if uploaded_paths is None and paths is None:
             return None
-        return [*(uploaded_paths or ()), *(paths or ())]
+        all_paths: list[str] = []
+        all_paths += uploaded_paths or ()
+        all_paths += paths or ()
+        return all_paths
 
     def _conversation_name(self, order: RunRequest, caller: Caller) -> str | None:
         """Return the stored name of a task's conversation, which is new if the request names none.
@@ -395,7 +400,8 @@ class Tasks:
         """
         record = await self._by_full_id(task_id, caller)
         events = await self.journal.read(record.task_id)
-        first_event = next(e for e in events if isinstance(e, (TaskQueued, TaskStarted)))
+        first_event = start_event(events)
+        assert first_event is not None  # noqa: S101 - each task has this event
         paths = recorded_files(first_event.setup)
         missing_file = await asyncio.to_thread(_find_missing, paths or ())
         if missing_file is not None:
@@ -417,7 +423,7 @@ class Tasks:
         )
         strategy = None if wanted.task else first_event.setup.get("strategy")
         # The other people whose words are in the task: its earlier owners.
-        other_authors = [*first_event.setup.get(OTHER_AUTHORS_KEY, ())]
+        other_authors = list(first_event.setup.get(OTHER_AUTHORS_KEY, ()))
         earlier_owner = first_event.key
         if earlier_owner != caller.holder:
             other_authors.append(name_of_holder(earlier_owner))
@@ -470,7 +476,7 @@ class Tasks:
             ProblemError: If the task was deleted, or belongs to a different request.
         """
         try:
-            first = (await self.journal.read(task_id))[0]
+            events = await self.journal.read(task_id)
         except UnknownTaskError:
             if await self.journal.was_removed(task_id):
                 raise ProblemError(
@@ -480,6 +486,7 @@ class Tasks:
                     "use a new key or message id for a new task",
                 ) from None
             return None
+        first = events[0]
         if not isinstance(first, (TaskQueued, TaskStarted)):
             return None
         digest_of_first_request = first.setup.get(SERVER_FIELD, {}).get(_DIGEST_FIELD)
@@ -613,8 +620,10 @@ class Tasks:
             waiting=self.pending_requests_in,
         )
         pending_requests = await self.pending_requests()
-        views = [task_view(record, pending_requests, caller) for record in records[:limit]]
-        return views, _encode_cursor(records[limit - 1]) if len(records) > limit else None
+        page = records[:limit]
+        views = [task_view(record, pending_requests, caller) for record in page]
+        has_more = len(records) > limit
+        return views, _encode_cursor(page[-1]) if has_more else None
 
     async def newest(self, words: str, caller: Caller, since: float | None = None) -> str | None:
         """Return the id of the caller's newest task with a given text; None if there is none.
@@ -633,9 +642,12 @@ class Tasks:
             records = await find_tasks(
                 self.journal, _CANDIDATES_PER_PAGE, text=text, since=since, keys=keys, after=place
             )
-            match = next((record.task_id for record in records if record.task == words), None)
-            if match is not None or len(records) < _CANDIDATES_PER_PAGE:
-                return match
+            for record in records:
+                if record.task == words:
+                    return record.task_id
+            is_last_page = len(records) < _CANDIDATES_PER_PAGE
+            if is_last_page:
+                return None
             place = records[-1].place
         return None
 
@@ -815,11 +827,12 @@ class Tasks:
             return
         running_task = self._register_running(task_id, owner or "")
         try:
-            first = (await self.journal.read(task_id))[0]
+            events = await self.journal.read(task_id)
             ledger = await self._ledger_of_accepted_task(owner)
         except BaseException:
             self._forget_running(task_id)
             raise
+        first = events[0]
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
@@ -894,7 +907,7 @@ class Tasks:
             _log.warning("a task of a dead server is not resumed: %s", error.message)
             self._tasks_not_to_resume.add(task_id)
             return
-        first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+        first_event = start_event(events)
         # Only servers store this field in the set-up of a task.
         if first_event is None or SERVER_FIELD not in first_event.setup:
             self._tasks_not_to_resume.add(task_id)
@@ -1021,8 +1034,10 @@ def owner_of(conversation: str) -> str | None:
 
 def _is_resumed_too_often(events: Sequence[Event]) -> bool:
     times = [event.at for event in events if isinstance(event, TaskResumed)]
-    last_times = times[-_MAX_RESUMES:]
-    return len(last_times) == _MAX_RESUMES and last_times[-1] - last_times[0] < _RESUMES_SECONDS
+    if len(times) < _MAX_RESUMES:
+        return False
+    earliest, *_, latest = times[-_MAX_RESUMES:]
+    return latest - earliest < _RESUMES_SECONDS
 
 
 def _decisions(events: Sequence[Event]) -> list[TaskDecision]:
@@ -1062,30 +1077,39 @@ def _detail(
         caller: The authenticated caller.
     """
     state = snapshot(events)
-    start_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     conversation_id: str | None = None
-    if start_event is not None and start_event.conversation is not None:
-        conversation_id = shown_name(start_event.conversation, caller)
-    end = events[-1] if isinstance(events[-1], TaskFinished) else None
-    files = [
-        OutputFile(name=name, size=Path(path).stat().st_size)
-        for name, path in state.files.items()
-        if Path(path).is_file()
-    ]
+    asked_from: str | None = None
+    start = start_event(events)
+    if start is not None:
+        asked_from = start.setup.get(ASKED_FROM)
+        if start.conversation is not None:
+            conversation_id = shown_name(start.conversation, caller)
+    fields_of_end: dict[str, Any] = {}
+    end = end_event(events)
+    if end is not None:
+        fields_of_end = {
+            "code": end.code,
+            "hint": end.hint,
+            "stopped_by": end.by,
+            # ``via`` is the channel and the address from which a person stopped the task.
+            "stopped_from": end.via or None,
+        }
+    files: list[OutputFile] = []
+    for name, recorded_path in state.files.items():
+        path = Path(recorded_path)
+        if path.is_file():
+            files.append(OutputFile(name=name, size=path.stat().st_size))
+    is_waiting = view.state is TaskState.WAITING
     return TaskDetail(
         **view.model_dump(),
         result=state.result,
         value=state.value,
-        code=None if end is None else end.code,
-        hint=None if end is None else end.hint,
+        **fields_of_end,
         output_so_far=state.output_so_far,
         files=files,
         conversation_id=conversation_id,
-        asked_from=None if start_event is None else start_event.setup.get(ASKED_FROM),
-        stopped_by=None if end is None else end.by,
-        # ``via`` is the channel and the address from which a person stopped or decided.
-        stopped_from=None if end is None else end.via or None,
+        asked_from=asked_from,
         decisions=_decisions(events),
         tokens_used=state.tokens_used,
-        approvals=[*request_ids] if view.state is TaskState.WAITING else [],
+        approvals=list(request_ids) if is_waiting else [],
     )

@@ -30,7 +30,14 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
 from delf_cli.streams import wrap_text
-from delf_serve.people import NOTICE_WAYS, Changer, RequestedChanges, require_active, without_key
+from delf_serve.people import (
+    NOTICE_WAYS,
+    Changer,
+    NoticeWay,
+    RequestedChanges,
+    require_active,
+    without_key,
+)
 
 # The default name of a key.
 _DEFAULT_LABEL: Final = "first"
@@ -106,13 +113,17 @@ def add(
     that person's settings.
     """
     secret = None if no_key else new_secret()
+    # In the changes, None leaves a setting unchanged. A missing option is None or empty.
+    requested_rights = None if rights is None else _rights(rights)
+    requested_notices = _notices(notices) if notices else None
+    requested_ways: tuple[NoticeWay, ...] = tuple(way for way in NOTICE_WAYS if way in ways)
     changes = RequestedChanges(
-        rights=None if rights is None else _rights(rights),
+        rights=requested_rights,
         scope=cast("Scope | None", scope),
         teams=tuple(teams) or None,
         mail=mail,
-        notices=_notices(notices) if notices else None,
-        notice_ways=tuple(way for way in NOTICE_WAYS if way in ways) or None,
+        notices=requested_notices,
+        notice_ways=requested_ways or None,
         label=label,
         secret=secret,
     )
@@ -120,13 +131,16 @@ def add(
 
     def change(known: Person | None) -> Person:
         # For an existing person, --rights and --scope restrict the new key, not the person.
-        is_further_key = known is not None and known.revoked_at is None and secret is not None
-        applied_changes = changes.for_new_key_only() if is_further_key else changes
-        return applied_changes.apply_to(known, name)
+        is_existing_person = known is not None and known.revoked_at is None
+        if is_existing_person and secret is not None:
+            return changes.for_new_key_only().apply_to(known, name)
+        return changes.apply_to(known, name)
 
     person = _change(ctx, name, change)
     if as_json:
-        click.echo(json_text({**_data(person), "key": secret}, indent=2))
+        data = _data(person)
+        data["key"] = secret
+        click.echo(json_text(data, indent=2))
         return
     click.echo(_line(person), err=secret is not None)
     if scope is None and person.scope == "own" and "decide" in person.rights:
@@ -154,9 +168,12 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
     for person in people:
         click.echo(wrap_text(_line(person), indent=4))
         for key in person.keys:
-            state = "revoked" if key.revoked_at is not None else "key"
+            state = "key" if key.revoked_at is None else "revoked"
+            line = f"  {state} {key.label}"
             limits = _describe_limits(key.rights, key.scope)
-            click.echo(f"  {state} {key.label}{f' ({limits})' if limits else ''}")
+            if limits:
+                line += f" ({limits})"
+            click.echo(line)
 
 
 @users.command("revoke")
@@ -194,7 +211,9 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
 
         If the command names a session to end, end that session and return only that one.
         """
-        logins = [login for login in await journal.logins() if name in (None, login.name)]
+        logins = await journal.logins()
+        if name is not None:
+            logins = [login for login in logins if login.name == name]
         if session is not None:
             # The displayed id is the beginning of the digest.
             logins = [login for login in logins if login.digest.startswith(session)]
@@ -218,10 +237,11 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
     if as_json:
         click.echo(json_text(logins, indent=2))
         return
-    outcome = "ended" if session is not None else ""
     for login in logins:
-        words = (login["id"], login["name"], login["client"], outcome)
-        click.echo(" ".join(filter(None, words)))
+        words = [login["id"], login["name"], login["client"]]
+        if session is not None:
+            words.append("ended")
+        click.echo(" ".join(word for word in words if word))
     if not logins:
         click.echo("nobody is logged in")
 
@@ -252,9 +272,13 @@ def _describe_limits(rights: Iterable[str] | None, scope: str | None) -> str:
 
 def _line(person: Person) -> str:
     parts = [person.name, _describe_limits(person.rights, person.scope)]
-    parts += [f"in {', '.join(person.teams)}"] if person.teams else []
-    parts += [person.mail] if person.mail else []
-    return "  ".join([*parts, *(["revoked"] if person.revoked_at is not None else [])])
+    if person.teams:
+        parts.append(f"in {', '.join(person.teams)}")
+    if person.mail:
+        parts.append(person.mail)
+    if person.revoked_at is not None:
+        parts.append("revoked")
+    return "  ".join(parts)
 
 
 def _data(person: Person) -> dict[str, Any]:
