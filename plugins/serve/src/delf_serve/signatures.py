@@ -15,6 +15,7 @@ from delf_serve.problems import ProblemError
 # The maximum age of a message in seconds, as Standard Webhooks advises.
 _MAX_AGE_SECONDS: Final = 300.0
 _MAX_ID_CHARACTERS: Final = 200
+_MAX_TIMESTAMP_DIGITS: Final = 15
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,17 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
     """
     if "webhook-signature" in headers:
         message_id = headers.get("webhook-id", "")
-        timestamp = headers.get("webhook-timestamp", "")
-        is_number = timestamp.isdecimal() and timestamp.isascii()
-        if not is_number or abs(time.time() - int(timestamp[:15])) > _MAX_AGE_SECONDS:
+        sent_at = _parse_timestamp(headers.get("webhook-timestamp", ""))
+        if sent_at is None or abs(time.time() - sent_at) > _MAX_AGE_SECONDS:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
-        expected = signature(secret, message_id, int(timestamp), body)["webhook-signature"]
+        expected = signature(secret, message_id, sent_at, body)["webhook-signature"]
         # The header has several signatures while a sender changes its secret.
         signatures = headers["webhook-signature"].split(" ")[:10]
     elif "x-hub-signature-256" in headers:
         # GitHub does not sign its id, so a replayed message could have another id.
         message_id = hashlib.sha256(body).hexdigest()
-        expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
+        signed = hmac.digest(secret.encode(), body, hashlib.sha256)
+        expected = f"sha256={signed.hex()}"
         signatures = [headers["x-hub-signature-256"]]
     else:
         raise _refused("the signature is missing")
@@ -81,6 +82,15 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
     if not 0 < len(message_id) <= _MAX_ID_CHARACTERS:
         raise ProblemError(422, f"the id of the message has 1 to {_MAX_ID_CHARACTERS} characters")
     return Delivery(message_id)
+
+
+def _parse_timestamp(text: str) -> int | None:
+    """Return a Unix time in seconds; None if the text is no such time."""
+    is_number = text.isdecimal() and text.isascii()
+    # The number of digits is checked first, because int() refuses very long texts.
+    if not is_number or len(text) > _MAX_TIMESTAMP_DIGITS:
+        return None
+    return int(text)
 
 
 def _key(secret: str) -> bytes:
