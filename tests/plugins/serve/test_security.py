@@ -305,6 +305,12 @@ async def test_requests_and_open_tasks_are_limited_per_key(serve):
     assert fine.status_code == 202
 
 
+async def test_rate_below_one_permits_the_first_request(serve):
+    server = await serve(key="ada-key", api_key=KEYS, rate=0.01)
+    first, second = [(await server.client.get("/session")).status_code for _ in range(2)]
+    assert (first, second) == (200, 429)
+
+
 async def test_every_answer_has_security_headers(serve):
     server = await serve()
     for path in ("/", "/tasks", "/nothing"):

@@ -11,9 +11,9 @@ import secrets
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -153,11 +153,13 @@ class Guard:
                 await sender.problem(shutting_down())
             raise
         finally:
-            if sender.status != 200 or path_of(scope) not in _PROBES:
+            is_good_probe = sender.status == 200 and path_of(scope) in _PROBES
+            if not is_good_probe:
+                caller: Caller | None = scope["delf.caller"]
                 access.log_request(
                     scope,
                     client=_host(scope),
-                    caller=None if scope["delf.caller"] is None else scope["delf.caller"].name,
+                    caller=None if caller is None else caller.name,
                     status=sender.status,
                     began=began,
                     request_id=sender.request_id,
@@ -171,10 +173,11 @@ class Guard:
         headers = _headers(scope, self._unrepeatable_headers)
         path = path_of(scope)
         method = scope["method"]
-        if path not in _PROBES:  # a probe has to be answered while the journal is away
+        is_probe = path in _PROBES
+        if not is_probe:  # a probe has to be answered while the journal is away
             await self._prepare_app()
         self._check_local(scope, headers)
-        if path not in _PROBES and not self._is_own_host(headers.get(b"host", b""), scope):
+        if not is_probe and not self._is_own_host(headers.get(b"host", b""), scope):
             raise ProblemError(
                 421, "the server is not reached by this name", "name it in the setting `hosts`"
             )
@@ -191,10 +194,12 @@ class Guard:
         if method not in _SAFE and sender.origin is None and not _is_same_site(scope, origin):
             raise ProblemError(403, "pages of this origin may not use the API")
         self._check_body(scope, headers, path, method)
-        if path in _PROBES:
+        if is_probe:
             return
-        caller = scope["delf.caller"] = await self._authenticate(scope, headers, path, method)
-        is_page_asset = _is_open(path) and not (headers.keys() & _KEY_HEADERS)
+        caller = await self._authenticate(scope, headers, path, method)
+        scope["delf.caller"] = caller
+        has_no_key = headers.keys().isdisjoint(_KEY_HEADERS)
+        is_page_asset = _is_open(path) and has_no_key
         if self._settings.rate and not is_page_asset:
             self._limit_rate(caller)
 
@@ -221,16 +226,19 @@ class Guard:
         settings = self._settings
         if path.startswith(_FILE_PREFIXES):
             max_bytes = settings.file_bytes
+        elif path == "/login":
+            max_bytes = _LOGIN_BYTES
         else:
-            max_bytes = _LOGIN_BYTES if path == "/login" else settings.body_bytes
+            max_bytes = settings.body_bytes
         scope["delf.max_body_bytes"] = max_bytes
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit():
+        digits = headers.get(b"content-length", b"0")
+        if not digits.isdigit():
             raise ProblemError(400, "content-length is not a number")
         # The number of digits is checked first, because int() is slow for long texts.
-        if len(length) > 18 or int(length) > max_bytes:
+        if len(digits) > 18 or int(digits) > max_bytes:
             raise ProblemError(413, f"the body is larger than {max_bytes:,} bytes")
-        if method in _SAFE and (int(length) or b"transfer-encoding" in headers):
+        has_body = int(digits) > 0 or b"transfer-encoding" in headers
+        if method in _SAFE and has_body:
             raise ProblemError(400, f"a {method} has no body")
 
     # -- authentication -------------------------------------------------------------------
@@ -248,37 +256,48 @@ class Guard:
         """
         if not self._keys:
             return ANYBODY
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        secret = headers.get(b"x-api-key")
-        if secret is None and scheme.lower() == b"bearer":
-            secret = token.strip()
+        secret = _sent_key(headers)
         if secret is not None:
             caller = self._keys.find(secret)
             if caller is None:
                 raise self.wrong_key(scope, secret)
             return caller
-        if (name := self._user_of_proxy(scope, headers)) is not None:
+        name = self._user_of_proxy(scope, headers)
+        if name is not None:
             caller = self._keys.find_person(name, by_mail=True)
             if caller is not None:
                 scope["delf.proxy"] = True
-                if method not in _SAFE and headers.get(CSRF_HEADER.encode()) is None:
+                if method not in _SAFE and CSRF_HEADER.encode() not in headers:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
                 return caller
             # The path /session is public. Without this error, the page would only learn that nobody
             # is logged in, and not the reason.
             if not _is_open(path) or path == "/session":
                 raise ProblemError(403, "the proxy names a person who is not known here")
-        cookie = session_of(headers)
-        caller = None if cookie is None else await self._caller_of_session(cookie)
-        if cookie is None or caller is None:
-            if _is_open(path):
-                return None
+        caller = await self._authenticate_by_cookie(scope, headers, path, method)
+        if caller is None and not _is_open(path):
             raise ProblemError(
                 401,
                 "an API key is needed",
                 "send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
                 headers={"www-authenticate": "Bearer"},
             )
+        return caller
+
+    async def _authenticate_by_cookie(
+        self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
+    ) -> Caller | None:
+        """Return the person of a valid session cookie; None without one.
+
+        Raises:
+            ProblemError: If the request may change something and lacks the session's CSRF token.
+        """
+        cookie = session_of(headers)
+        if cookie is None:
+            return None
+        caller = await self._caller_of_session(cookie)
+        if caller is None:
+            return None
         scope["delf.cookie"] = cookie
         if method not in _SAFE and path != "/login":
             csrf_token = headers.get(CSRF_HEADER.encode(), b"")
@@ -291,15 +310,19 @@ class Guard:
 
     def _user_of_proxy(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
         """Return the user name in a trusted proxy's header; None for requests of other clients."""
-        name = self._settings.user_header.lower().encode()
-        peer = str((scope.get("delf.peer") or ("",))[0])
-        if not name or name not in headers or not is_address(peer):
+        header = self._settings.user_header.lower().encode()
+        peer = scope.get("delf.peer")  # host and port
+        if not header or header not in headers or not peer:
             return None
-        address = ip_address(peer)
-        address = getattr(address, "ipv4_mapped", None) or address
+        host = str(peer[0])
+        if not is_address(host):
+            return None
+        address = ip_address(host)
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
         if not any(address in network for network in self._proxies):
             return None
-        return headers[name].decode("utf-8", "replace").strip()
+        return headers[header].decode("utf-8", "replace").strip()
 
     def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
         """Count and log a wrong key, and return the error response.
@@ -363,8 +386,10 @@ class Guard:
         rate = self._settings.rate
         now = time.monotonic()
         # A token bucket for the requests of one second (at least one), refilled evenly.
-        tokens, refilled_at = self._buckets.get(name, (rate, now))
-        tokens = min(max(rate, 1.0), tokens + (now - refilled_at) * rate)
+        capacity = max(rate, 1.0)
+        tokens, refilled_at = self._buckets.get(name, (capacity, now))
+        refill = (now - refilled_at) * rate
+        tokens = min(capacity, tokens + refill)
         if tokens < 1:
             wait = max(1, round((1 - tokens) / rate))
             raise ProblemError(
@@ -441,6 +466,14 @@ def session_of(headers: dict[bytes, bytes]) -> str | None:
     except CookieError:
         return None
     return None if morsel is None else morsel.value
+
+
+def _sent_key(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """Return the API key of a request; None if the request has no key."""
+    if b"x-api-key" in headers:
+        return headers[b"x-api-key"]
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else None
 
 
 def _headers(
