@@ -132,10 +132,15 @@ def notice_of_talk(
 
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
     """Create the notice of a finished task."""
-    task_text, url = visible(task[:_MAX_TEXT_SIZE]), f"{settings.public_url}/#/{end.task_id}"
+    task_text = visible(task[:_MAX_TEXT_SIZE])
+    url = f"{settings.public_url}/#/{end.task_id}"
     has_succeeded: bool = end.status
-    result = end.text if has_succeeded else end.error or ""
-    message = visible(result[:_MAX_TEXT_SIZE])
+    if has_succeeded:
+        message = visible(end.text[:_MAX_TEXT_SIZE])
+    elif end.error is not None:
+        message = visible(end.error[:_MAX_TEXT_SIZE])
+    else:
+        message = ""
     content = {
         "event": "task_finished",
         "task_id": end.task_id,
@@ -354,12 +359,15 @@ class WebChannel:
         began = time.time()
         try:
             record = await self._record(request)
-            began = began if record is None else record.requested.at
+            if record is not None:
+                began = record.requested.at
             await self._send_once(request, notice, "asked")
             for minutes in sorted(self._settings.remind_minutes):
-                await asyncio.sleep(max(0.0, began + minutes * 60 - time.time()))
+                remind_at = began + minutes * 60
+                await asyncio.sleep(max(0.0, remind_at - time.time()))
                 record = await self._record(request)
-                if record is None or record.decided is not None or not record.waits:
+                is_pending = record is not None and record.decided is None and record.waits
+                if not is_pending:
                     return
                 await self._send_once(request, reminder_of(notice, minutes), "reminded")
         except DelfError as error:
@@ -428,28 +436,28 @@ class WebChannel:
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
-        readers = [
-            person
-            for person in people
-            if person.holder != event.key and sees(person, people, owner)
-        ]
-        if isinstance(event, ApprovalAssigned):
-            to = [p for p in readers if p.name == event.to and "assigned" in p.notices]
-        else:
-            # The field ``key`` of an event is the owner name of the person who caused the event.
-            participants = {owner, *(getattr(earlier, "key", None) for earlier in discussion)}
-            assignee: str | None = None
-            for earlier in discussion:
-                if isinstance(earlier, ApprovalAssigned):
-                    assignee = earlier.to
-            concerned = [
-                person
-                for person in readers
-                if person.holder in participants or person.name == assignee
-            ]
-            to = [person for person in concerned if "commented" in person.notices]
-        if to:
-            self._notices.tell(notice_of_talk(self._settings, request, event), to, to_all=False)
+        # The field ``key`` of an event is the owner name of the person who caused the event.
+        participants = {owner}
+        assignee: str | None = None
+        for earlier in discussion:
+            participants.add(getattr(earlier, "key", None))
+            if isinstance(earlier, ApprovalAssigned):
+                assignee = earlier.to
+        recipients: list[Person] = []
+        for person in people:
+            if isinstance(event, ApprovalAssigned):
+                is_concerned = person.name == event.to
+                kind_of_notice = "assigned"
+            else:
+                is_concerned = person.holder in participants or person.name == assignee
+                kind_of_notice = "commented"
+            is_author = person.holder == event.key
+            wants_notice = kind_of_notice in person.notices
+            if is_concerned and wants_notice and not is_author and sees(person, people, owner):
+                recipients.append(person)
+        if recipients:
+            notice = notice_of_talk(self._settings, request, event)
+            self._notices.tell(notice, recipients, to_all=False)
 
     async def aclose(self) -> None:
         """Drop unsent notices."""
@@ -548,13 +556,15 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        host, port = (parts.hostname or "").rstrip("."), parts.port
+        port = parts.port
+        host = (parts.hostname or "").rstrip(".")
     except ValueError:
         raise ConfigurationError("the address of the webhook cannot be read") from None
     # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
     has_only_printable_ascii = url.isascii() and url.isprintable() and " " not in url
     is_valid = has_only_printable_ascii and len(url) <= _MAX_URL_SIZE
-    if parts.scheme != "https" or parts.username is not None or not is_valid:
+    has_password = parts.username is not None
+    if parts.scheme != "https" or has_password or not is_valid:
         raise ConfigurationError(
             "the address of a webhook begins with https:// and has no password and no blanks"
         )
@@ -618,7 +628,8 @@ def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
                 server.starttls(context=context)
                 is_encrypted = True
         if url.username:
-            if not (is_encrypted or host == "localhost" or is_loopback(host)):
+            is_on_this_machine = host == "localhost" or is_loopback(host)
+            if not is_encrypted and not is_on_this_machine:
                 raise smtplib.SMTPNotSupportedError("a password is not sent unencrypted")
             server.login(unquote(url.username), unquote(url.password or ""))
         server.send_message(message)

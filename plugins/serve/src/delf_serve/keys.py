@@ -144,8 +144,10 @@ class Keys:
             ConfigurationError: If a key is invalid. The message names its position, never its text.
         """
         api_key = "" if settings.api_key is None else settings.api_key.get_secret_value()
-        api_key = api_key or environ.get(VARIABLE, "")
-        texts = [text.strip() for text in api_key.split(",") if text.strip()]
+        if not api_key:
+            api_key = environ.get(VARIABLE, "")
+        stripped_texts = [text.strip() for text in api_key.split(",")]
+        texts = [text for text in stripped_texts if text]
         if api_key and not texts:
             raise ConfigurationError("an API key is empty")
         # A server with a login of people must never be open to everybody, even without API keys.
@@ -173,15 +175,16 @@ class Keys:
         """Return the person of a session; None if the person or the API key is revoked."""
         if session.key:  # the digest of the API key with which the session began
             digest = bytes.fromhex(session.key)
-            caller_of_settings = next(
-                (caller for caller in self._callers_of_settings if caller.digest == digest), None
-            )
-            caller = caller_of_settings or self._callers_by_digest.get(digest)
+            caller = self._callers_by_digest.get(digest)
+            for caller_of_settings in self._callers_of_settings:
+                if caller_of_settings.digest == digest:
+                    caller = caller_of_settings
         else:
             caller = self._callers_by_holder.get(session.holder)
         # The API key may have been given to another person since.
-        is_same_holder = caller is not None and caller.holder == session.holder
-        return caller if is_same_holder else None
+        if caller is None or caller.holder != session.holder:
+            return None
+        return caller
 
     def find_person(self, name: str, *, by_mail: bool) -> Caller | None:
         """Return a person as a caller with all rights of the person; None if unknown.
@@ -305,9 +308,9 @@ def _parse_keys(texts: Sequence[str]) -> tuple[Caller, ...]:
     """Parse the API keys of the settings. Names and secrets must be unique."""
     callers = tuple(_parse_key(text, number) for number, text in enumerate(texts, 1))
     names = [caller.name for caller in callers]
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate is not None:
-        raise ConfigurationError(f"two API keys have the name {duplicate!r}")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"two API keys have the name {name!r}")
     if len({caller.digest for caller in callers}) < len(callers):
         raise ConfigurationError("two names have the same API key")
     return callers

@@ -29,7 +29,7 @@ from delf_serve.keys import Caller
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
-from delf_serve.people import NOTICE_WAYS, Changer, require_active
+from delf_serve.people import NOTICE_WAYS, Changer, NoticeWay, require_active
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import (
     Submitted,
@@ -601,10 +601,8 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
     chosen_notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
-    # None keeps the channels.
-    if body.ways is None:
-        chosen_ways = None
-    else:
+    chosen_ways: tuple[NoticeWay, ...] | None = None  # None keeps the channels
+    if body.ways is not None:
         chosen_ways = tuple(way for way in NOTICE_WAYS if way in body.ways)
     # None keeps the webhook; an empty address removes the webhook.
     address = None if body.webhook is None else body.webhook.strip()
@@ -614,7 +612,8 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
             check_webhook(call.service.settings, address)
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
-        generated_secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
+        encoded_key = base64.b64encode(secrets.token_bytes(32)).decode()
+        generated_secret = f"whsec_{encoded_key}"
     shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:
@@ -624,25 +623,20 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         the person in the meantime.
         """
         nonlocal shown_secret
-        person_before = require_active(known, name)
-        is_address_changed = address is not None and address != person_before.webhook
-        webhook_fields: dict[str, Any] = {}
         shown_secret = None
+        person = replace(require_active(known, name), notices=chosen_notices)
+        if chosen_ways is not None:
+            person = replace(person, notice_ways=chosen_ways)
         # Each address has its own secret, which signs the notices, and is shown only once.
+        is_address_changed = address is not None and address != person.webhook
         if is_address_changed:
-            webhook_fields = {"webhook": address, "webhook_secret": generated_secret}
+            person = replace(person, webhook=address, webhook_secret=generated_secret)
             shown_secret = generated_secret or None  # None if the webhook is removed
-        return replace(
-            person_before,
-            notices=chosen_notices,
-            notice_ways=person_before.notice_ways if chosen_ways is None else chosen_ways,
-            **webhook_fields,
-        )
+        return person
 
     journal = call.service.tasks.journal
-    person = await Changer(name, call.via, call.service.agent.tell_observers).change(
-        journal, name, change
-    )
+    changer = Changer(name, call.via, call.service.agent.tell_observers)
+    person = await changer.change(journal, name, change)
     await call.service.keys.reload(journal, at_once=True)
     return _notices_of(call, person, shown_secret)
 

@@ -141,22 +141,26 @@ class Streams:
                         last = batch[-1].seq
                     is_over = is_over or end_event(events) is not None
                     continue
-                next_event = next_event or asyncio.ensure_future(anext(live, None))
+                if next_event is None:
+                    next_event = asyncio.ensure_future(anext(live, None))
                 # No timeout around anext(): its cancellation could lose a received event.
                 await asyncio.wait({next_event}, timeout=BEAT_SECONDS)
                 if not next_event.done():
                     yield BEAT
                     is_behind = True
                     continue
-                event, next_event = next_event.result(), None
+                event = next_event.result()
+                next_event = None
                 if event is None:
                     return  # the journal was closed
                 # The subscription may repeat events that were read from the journal, or miss some.
-                # Only the next number is passed on; after a gap, the journal is read again.
-                if event.seq == last + 1:
+                expected = last + 1
+                if event.seq == expected:
                     yield _frames([event], after, tracker)
-                    last, is_over = event.seq, isinstance(event, TaskFinished)
-                is_behind = event.seq > last  # after a gap; a repeated event changes nothing
+                    last = event.seq
+                    is_over = isinstance(event, TaskFinished)
+                elif event.seq > expected:
+                    is_behind = True
             yield END
         except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)
