@@ -286,9 +286,8 @@ class Tasks:
         digest = ""
         if idempotency_key is not None:
             digest = _digest(order)
-            secret = f"{caller.holder or caller.name}\n{idempotency_key}".encode("utf-8", "replace")
             # Every server derives the same id, so that concurrent requests start one task.
-            task_id = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
+            task_id = _task_id_of_key(idempotency_key, caller)
             earlier = await self._find_submitted(task_id, digest)
             if earlier is not None:
                 return _submitted(task_id, earlier.conversation, caller, is_new=False)
@@ -949,6 +948,12 @@ def shared(agent: Agent) -> SharedJournal:
     raise ConfigurationError(
         "the agent's journal is not for several processes", hint='Agent(journal="sql")'
     )
+
+
+def _task_id_of_key(idempotency_key: str, caller: Caller) -> str:
+    owner = caller.holder or caller.name
+    hashed = hashlib.sha256(f"{owner}\n{idempotency_key}".encode("utf-8", "replace"))
+    return f"task_{hashed.hexdigest()[:32]}"
 
 
 def _find_missing(paths: Sequence[Path]) -> str | None:
