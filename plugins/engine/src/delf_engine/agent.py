@@ -250,8 +250,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         project = project_at(path, trust)
         host = host or PluginHost.discover(environ=project.environ)
         connect = project.connector(host)
-        names = dict.fromkeys(project.connections if connections is None else connections)
-        named = [connect(name) for name in names]
+        if connections is None:
+            connections = project.connections
+        # Each connection is made once, even if its name is given twice.
+        named = [connect(name) for name in dict.fromkeys(connections)]
         overrides.setdefault("journal", journal_name(project, host))
         return cls(tools=[*named, *tools], host=host, project=project, **overrides)
 

@@ -106,8 +106,10 @@ class BoundAction:
         description = None
         if keywords:
             names = [parameter.name for parameter in parameters]
-            # A description keeps its name: ``desc`` is no other spelling of a parameter.
-            known_names = [*names, "desc"] if "desc" in keywords else names
+            known_names = list(names)
+            if "desc" in keywords:
+                # A description keeps its name: ``desc`` is no other spelling of a parameter.
+                known_names.append("desc")
             keywords = with_spelling_of_parameters(keywords, known_names)
             if "desc" in keywords and "desc" not in names:
                 description = str(keywords.pop("desc"))

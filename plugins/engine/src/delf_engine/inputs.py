@@ -156,7 +156,7 @@ def readers_of(
     specs = host.specs(ConnectionSpec)
     readers: list[ConnectionLike] = []
     for spec in specs:
-        is_wanted = spec.input_files == "always" or (spec.input_files and files)
-        if is_wanted:
+        reads_given_files = bool(spec.input_files) and bool(files)
+        if reads_given_files or spec.input_files == "always":
             readers.append(host.resolve(spec)(files=files, formats=formats))
     return readers
