@@ -7,12 +7,16 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from delf.protocols.connection import ConnectionLike
 from delf.values import encoding as values
 from delf_engine.project.files import read_config
+from delf_engine.toolset import check_connection_names
 from delf_sandbox.guest import frames
 from support import words
 from support.every_error import EVERY
@@ -73,6 +77,24 @@ def test_configuration_examples_are_valid(page: Path, tmp_path: Path) -> None:
         copy = tmp_path / f"{number}.toml"
         copy.write_text(example)
         assert read_config(copy)
+
+
+TABLES = re.compile(r"^```toml[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^\[connections\.([^.\]]+)", re.MULTILINE)
+
+
+@dataclass
+class Named:
+    """A connection of which only the name is known."""
+
+    name: str
+
+
+@every_page
+def test_connections_of_configuration_examples_have_usable_names(page: Path) -> None:
+    for example in TABLES.findall(page.read_text()):
+        names = dict.fromkeys(SECTION.findall(example))
+        check_connection_names([cast("ConnectionLike", Named(name)) for name in names])
 
 
 RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]

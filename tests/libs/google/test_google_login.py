@@ -183,4 +183,7 @@ def test_stored_login_file_needs_no_login(google: GoogleServer, project: DelfPro
     (project.root / "client_secrets.json").write_text(json.dumps(login))
     answer = project.run("google", "login")
     assert answer.exit_code == 2
-    assert "no login is needed: mail, files have their own keys" in answer.stderr
+    assert "no login is needed for mail, files" in answer.stderr
+    status = project.run("google", "status").succeeded()
+    assert status.stdout.startswith("no login is needed for mail, files")
+    assert json.loads(project.run("google", "status", "--json").succeeded().stdout) == []

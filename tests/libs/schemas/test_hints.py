@@ -33,11 +33,12 @@ def record(**properties):
         ({"$ref": "node"}, "code: matches ^[A-Z]{3}$"),
         (record(a={**CODE, "readOnly": True}), ""),
         ({"type": "string", "enum": ["A"], "pattern": "^A$"}, ""),
+        ({"type": "array", "minItems": 1, "maxItems": 1}, "at least 1 item, at most 1 item"),
         ({"type": "integer", "maximum": 2**63}, ""),
         ({"type": "string", "pattern": "a" * 100}, ""),
         (True, ""),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_schema_hints_list_each_limit_after_its_field_name(schema, shown):
     assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == shown

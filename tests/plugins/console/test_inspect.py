@@ -81,3 +81,11 @@ def test_inspect_fails_if_an_unreachable_server_would_name_the_actions(run, here
     assert "error: git: the MCP server '/nowhere/git' does not start" in result.stderr
     assert result.stdout == ""
     assert "Its actions are not known yet." in run("inspect", "mcp").stdout
+
+
+def test_inspect_reports_a_connection_name_that_scripts_need(run, here):
+    (here / "delf.toml").write_text(TOML.replace("shop", "files"))
+    shown = run("inspect", "files").stdout
+    assert "query" in shown
+    assert "note: tasks cannot use the connection: a tool cannot be named 'files'" in shown
+    assert "[connections.NAME] in delf.toml" in shown

@@ -47,6 +47,16 @@ def test_changed_tool_needs_approval_until_accepted(run, project):
     assert "add             read          free" in run("inspect", "srv").stdout
 
 
+@pytest.mark.parametrize("option", ["allow", "confirm"])
+def test_inspect_reports_permissions_that_name_no_tool(run, project, option):
+    with project.open("a") as file:
+        file.write(f'{option} = ["ad-d"]\n')
+    shown = run("inspect", "srv")
+    assert shown.exit_code == 0
+    assert "note: tasks cannot use the connection: " in shown.stdout
+    assert f"{option} of 'srv' names 'ad-d'" in shown.stdout
+
+
 def test_effects_command_refuses_other_connections(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("mcp", "effects", "shop")

@@ -138,6 +138,14 @@ def test_invalid_settings_are_refused(settings, message):
     assert "\n" not in caught.value.describe()
 
 
+@pytest.mark.parametrize("end", ["h", "h:port/d"])
+@pytest.mark.parametrize("kind", ["mysql", "mariadb", "postgres"])
+def test_hint_on_an_invalid_url_has_its_scheme(kind, end):
+    with pytest.raises(ConnectionConfigurationError) as caught:
+        SQL(name="db", url=f"{kind}://u:hunter22@{end}")
+    assert f"for example {kind}://user:password@host/database" in caught.value.describe()
+
+
 def test_settings_are_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("DELF_SQL_URL", "sqlite:///from-env.db")
     monkeypatch.setenv("DELF_SHOP_URL", "postgresql://u:hunter22@h/shop")

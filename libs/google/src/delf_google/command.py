@@ -176,10 +176,13 @@ def status_command(
 ) -> None:
     """List the stored logins, and the OAuth scopes that they miss. Sends no request to Google."""
     store = TokenStore()
-    rows = [_status(login, store) for login in _logins(ctx, names, credentials, account)]
+    logins, names_with_own_keys = _logins_and_own_keys(ctx, names, credentials, account)
+    rows = [_status(login, store) for login in logins]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
+        if names_with_own_keys:
+            click.echo(_no_login_needed(names_with_own_keys))
         for row in rows:
             click.echo(f"{row['account']}: {row['state']}, for {', '.join(row['connections'])}")
             for scope in row["missing"]:
@@ -208,10 +211,27 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     }
 
 
+def _no_login_needed(names: Sequence[str]) -> str:
+    return f"no login is needed for {', '.join(names)}: the settings already have a key or a login"
+
+
 def _logins(
     ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
 ) -> list[Login]:
-    """Return the logins that connections need: one for each pair of account and OAuth client."""
+    """Return the logins that connections need; raise if no connection needs a login."""
+    logins, names_with_own_keys = _logins_and_own_keys(ctx, names, credentials, account)
+    if not logins:
+        raise ConfigurationError(_no_login_needed(names_with_own_keys))
+    return logins
+
+
+def _logins_and_own_keys(
+    ctx: click.Context, names: Sequence[str], credentials: str | None, account: str | None
+) -> tuple[list[Login], list[str]]:
+    """Return the logins that connections need, and the names of connections that need no login.
+
+    There is one login for each pair of account and OAuth client.
+    """
     program: Program = ctx.find_root().obj
     project = program.load_project()
     connections = project.connections
@@ -244,11 +264,7 @@ def _logins(
             continue
         client = client_of(info, path, connection.name)
         _add_login(logins, connection, account or settings.account, client)
-    if not logins:
-        raise ConfigurationError(
-            f"no login is needed: {', '.join(names_with_own_keys)} have their own keys"
-        )
-    return list(logins.values())
+    return list(logins.values()), names_with_own_keys
 
 
 def _add_login(

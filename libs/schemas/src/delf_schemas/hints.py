@@ -121,5 +121,6 @@ def _constraints(schema: Mapping[str, Any]) -> str:
             continue
         is_trivial = name == "minLength" and value < 2
         if abs(value) < _MAX_SHOWN_LIMIT and not is_trivial:
-            hints.append(template.format(value))
+            text = template.format(value)
+            hints.append(text.removesuffix("s") if value == 1 and "Items" in name else text)
     return ", ".join(hints)

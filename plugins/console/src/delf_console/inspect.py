@@ -80,7 +80,8 @@ def _list_connections(state: State, *, as_json: bool) -> None:
 def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return a connection's actions, settings and notices as data.
 
-    If the connection cannot be made, the data describe its type, and ``note`` has the reason.
+    If the connection cannot be made, the data describe its type. ``note`` has the reason, or why
+    tasks cannot use the connection.
 
     Raises:
         DelfError: If no such connection type exists, or if a connection of delf.toml cannot be made
@@ -102,6 +103,8 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
         name, summary = connection.name, connection.summary
         if isinstance(connection, SupportsNotices):
             notices += connection.notices()
+        if entry is not None:
+            note = _why_unusable(connection, actions)
         state.hide_secrets_of(getattr(connection, "settings", None))
     except DelfError as error:
         try:
@@ -113,8 +116,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
         actions = actions_of(connection, None, name) if isinstance(connection, type) else ()
         if entry is not None and not actions:
             raise
-        why = f"{error.message} ({error.hint})" if error.hint else error.message
-        note = f"this is its type; the connection itself cannot be made: {why}"
+        note = f"this is its type; the connection itself cannot be made: {_with_hint(error)}"
     return {
         "tool": name,
         "type": type_name,
@@ -128,6 +130,22 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
         "notices": notices,
         "settings": list(_settings(connection, name)),
     }
+
+
+def _why_unusable(connection: Any, actions: Sequence[Action]) -> str | None:
+    """Return why an agent would refuse a connection of delf.toml; None if it would not."""
+    from delf_engine.toolset import check_connection_names, check_permissions
+
+    try:
+        check_connection_names([connection])
+        check_permissions(connection, actions)
+    except DelfError as error:
+        return f"tasks cannot use the connection: {_with_hint(error)}"
+    return None
+
+
+def _with_hint(error: DelfError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
 def _without_details(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -331,9 +331,7 @@ async def _bind(
     forbidden_names: set[str] = set()
     owner = f"the connection {connection.name!r}"
     actions = await within(START_SECONDS, owner, "actions", connection.actions)
-    check_groups(actions, connection.name)
-    check_permission_names(connection.allow, "allow", connection.name, actions)
-    check_permission_names(connection.confirm, "confirm", connection.name, actions)
+    check_permissions(connection, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
     actions_with_trust = [_with_declared_trust(connection, each) for each in actions]
     has_trusted_results = any(
@@ -430,6 +428,23 @@ def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
         if name in RESERVED or hasattr(builtins, name):
             raise ToolDefinitionError(
                 f"a tool cannot be named {name!r}: scripts need that name",
-                hint="give it another name=…",
+                hint="give it another name: [connections.NAME] in delf.toml, name=… in a program",
             )
         seen_names.add(name)
+
+
+def check_permissions(connection: ConnectionLike, actions: Sequence[Action]) -> None:
+    """Check the permission groups of a connection, and the names in ``allow`` and ``confirm``.
+
+    Args:
+        connection: The connection.
+        actions: All actions of the connection.
+
+    Raises:
+        ToolDefinitionError: If a permission group has the name of an action.
+        ConnectionConfigurationError: If ``allow`` names an unknown action.
+        AgentConfirmationError: If ``confirm`` names an unknown action.
+    """
+    check_groups(actions, connection.name)
+    check_permission_names(connection.allow, "allow", connection.name, actions)
+    check_permission_names(connection.confirm, "confirm", connection.name, actions)

@@ -183,9 +183,13 @@ def _from_url(name: str, url: str) -> Target:
     if match is None:
         raise ConnectionConfigurationError(
             f"{name}: url is not a database URL",
-            hint=f"{HINT}; write @ : / ? # in a password as %40 %3A %2F %3F %23",
+            hint=f"{_server_hint(kind)}; write @ : / ? # in a password as %40 %3A %2F %3F %23",
         )
     return _server(name, kind, {key: value or "" for key, value in match.groupdict().items()})
+
+
+def _server_hint(kind: str) -> str:
+    return f"for example {kind}://user:password@host/database"
 
 
 def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
@@ -202,7 +206,9 @@ def _server(name: str, kind: str, parts: dict[str, str]) -> Target:
     password = unquote(encoded_password) or password_option
     database = unquote(parts["database"]) or options.pop("dbname", "")
     if not database:
-        raise ConnectionConfigurationError(f"{name}: url names no database", hint=HINT)
+        raise ConnectionConfigurationError(
+            f"{name}: url names no database", hint=_server_hint(kind)
+        )
     dialect = _SCHEMES[kind]
     host = unquote(parts["ipv6"] or parts["host"])
     user = unquote(parts["user"])
