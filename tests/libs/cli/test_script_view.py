@@ -50,6 +50,17 @@ def test_script_view_shows_calls_and_error_below_their_lines():
     ]
 
 
+def test_script_view_shows_error_of_a_removed_empty_line():
+    # Python reports a block without statements at the end of the file.
+    assert lines(course("if True:\n\n\n\n", at=4, calls=0)) == [
+        "script 1, failed",
+        ">   1  if True:",
+        "       → shop.query · (n=1) · ok, 12 ms",
+        "       AttributeError: no attribute 'nme'",
+        "  | half",
+    ]
+
+
 def test_script_view_of_a_failure_shows_surrounding_lines():
     code = "\n".join(f"x{n} = {n}" for n in range(1, 101))
     shown = lines(course(code, at=50, calls=0), whole_script=False)

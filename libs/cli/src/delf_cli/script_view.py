@@ -16,6 +16,7 @@ _MAX_WHOLE_LINES: Final = 40
 _MAX_CALLS_PER_LINE: Final = 3
 _MAX_PRINTED_LINES: Final = 20
 _UNKNOWN_LINE: Final = 0
+_CALL_INDENT: Final = " " * 7  # below the code of its line
 
 
 @dataclass(kw_only=True)
@@ -49,6 +50,7 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
         events: The events of the task.
         width: The terminal's width, to which call descriptions are cut; None without a terminal.
     """
+    call_width = None if width is None else width - len(_CALL_INDENT)
     script_runs: list[ScriptRun] = []
     begun_calls: dict[int, tuple[int, str]] = {}  # from call id to line number and purpose
     for event in events:
@@ -63,7 +65,7 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
                 begun_calls[event.call_id] = (event.line or _UNKNOWN_LINE, purpose(event))
             case ev.CallFinished():
                 line, call_purpose = begun_calls.pop(event.call_id, (_UNKNOWN_LINE, ""))
-                call_text = call_line(event, call_purpose, None if width is None else width - 7)
+                call_text = call_line(event, call_purpose, call_width)
                 script.calls.setdefault(line, []).append(call_text)
             case ev.Printed():
                 script.printed.append(event.text)
@@ -87,29 +89,37 @@ def script_lines(
             to the lines around the failing line.
         width: The terminal's width; None without a terminal.
     """
-    head = f"script {script.number}" + (f" of {of}" if of > 1 else "")
-    yield head if script.status in (None, "done") else f"{head}, {script.status}"
+    head = f"script {script.number}"
+    if of > 1:
+        head += f" of {of}"
+    if script.status not in (None, "done"):
+        head += f", {script.status}"
+    yield head
     code = visible(script.code.rstrip()).split("\n")
-    error_line = visible(script.error.strip().split("\n")[-1]) if script.error else None
-    line_numbers = range(1, len(code) + 1)
+    error_line: str | None = None
+    if script.error:
+        *_, last_error_line = script.error.strip().split("\n")
+        error_line = visible(last_error_line)
+    first, last = 1, len(code)
     failed_line = script.failed_at
+    if failed_line is not None:  # may be one of the empty lines that rstrip() removed
+        failed_line = min(failed_line, len(code))
     if not whole_script and len(code) > _MAX_WHOLE_LINES and failed_line is not None:
-        first = max(1, failed_line - _CONTEXT_LINES)
-        last = min(len(code), failed_line + _CONTEXT_LINES)
-        line_numbers = range(first, last + 1)
-    if line_numbers and line_numbers[0] > 1:
-        yield f"      … {line_numbers[0] - 1} lines before"
-    for number in line_numbers:
+        first = max(first, failed_line - _CONTEXT_LINES)
+        last = min(last, failed_line + _CONTEXT_LINES)
+    if first > 1:
+        yield f"      … {first - 1} lines before"
+    for number in range(first, last + 1):
         mark = ">" if number == failed_line else " "
         yield _cut(f"{mark}{number:4d}  {code[number - 1]}", width)
         yield from _call_lines(script.calls.get(number, ()))
         if number == failed_line and error_line:
-            yield _cut(f"       {error_line}", width)
-    if line_numbers and line_numbers[-1] < len(code):
-        yield f"      … {len(code) - line_numbers[-1]} lines after"
+            yield _cut(f"{_CALL_INDENT}{error_line}", width)
+    if last < len(code):
+        yield f"      … {len(code) - last} lines after"
     yield from _call_lines(script.calls.get(_UNKNOWN_LINE, ()))
     if failed_line is None and error_line:
-        yield _cut(f"       {error_line}", width)
+        yield _cut(f"{_CALL_INDENT}{error_line}", width)
     if whole_script:
         yield from _printed_lines(script, width)
 
@@ -126,9 +136,9 @@ def _printed_lines(script: ScriptRun, width: int | None) -> Iterator[str]:
 
 def _call_lines(calls: Sequence[str]) -> Iterator[str]:
     for call in calls[:_MAX_CALLS_PER_LINE]:
-        yield f"       {call}"
+        yield f"{_CALL_INDENT}{call}"
     if len(calls) > _MAX_CALLS_PER_LINE:
-        yield f"       → and {len(calls) - _MAX_CALLS_PER_LINE:,} more calls"
+        yield f"{_CALL_INDENT}→ and {len(calls) - _MAX_CALLS_PER_LINE:,} more calls"
 
 
 def _cut(line: str, width: int | None) -> str:
