@@ -9,6 +9,7 @@ from delf import events as ev
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf_console import runs_view
+from delf_engine.views.prompts import Prompt
 from delf_engine.views.records import ToolCallTrace
 
 
@@ -74,3 +75,14 @@ def test_task_list_shows_declared_columns_that_have_values():
     assert "queue" in head
     assert [line[-2] for line in lines] == ["-", "mails"]
     assert "queue" not in runs_view.tasks_table([plain])[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"), [(None, "(none yet)"), ("", "(no text)"), ("Two.", "Two.")]
+)
+def test_prompt_without_text_differs_from_prompt_without_answer(answer, shown):
+    prompt = Prompt(
+        number=1, model="m", purpose="step", attempt=1, at=0.0, messages=None, answer=answer
+    )
+    texts = [click.unstyle(line) for line in runs_view.prompt_lines(prompt)]
+    assert texts[texts.index("--- answer") + 1] == shown

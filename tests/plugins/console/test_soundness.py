@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,14 @@ def test_correct_plugin_causes_no_warning(site: Site) -> None:
     (spec,) = host.specs_of("desk")
     assert list(factory_problems(host, spec)) == []
     assert effects(host, spec) == [("find", "read"), ("burn", "irreversible")]
+
+
+@pytest.mark.parametrize(
+    "bounds", [">0,<=1", "~=0.1", f"=={version('delf-core')}", f"==={version('delf-core')}"]
+)
+def test_bounded_requirement_causes_no_warning(site: Site, bounds: str) -> None:
+    _, record = site.install(metadata=METADATA.replace(">=0.1,<1", bounds))
+    assert list(distribution_warnings(record)) == []
 
 
 @pytest.mark.parametrize(

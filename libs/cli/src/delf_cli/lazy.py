@@ -112,12 +112,11 @@ class LazyGroup(BareGroup):
             spec = host.spec(CommandSpec, f"{self._group}{name}")
         except PluginError as error:
             suggestion = did_you_mean(name, self.list_commands(ctx))
-            is_unknown = error.message.startswith("unknown command")
+            if not error.message.startswith("unknown command"):
+                raise
             is_top_level = not self._group
-            # A top-level command may belong to a plugin that is not installed.
-            may_be_of_missing_plugin = is_top_level and not suggestion
-            if not is_unknown or may_be_of_missing_plugin:
-                raise  # the error's hint says what to install
+            if is_top_level and not suggestion:
+                raise  # the command may be of a missing plugin: the hint says what to install
             trouble = f"; {host.trouble}" if host.trouble else ""
             raise click.UsageError(f"unknown command {name!r}{suggestion}{trouble}", ctx) from None
         command = host.resolve(spec)

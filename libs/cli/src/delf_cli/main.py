@@ -61,7 +61,9 @@ class Program(LazyGroup):
         except (DelfError, click.ClickException, click.Abort) as error:
             # Click may have failed before parsing the option, so look at the raw arguments.
             program_args = args[0] if args else extra.get("args")
-            if "--json" in (sys.argv[1:] if program_args is None else program_args):
+            if program_args is None:
+                program_args = sys.argv[1:]
+            if "--json" in program_args:
                 errors.report_json(error, redact=state.redact)
             status = errors.report(error, debug=state.debug, redact=state.redact)
         except errors.InterruptedRunError as error:
@@ -120,8 +122,8 @@ def run_program() -> int:
 
 def _exit_despite_stuck_threads(status: int) -> None:
     """Exit immediately if a thread of delf still runs, because Python would wait for its end."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("delf-")]
-    threads = [thread for thread in threads if not thread.daemon]
+    blocking_threads = (thread for thread in threading.enumerate() if not thread.daemon)
+    threads = [thread for thread in blocking_threads if thread.name.startswith("delf-")]
     for thread in threads:
         thread.join(0.1)
     if any(thread.is_alive() for thread in threads):

@@ -32,7 +32,8 @@ class _Table(TableElement):
             rows = [[cell.content for cell in row.cells] for row in self.body.rows]
         columns = [list(column) for column in zip(heads, *rows, strict=True)]
         min_widths = [max(map(_longest_word, column)) for column in columns]
-        if sum(min_widths) + 3 * len(min_widths) <= options.max_width:
+        min_table_width = sum(min_widths) + 3 * len(min_widths)  # with the gaps and borders
+        if min_table_width <= options.max_width:
             yield _draw_table(heads, rows, min_widths)
         else:
             yield from _rows_as_blocks(heads, rows)

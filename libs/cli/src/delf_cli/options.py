@@ -171,7 +171,9 @@ def run_options(without: Iterable[str] = (), *, detach: bool = False) -> list[cl
         without: Names of options that the command does not take.
         detach: Whether to include ``--detach`` and the options that need ``--detach``.
     """
-    omitted_names = {*without, *(() if detach else ("detach", *DETACH_OPTIONS))}
+    omitted_names = set(without)
+    if not detach:
+        omitted_names |= {"detach", *DETACH_OPTIONS}
     return [option for option in _OPTIONS if option.name not in omitted_names]
 
 
@@ -181,11 +183,14 @@ def flags_of(options: dict[str, Any]) -> dict[str, Any]:
     A field is None if its option was not given, or if the command does not take the option.
     """
     given = options.get
-    model = {"model": given("llm"), "base_url": given("base_url")}
-    given_model = {key: value for key, value in model.items() if value is not None}
+    model: dict[str, Any] = {}
+    if given("llm") is not None:
+        model["model"] = given("llm")
+    if given("base_url") is not None:
+        model["base_url"] = given("base_url")
     approve = given("approve")
     return {
-        "llm": given_model or None,
+        "llm": model or None,
         "memory": given("memory"),
         "strategy": given("strategy"),
         "sandbox": given("sandbox"),

@@ -109,11 +109,12 @@ def show_answer(text: str) -> None:
 def show_end(response: Response, screen: Screen) -> None:
     """Write the outcome of a task: changes, files, time, cost, calls."""
     if response.changes:
-        end_note = "" if response.status else f" {response.end_phrase}"
-        screen.line(f"changed{end_note}:", "dim")
+        heading = "changed" if response.status else f"changed {response.end_phrase}"
+        screen.line(f"{heading}:", "dim")
         width = screen.width
         for change in response.changes:
-            screen.line(f"  {change if width is None else cut(change, width - 2)}")
+            shown_change = change if width is None else cut(change, width - len("  "))
+            screen.line(f"  {shown_change}")
     for label, path in response.files.items():
         screen.line(f"file: {label} → {path}")
     trace = response.trace
@@ -124,7 +125,8 @@ def show_end(response: Response, screen: Screen) -> None:
         format_count(len(trace.model_calls), "model call"),
         format_count(len(trace.tool_calls), "tool call"),
     ]
-    if response.status and not (response.used_tools or trace.scripts):
+    has_worked_with_tools = response.used_tools or trace.scripts
+    if response.status and not has_worked_with_tools:
         parts[-1] = "answered without tools"
     elif response.status and not response.changes:
         parts.append("nothing changed")

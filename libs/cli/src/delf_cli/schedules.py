@@ -103,7 +103,9 @@ class RoutineCall:
             call = ast.parse(task.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise error from None
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise error
+        if call.args:  # a routine has no positional parameters
             raise error
         values: dict[str, Any] = {}
         item_paths: dict[str, Sequence[str | int]] = {}  # from argument to keys inside the item

@@ -150,16 +150,16 @@ def work_session(state: State, work: Work, options: Options) -> int:
         if options.as_json:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
-    has_succeeded: bool = response.status
-    is_usage_error = exit_status == errors.USAGE
-    may_continue = setup.is_journalled and not has_succeeded and not is_usage_error
+    has_failed = not response.status and exit_status != errors.USAGE
     for_programs = options.as_json or options.events
-    if may_continue and not for_programs:
+    if has_failed and setup.is_journalled and not for_programs:
         name = response.trace.task_id.removeprefix("task_")[:7]
-        next_command = "resume" if response.state is TaskState.INTERRUPTED else "runs show"
-        hint = f"delf {next_command} {name}"
         if options.resumes and response.state is TaskState.STOPPED:
             hint = f"a stopped task does not go on; as a new task: delf runs fork {name}"
+        elif response.state is TaskState.INTERRUPTED:
+            hint = f"delf resume {name}"
+        else:
+            hint = f"delf runs show {name}"
         errors.say("hint", hint)
     return exit_status if signal_error is None else signal_error.status
 
@@ -203,8 +203,10 @@ def _write_response(
     elif options.events:
         pass  # the events have been written, and the last one has the outcome
     elif has_succeeded:
-        is_data = options.schema is not None
-        output.show_answer(output.json_text(response.value, indent=2) if is_data else response.text)
+        answer = response.text
+        if options.schema is not None:
+            answer = output.json_text(response.value, indent=2)
+        output.show_answer(answer)
         real_stdout().flush()
     else:
         output.show_failure(response, screen)
@@ -381,7 +383,8 @@ def _run_work(
     )
     events: list[Event] = []
     listeners: list[Callable[[Event], None]] = [narrator, events.append]
-    listeners += [live] if live is not None else []
+    if live is not None:
+        listeners.append(live)
     event_lines = EventLines()
 
     is_resumable = False
@@ -521,15 +524,19 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     state.missing_plugins = tuple(
         file for file in record.get("plugins", ()) if file not in state.plugin
     )
-    flags = {name: value for name, value in options.flags.items() if value is not None}
-    overridden_keys = set(map(_overridden_key, options.overrides))
-    overrides = [
-        text for text in record["overrides"] if _overridden_key(text) not in overridden_keys
-    ]
-    stored_flags = {name: value for name, value in record["flags"].items() if name not in flags}
-    stored_options = {f"--{name.replace('_', '-')}": stored_flags[name] for name in stored_flags}
-    stored_options |= {f"--set {_overridden_key(text)}=…": text for text in overrides}
-    for option, value in stored_options.items():
+    given_flags = {name: value for name, value in options.flags.items() if value is not None}
+    given_keys = set(map(_overridden_key, options.overrides))
+    stored_overrides: list[str] = []
+    stored_values: dict[str, Any] = {}  # by the option as the user would write it
+    for name, value in record["flags"].items():
+        if name not in given_flags:
+            stored_values[f"--{name.replace('_', '-')}"] = value
+    for text in record["overrides"]:
+        key = _overridden_key(text)
+        if key not in given_keys:
+            stored_overrides.append(text)
+            stored_values[f"--set {key}=…"] = text
+    for option, value in stored_values.items():
         if REDACTED in repr(value):
             raise ConfigurationError(
                 f"the option {option} of the task holds a secret, which the journal does not keep",
@@ -537,12 +544,12 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
             )
     return replace(
         options,
-        flags={**options.flags, **record["flags"], **flags},
+        flags={**options.flags, **record["flags"], **given_flags},
         connections=options.connections or tuple(record["connections"]),
         # Unlike plugin files, stored files with tools are loaded again. Whoever writes the journal
         # is trusted: a stored `--set` could start a program, too.
         tool_files=options.tool_files or tuple(record["tool_files"]),
-        overrides=(*overrides, *options.overrides),
+        overrides=(*stored_overrides, *options.overrides),
     )
 
 

@@ -48,15 +48,15 @@ def format_table(
     widths = _column_widths(cells, head, width)
     lines: list[str] = []
     for row in cells:
-        cell_lines = (
-            _wrap_cell(cell, column_width) if whole else [cut(cell, column_width)]
-            for cell, column_width in zip(row, widths, strict=True)
-        )
+        cell_lines: list[Sequence[str]] = []
+        for cell, column_width in zip(row, widths, strict=True):
+            fitted = _wrap_cell(cell, column_width) if whole else [cut(cell, column_width)]
+            cell_lines.append(fitted)
         for line_cells in itertools.zip_longest(*cell_lines, fillvalue=""):
-            padded_cells = (
-                _pad_cell(cell, column_width, at_right=name.startswith(_NUMBER_MARK))
-                for cell, column_width, name in zip(line_cells, widths, head, strict=True)
-            )
+            padded_cells: list[str] = []
+            for cell, column_width, name in zip(line_cells, widths, head, strict=True):
+                is_number = name.startswith(_NUMBER_MARK)
+                padded_cells.append(_pad_cell(cell, column_width, at_right=is_number))
             lines.append("  ".join(padded_cells).rstrip())
     return lines
 
@@ -70,15 +70,21 @@ def _column_widths(
     are narrowed to 10 characters, beginning with the narrowest.
     """
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
-    excess = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
+    if width is None:
+        return widths
+    gaps_width = 2 * (len(widths) - 1)
+    excess = sum(widths) + gaps_width - width
     texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
-    texts.sort(key=lambda column: -widths[column])
-    minimums = [(column, _MIN_COLUMN_WIDTH) for column in texts]
-    minimums += [(column, _MIN_COLUMN_WIDTH // 2) for column in texts[::-1]]
+    widest_first = sorted(texts, key=lambda column: -widths[column])
+    narrowest_first = widest_first[::-1]
+    minimums = [(column, _MIN_COLUMN_WIDTH) for column in widest_first]
+    minimums += [(column, _MIN_COLUMN_WIDTH // 2) for column in narrowest_first]
     for column, min_width in minimums:
-        reduction = min(max(0, excess), max(0, widths[column] - min_width))
-        widths[column] -= reduction
-        excess -= reduction
+        available = widths[column] - min_width
+        if excess > 0 and available > 0:
+            reduction = min(excess, available)
+            widths[column] -= reduction
+            excess -= reduction
     return widths
 
 

@@ -59,8 +59,9 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
     else:
         for line in lines(folder_files, state.redact, everything=flags["show"]):
             click.echo(line)
-    only_shows = flags["show"] or (flags["as_json"] and not flags["yes"])
-    if only_shows or not folder_files.items:
+    if flags["show"] or not folder_files.items:
+        return
+    if flags["as_json"] and not flags["yes"]:  # a program cannot answer the question
         return
     if not _ask_trust(folder_files, yes=flags["yes"]):
         ctx.exit(1)

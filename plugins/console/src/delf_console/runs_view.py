@@ -129,12 +129,13 @@ def event_line(event: Event, began: float) -> str:
         event: The event.
         began: The Unix time of the task's first event; the line shows the seconds since then.
     """
-    names = [item.name for item in dataclasses.fields(event) if item.name not in _HIDDEN_FIELDS]
-    fields = {name: getattr(event, name) for name in names}
-    texts = [
-        f"{name}={one_line(_as_text(value))}" for name, value in fields.items() if value is not None
-    ]
-    head = f"{event.seq:5d}  {event.at - began:9.3f} s  {type(event).__name__:<17} "
+    texts: list[str] = []
+    for field in dataclasses.fields(event):
+        value = getattr(event, field.name)
+        if field.name not in _HIDDEN_FIELDS and value is not None:
+            texts.append(f"{field.name}={one_line(_as_text(value))}")
+    seconds = event.at - began
+    head = f"{event.seq:5d}  {seconds:9.3f} s  {type(event).__name__:<17} "
     line = head + " ".join(texts)
     width = terminal_width()
     return line if width is None else cut(line, width)
@@ -154,9 +155,11 @@ def origin_lines(call: ToolCallTrace) -> Iterator[str]:
 
 def prompt_lines(prompt: Prompt) -> Iterator[str]:
     """Yield lines about a model call: time, cost, tokens, new messages, and answer."""
-    took = "" if prompt.duration_ms is None else f" · {span(prompt.duration_ms)}"
-    cost = "" if prompt.answer is None else f" · {_dollars(prompt.cost_usd)}"
-    head = f"model call {prompt.number} · {one_line(prompt.model)} · {prompt.purpose}{took}{cost}"
+    head = f"model call {prompt.number} · {one_line(prompt.model)} · {prompt.purpose}"
+    if prompt.duration_ms is not None:
+        head += f" · {span(prompt.duration_ms)}"
+    if prompt.answer is not None:
+        head += f" · {_dollars(prompt.cost_usd)}"
     yield click.style(head, bold=True)
     if prompt.answer is not None:
         yield prompt.usage.text
@@ -175,8 +178,13 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
             yield wrap_text(visible(message.text))
     if prompt.tools:
         yield click.style(f"--- functions: {', '.join(map(one_line, prompt.tools))}", dim=True)
-    yield click.style("--- failed" if prompt.error else "--- answer", dim=True)
-    yield wrap_text(visible(prompt.error or prompt.answer or "(none yet)"))
+    if prompt.error:
+        yield click.style("--- failed", dim=True)
+        yield wrap_text(visible(prompt.error))
+    else:
+        yield click.style("--- answer", dim=True)
+        answer = "(none yet)" if prompt.answer is None else prompt.answer
+        yield wrap_text(visible(answer or "(no text)"))  # there may be only calls of functions
     for call in prompt.calls:
         yield f"{one_line(call.name)} {one_line(call.arguments)}"
     yield ""

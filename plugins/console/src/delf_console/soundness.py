@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _IMPORT_SECONDS: Final = 0.3
 _TEST_EXTRAS: Final = frozenset({"dev", "test", "testing", "tests"})
+_LOWER_BOUNDS: Final = frozenset({">=", ">", "~=", "==", "==="})
+_UPPER_BOUNDS: Final = frozenset({"<", "<=", "~=", "==", "==="})
 _ENGINE: Final = "delf-plugin-engine"
 _PRIVATE_MODULES: Final = ("delf.cli",)
 _TIMED_IMPORT: Final = """
@@ -209,16 +211,18 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     package = distribution.metadata
     if not _field(package, "Summary").strip():
         yield "it has no description (Summary), which is shown in lists of plugins"
-    lines = [Requirement(line) for line in distribution.requires or ()]
-    without_marker = [line for line in lines if line.marker is None]
-    delf_lines = [line for line in without_marker if normalise(line.name) == DISTRIBUTION]
-    if not delf_lines:
+    delf_requirements: list[Requirement] = []
+    for line in distribution.requires or ():
+        requirement = Requirement(line)
+        if normalise(requirement.name) == DISTRIBUTION and requirement.marker is None:
+            delf_requirements.append(requirement)
+    if not delf_requirements:
         yield f"it does not require {DISTRIBUTION}"
-    for line in delf_lines:
-        operators = {part.operator for part in line.specifier}
-        if not operators & {">=", ">", "~=", "=="}:
+    for requirement in delf_requirements:
+        operators = {part.operator for part in requirement.specifier}
+        if operators.isdisjoint(_LOWER_BOUNDS):
             yield f"its requirement on {DISTRIBUTION} has no lower bound"
-        if not operators & {"<", "<=", "~=", "=="}:
+        if operators.isdisjoint(_UPPER_BOUNDS):
             yield (
                 f"its requirement on {DISTRIBUTION} has no upper bound: "
                 f"the next release of {DISTRIBUTION} may break the plugin"
@@ -273,13 +277,16 @@ def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[s
 def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
     own_name = normalise(distribution.metadata["Name"])
     imported = sorted(_imported_modules(folder))
-    owners = _owners({name.partition(".")[0] for name in imported})
+    # A warning names one of the imported modules of each package.
+    name_by_top_module = {name.partition(".")[0]: name for name in imported}
+    owners = _owners(name_by_top_module.keys())
     declared = _requirements(distribution)
-    for top_module, name in {name.partition(".")[0]: name for name in imported}.items():
+    for top_module, name in name_by_top_module.items():
         if top_module in (module, "delf") or top_module in sys.stdlib_module_names:
             continue
         distributions = _possible_distributions(top_module, owners)
-        plugins = {owner for owner in distributions - {own_name} if _is_plugin(owner)}
+        other_distributions = distributions - {own_name}
+        plugins = set(filter(_is_plugin, other_distributions))
         if own_name in all_packages():
             # delf's own plugins may import the engine, because all are released together.
             plugins.discard(_ENGINE)
