@@ -114,8 +114,9 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         # validation converted to a boolean.
         validated = getattr(project.agent, path[0])
         if isinstance(validated, (bool, int, float)):
-            written = scalar(value)
-            parsed = validated if isinstance(written, str) else written
+            parsed = scalar(value)
+            if isinstance(parsed, str):
+                parsed = validated
     else:
         _ = project.agent  # raises for an invalid value
     if section == "connections" and path[1:] == ("type",):
@@ -129,8 +130,11 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     new_text = _with_setting(old_text, (section, *path), parsed)
     _replace_file(file, new_text)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
-    origin = state.load_project().agent_values.origin(path) if section == "agent" else None
-    overriding = None if origin is None or origin.startswith(str(file)) else origin
+    overriding: str | None = None
+    if section == "agent":
+        origin = state.load_project().agent_values.origin(path)
+        if origin is not None and not origin.startswith(str(file)):
+            overriding = origin
     full_key = ".".join((section, *path))
     text = f"{file}: {full_key} is set"
     if overriding is not None:

@@ -269,8 +269,8 @@ def _add_result_of_task_start(
     start = asyncio.run(_try_task_start(state, host, project))
     if start.status == "ok":
         return [*map(_without_problem, findings), start]
-    is_known = any(f.status == "problem" and f.text == start.text for f in findings)
-    return [*findings] if is_known else [*findings, start]
+    known_problems = {finding.text for finding in findings if finding.status == "problem"}
+    return list(findings) if start.text in known_problems else [*findings, start]
 
 
 def _without_problem(finding: Finding) -> Finding:
@@ -320,10 +320,9 @@ def _check_plugins(host: PluginHost) -> Iterator[Finding]:
             text = f"{record.name} is {record.state}: {record.reason}"
             yield Finding(area="plugins", status="note", text=text, hint="delf plugins says more")
         elif record.usable:
-            problems = [
-                *record.warnings,
-                *(distribution_warnings(record) if is_third_party(record) else ()),
-            ]
+            problems = list(record.warnings)
+            if is_third_party(record):
+                problems += distribution_warnings(record)
             if problems:
                 text = f"{record.name}: {'; '.join(problems)}"
                 hint = f"tell its author: delf plugins check {record.name}"
@@ -353,16 +352,17 @@ async def _check_sandbox(
 
     sandbox_config = config.sandbox_config
     options = project.plugin_options
+    context = PluginContext(environ=project.environ)
     backend: SandboxBackend | None = None
     try:
-        backend = make_sandbox(
-            host, spec, sandbox_config, options, PluginContext(environ=project.environ)
-        )
+        backend = make_sandbox(host, spec, sandbox_config, options, context)
         state = await backend.available()
         if isinstance(state, Unavailable):
             return broken(state.reason, state.hint or None)
         probed = Probed(spec, backend)
-        measures = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
+        measures: dict[str, bool] = {}
+        if isinstance(backend, SupportsMeasures):
+            measures |= await backend.measures()
         measured = await probed.measure(thorough=True)
     except DelfError as error:
         return broken(error.message, errors.hint_of(error))
@@ -379,12 +379,12 @@ async def _check_sandbox(
         "tried out: processor time is limited": bool(measured.limits_cpu),
         "tried out: the number of processes is limited": bool(measured.limits_process_count),
     }
-    isolation, text = probed.trusted_isolation(measured), state.detail or "works"
+    isolation = probed.trusted_isolation(measured)
+    text = f"{spec.name}, isolation {isolation}: {state.detail or 'works'}"
     if isolation != probed.claimed:
         text += f"; {probed.explain(measured)}"
     if isolation_rank(isolation) < isolation_rank(config.min_isolation):
         text += f"; weaker than min_isolation = {config.min_isolation!r}"
-    text = f"{spec.name}, isolation {isolation}: {text}"
     findings = [Finding(area="sandbox", status="ok", text=text)]
     for name, active in measures.items():
         status: Status = "ok" if active else "note"
@@ -444,13 +444,12 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
         finally:
             await journal.aclose()
     except DelfError as error:
+        finding = _problem("journal", error)
         is_default = project.journal is None
-        is_unavailable = isinstance(error, JournalUnavailableError)
-        is_chosen_by_user = isinstance(error, JournalUnavailableError) and error.chosen
-        # Without the default journal, a task starts and its events are in memory only.
-        is_optional = is_default and is_unavailable and not is_chosen_by_user
-        status = "note" if is_optional else "problem"
-        return replace(_problem("journal", error), status=status)
+        if is_default and isinstance(error, JournalUnavailableError) and not error.chosen:
+            # Without the default journal, a task starts and its events are in memory only.
+            return replace(finding, status="note")
+        return finding
     return Finding(area="journal", status="ok", text=text)
 
 

@@ -248,9 +248,13 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
         yield from table(settings, ("setting", "variable", "what it is"), whole=True)
         if settings:
             yield ""
-    yield format_count(len(rows), "action") + ("" if verbose else "; --verbose shows parameters")
-    notes = [*([data["note"]] if data["note"] else []), *data["notices"]]
+    count = format_count(len(rows), "action")
+    yield count if verbose else f"{count}; --verbose shows parameters"
+    notes = list(data["notices"])
+    if data["note"]:
+        notes.insert(0, data["note"])
     if notes:
         yield ""
     label = click.style("note:", fg="yellow", bold=True)
-    yield from (f"{label} {wrap_text(note, head=6)}" for note in notes)
+    for note in notes:
+        yield f"{label} {wrap_text(note, head=len('note: '))}"

@@ -37,7 +37,9 @@ def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
         arguments: The packages and options, as arguments for ``pip install``.
         upgrade: Whether to upgrade packages that are installed.
     """
-    options = ["--constraint", _CONSTRAINTS_FILE, *(["--upgrade"] if upgrade else [])]
+    options = ["--constraint", _CONSTRAINTS_FILE]
+    if upgrade:
+        options.append("--upgrade")
     command, is_uv = _installer_command()
     if not is_uv:
         options += ["--no-input", "--disable-pip-version-check"]

@@ -129,12 +129,10 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
     """
     providers = state_of(ctx).discover().providers
     provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
-    if provider is None:
-        owners_of_variable = [each for each in providers.all if name in each.keys]
-        provider = owners_of_variable[0] if owners_of_variable else None
+    if provider is None:  # the name may be one of a provider's variables
+        provider = next((each for each in providers.all if name in each.keys), None)
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")
-    is_variable = name.isupper()
-    if is_variable:
+    if name.isupper():  # a variable
         key = name
     elif provider is not None and provider.keys:
         key = provider.keys[0]

@@ -86,8 +86,9 @@ def install(
     items = available_packages.items(names, editable=editable)
     constraints = available_packages.constraints(items)
     names_before = set(state.discover().names)
-    links = ["--find-links", str(find_links.resolve())] if find_links else []
-    arguments = [*links, *(item.argument for item in items)]
+    arguments = [item.argument for item in items]
+    if find_links is not None:
+        arguments = ["--find-links", str(find_links.resolve()), *arguments]
     command = installer.install(arguments, upgrade=upgrade)
     width = max(len(item.name) for item in items)
     lines = [f"installs into {sys.prefix}:"]
@@ -102,7 +103,9 @@ def install(
         for folder in getsitepackages():
             addsitedir(folder)  # Python reads path files only at its start
     new_names = tuple(sorted(set(state.discover().names) - names_before))
-    checked = [*_check_plugins(state, new_names, release=False)] if new_names else []
+    checked: list[CheckResult] = []
+    if new_names:
+        checked += _check_plugins(state, new_names, release=False)
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
         data = {"installed": installed, "plugins": list(map(asdict, checked))}
@@ -196,9 +199,9 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
     records = list(host.records())
     if names:
         records = [r for r in records if r.name in names or r.distribution in names]
-    if names and not records:
-        name = next(iter(names))
-        raise PluginError(f"no plugin {name!r} is installed{did_you_mean(name, host.names)}")
+        if not records:
+            name = next(iter(names))
+            raise PluginError(f"no plugin {name!r} is installed{did_you_mean(name, host.names)}")
     for record in records:
         problems = list(_problems(host, record))
         warnings = [*record.warnings]
@@ -208,11 +211,12 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         if release or is_third_party(record):
             warnings += _author_warnings(record, release=release)
             notes += _notes(host, record, release=release)
+        faults = [*problems, *warnings] if release else problems
         yield CheckResult(
             name=record.name,
             version=record.version,
-            brings={kind: list(record.kinds[kind]) for kind in record.kinds},
-            ok=not problems and not (release and warnings),
+            brings={kind: list(names_of_kind) for kind, names_of_kind in record.kinds.items()},
+            ok=not faults,
             problems=list(map(state.redact, problems)),
             warnings=list(map(state.redact, warnings)),
             notes=list(map(state.redact, notes)),
@@ -266,12 +270,15 @@ def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator
     """Yield optional features that a plugin lacks and, with ``release``, its actions' effects."""
     for spec in _specs(host, record):
         try:
-            yield from (f"note: {text}" for text in unsupported_features(host, spec))
-            action_effects = effects(host, spec) if release and spec.kind == "connection" else []
+            for text in unsupported_features(host, spec):
+                yield f"note: {text}"
+            shows_effects = release and spec.kind == "connection"
+            action_effects = effects(host, spec) if shows_effects else []
         except DelfError:  # reported as a problem
             return
         width = max((len(name) for name, _ in action_effects), default=0)
-        yield from (f"{name:<{width}}  {effect}" for name, effect in action_effects)
+        for name, effect in action_effects:
+            yield f"{name:<{width}}  {effect}"
 
 
 def _specs(host: PluginHost, record: PluginRecord) -> Sequence[Spec]:

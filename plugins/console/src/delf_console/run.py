@@ -66,10 +66,8 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     if is_routine:
         text = _routine_task(ctx, text, run_options["inputs"])
         flags["strategy"] = _ROUTINE_STRATEGY
-    if run_options["schema"] is None:
-        schema = None
-    else:
-        schema = _read_schema(ctx, Path(run_options["schema"]))
+    schema_file = run_options["schema"]
+    schema = None if schema_file is None else _read_schema(ctx, Path(schema_file))
     from delf_cli.session import Options, run_session, submit_task
 
     options = Options(flags=flags, schema=schema, **remaining_options(run_options))

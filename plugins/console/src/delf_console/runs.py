@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -110,26 +109,11 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     last = events[-1] if events else None
     end = last if isinstance(last, TaskFinished) else None
     if as_json:
-        data = render.task_data(task)
-        answer = None if end is None else end.text
-        files = {} if end is None else dict(end.files)
-        full_data = {
-            **data,
-            "code": None if end is None else end.code,
-            "hint": None if end is None else end.hint,
-            "answer": answer,
-            "files": files,
-            "trace": trace.to_dict(),
-        }
-        click.echo(json_text(full_data, indent=2))
+        data = {**render.task_data(task), **_end_data(end), "trace": trace.to_dict()}
+        click.echo(json_text(data, indent=2))
         return
     click.echo(click.style(wrap_text(one_line(task.task)), bold=True))
-    where = f", by {task.owner}" if task.owner else ""
-    waits = task.not_before if task.state is TaskState.QUEUED else None
-    when = "" if waits is None else f" not before {render.moment(waits)}"
-    asker = "" if task.key is None else f", asked by {one_line(name_of_holder(task.key))}"
-    state = render.state_text(task) + ("" if end is None else format_stop(end))
-    click.echo(f"{state}{when}, started {render.moment(task.started_at)}{where}{asker}")
+    click.echo(_state_line(task, end))
     click.echo("")
     summary = summary_of(trace, calls=False, width=terminal_width())
     click.echo(wrap_text(visible(summary)))
@@ -140,29 +124,63 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
             click.echo(line)
     if trace.tool_calls:
         _show_calls(trace.tool_calls, f"delf runs events {short_id(task.task_id)}")
-    origin_texts = list(chain.from_iterable(map(render.origin_lines, trace.tool_calls)))
-    if origin_texts:
-        click.echo("\nsources of values:")
-        for line in origin_texts[:_MAX_CALL_LINES]:
-            click.echo(line)
-        omitted_count = len(origin_texts) - _MAX_CALL_LINES
-        if omitted_count > 0:
-            click.echo(f"… and {omitted_count} more; --json shows all")
+    _show_origins(trace.tool_calls)
     if task.error:
-        error = wrap_text(one_line(task.error), head=len("error: "))
-        click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error}")
-        hint = end.hint if end is not None and end.state is TaskState.FAILED else None
-        if hint and not hint.startswith(TRACE):
-            hint = wrap_text(one_line(hint), head=len("hint: "))
-            click.echo(f"{click.style('hint:', fg='cyan', bold=True)} {hint}")
-    text = "" if end is None else end.text.strip()
-    text = text or printed_so_far(events).strip()
-    if text:
+        _show_error(task.error, end)
+    answer = "" if end is None else end.text.strip()
+    if not answer:
+        answer = printed_so_far(events).strip()
+    if answer:
         click.echo("")
-        show_answer(visible(text))
+        show_answer(visible(answer))
     if task.state is TaskState.INTERRUPTED:
         name = one_line(task.task_id)
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
+
+
+def _end_data(end: TaskFinished | None) -> dict[str, Any]:
+    """Return how a task ended as data; a task without an end has the same keys."""
+    if end is None:
+        return {"code": None, "hint": None, "answer": None, "files": {}}
+    return {"code": end.code, "hint": end.hint, "answer": end.text, "files": dict(end.files)}
+
+
+def _state_line(task: TaskRecord, end: TaskFinished | None) -> str:
+    """Format a task's state, when it started, its process, and who asked for it."""
+    line = render.state_text(task)
+    if end is not None:
+        line += format_stop(end)
+    if task.state is TaskState.QUEUED and task.not_before is not None:
+        line += f" not before {render.moment(task.not_before)}"
+    line += f", started {render.moment(task.started_at)}"
+    if task.owner:
+        line += f", by {task.owner}"
+    if task.key is not None:
+        line += f", asked by {one_line(name_of_holder(task.key))}"
+    return line
+
+
+def _show_origins(calls: Sequence[ToolCallTrace]) -> None:
+    lines = [line for call in calls for line in render.origin_lines(call)]
+    if not lines:
+        return
+    click.echo("\nsources of values:")
+    for line in lines[:_MAX_CALL_LINES]:
+        click.echo(line)
+    omitted_count = len(lines) - _MAX_CALL_LINES
+    if omitted_count > 0:
+        click.echo(f"… and {omitted_count} more; --json shows all")
+
+
+def _show_error(error: str, end: TaskFinished | None) -> None:
+    """Write a task's error, and the hint of a failure unless the hint is to run this command."""
+    error_text = wrap_text(one_line(error), head=len("error: "))
+    click.echo(f"\n{click.style('error:', fg='red', bold=True)} {error_text}")
+    if end is None or end.state is not TaskState.FAILED:
+        return
+    if end.hint and not end.hint.startswith(TRACE):
+        hint_text = wrap_text(one_line(end.hint), head=len("hint: "))
+        click.echo(f"{click.style('hint:', fg='cyan', bold=True)} {hint_text}")
 
 
 def _show_calls(calls: Sequence[ToolCallTrace], command_for_all: str) -> None:

@@ -210,21 +210,19 @@ async def _figures(
 
 
 def _as_table(by: str, groups: Sequence[Figures]) -> list[str]:
+    shows_cost = by in _GROUPS_WITH_COST
     head = [by, "tasks", "failed", "calls", "questions", "waited"]
-    rows = [
-        [
-            one_line(group.group) or "not known",
-            f"{group.tasks:,}",
-            f"{group.failed:,}",
-            f"{group.calls:,}",
-            f"{group.questions:,}",
-            span(group.waited_seconds * 1000) if group.questions else "-",
-        ]
-        for group in groups
-    ]
-    if by in _GROUPS_WITH_COST:
+    if shows_cost:
         head += ["tokens", "cost"]
-        for row, group in zip(rows, groups, strict=True):
-            row.append(f"{group.input_tokens + group.output_tokens:,}")
-            row.append(f"${group.cost_usd:.4f}" + (" and more" if group.unpriced else ""))
+    rows: list[list[str]] = []
+    for group in groups:
+        name = one_line(group.group) or "not known"
+        waited = span(group.waited_seconds * 1000) if group.questions else "-"
+        numbers = (group.tasks, group.failed, group.calls, group.questions)
+        row = [name, *(f"{number:,}" for number in numbers), waited]
+        if shows_cost:
+            tokens = group.input_tokens + group.output_tokens
+            unpriced_note = " and more" if group.unpriced else ""
+            row += [f"{tokens:,}", f"${group.cost_usd:.4f}{unpriced_note}"]
+        rows.append(row)
     return table(rows, head, whole=True)

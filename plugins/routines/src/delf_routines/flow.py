@@ -197,46 +197,52 @@ class _VariableUses:
                 return self._is_harmless_use(parent)
             case ast.Dict():
                 return node in parent.values and self._is_harmless_use(parent)
+            case ast.keyword(arg=None):  # a dictionary after **
+                return False
             case ast.keyword():
-                return parent.arg is not None and self._is_harmless_argument(
-                    self._parents[id(parent)], node
-                )
+                call = self._parents[id(parent)]
+                return self._is_harmless_argument(call, node)
             case ast.Call():
                 return parent.func is not node and self._is_harmless_argument(parent, node)
             case ast.Attribute():
                 return self._is_harmless_method(parent)
             case ast.FormattedValue():
-                f_string = self._parents[id(parent)]
-                if parent.value is not node:  # the node is the value's format specification
-                    return False
-                # In f"name = '{value}'", only a value with a quote could end the text in quotes.
-                is_safe_in_quotes = (
-                    self._excludes_quotes
-                    and isinstance(f_string, ast.JoinedStr)
-                    and _in_quotes(parent, f_string)
-                )
-                return is_safe_in_quotes or self._is_only_printed(f_string)
+                is_format_specification = parent.value is not node
+                return not is_format_specification and self._is_harmless_field(parent)
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 # The uses of the other variable count, too. They are only followed if the variable
                 # gets exactly the value, from a name or a call such as str(name). Any other
                 # expression, such as a list with the value, could be taken apart later.
                 has_exact_value = isinstance(node, (ast.Name, ast.Call))
-                can_be_followed = has_exact_value and not self._in_class(parent)
-                return can_be_followed and self.has_only_harmless_uses(word)
+                return has_exact_value and self._is_harmless_variable(word, parent)
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
                 # A loop over a literal such as [name] gives the value to the loop's variable. A
                 # loop over the value itself takes its characters.
                 is_literal = isinstance(node, (ast.List, ast.Tuple, ast.Set))
-                return (
-                    is_literal and not self._in_class(parent) and self.has_only_harmless_uses(word)
-                )
+                return is_literal and self._is_harmless_variable(word, parent)
             case ast.comprehension():
                 return node in parent.ifs
             case _:
                 return False
 
+    def _is_harmless_field(self, field: ast.FormattedValue) -> bool:
+        """Return True if a value in braces is in an f-string that is harmless for the value."""
+        f_string = self._parents[id(field)]
+        # In f"name = '{value}'", only a value with a quote could end the text in quotes.
+        may_be_in_quotes = self._excludes_quotes and isinstance(f_string, ast.JoinedStr)
+        if may_be_in_quotes and _in_quotes(field, f_string):
+            return True
+        return self._is_only_printed(f_string)
+
+    def _is_harmless_variable(self, name: str, assignment: Any) -> bool:
+        """Return True if all uses of an assigned variable are harmless.
+
+        In a class, the name becomes an attribute, whose uses are unknown.
+        """
+        return not self._in_class(assignment) and self.has_only_harmless_uses(name)
+
     def _in_class(self, node: Any) -> bool:
-        """Return True if an assignment is inside a class, where the name becomes an attribute."""
+        """Return True if a node is inside a class."""
         while (node := self._parents.get(id(node))) is not None:
             if isinstance(node, ast.ClassDef):
                 return True

@@ -103,8 +103,9 @@ class Parameter:
         if self.type == "date" and not _DATE.fullmatch(text):
             raise self._value_error(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
         # The default comes from the task that was saved as the routine, and may not match.
-        is_default = text == self.default
-        if self.pattern is not None and not (is_default or re.fullmatch(self.pattern, text)):
+        if self.pattern is None or text == self.default:
+            return text
+        if not re.fullmatch(self.pattern, text):
             raise self._value_error(given, f"it has to match {self.pattern}")
         return text
 
@@ -389,14 +390,17 @@ def _split_file(text: str, place: str) -> tuple[dict[str, Any], str]:
         end = stripped_lines.index(_END, 1)
     except ValueError:
         raise _file_error(place, f"its header has no end: {_END!r}") from None
-    head = lines[1:end]
-    if not all(line.startswith("#") for line in head):
-        raise _file_error(place, "a line of its header does not begin with '#'")
+    toml_lines: list[str] = []
+    for line in lines[1:end]:
+        if not line.startswith("#"):
+            raise _file_error(place, "a line of its header does not begin with '#'")
+        toml_lines.append(line.removeprefix("#").removeprefix(" "))
+    script_lines = lines[end + 1 :]
     try:
-        table = tomllib.loads("\n".join(line[1:].removeprefix(" ") for line in head))
+        table = tomllib.loads("\n".join(toml_lines))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _file_error(place, f"its header is not TOML: {error}") from None
-    return table, "\n".join(lines[end + 1 :]).strip("\n")
+    return table, "\n".join(script_lines).strip("\n")
 
 
 def _header_of(table: Mapping[str, Any], place: str) -> _Header:

@@ -69,7 +69,9 @@ class RoutineStrategy:
         routine = Routine.of_text(name, text, _PLACE)
         code = routine.code(arguments)
         # A resumed task that has made calls continues without this check.
-        problem = None if host.used_tools else await self._find_incompatibility(host, routine)
+        problem: str | None = None
+        if not host.used_tools:
+            problem = await self._find_incompatibility(host, routine)
         if problem is not None:
             if routine.on_failure != "repair":
                 raise RoutineDriftError(f"the routine {name} is not run: {problem}")
@@ -107,10 +109,9 @@ class RoutineStrategy:
                 await host.warn(f"since the routine {routine.name} was saved, {drift}")
         problems = [str(drift) for drift in drifts if drift.matters]
         actions = {tool.name for tool in host.tools if not tool.built_in}
-        unlisted = (names_in(routine.script) & actions) - {*routine.actions}
-        problems += [
-            f"its header does not name {name}, which it calls" for name in sorted(unlisted)
-        ]
+        called_actions = actions & names_in(routine.script)
+        unlisted = sorted(called_actions - routine.actions.keys())
+        problems += [f"its header does not name {name}, which it calls" for name in unlisted]
         return "; ".join(problems) or None
 
     async def _repair(
@@ -142,7 +143,7 @@ class RoutineStrategy:
             raise error
         calls_of_repair = repair_host.guard.calls_made
         # The actions whose results were never empty when the routine was saved.
-        never_empty = {name for name, used in routine.actions.items() if not used.empty}
+        never_empty = {action for action, used in routine.actions.items() if not used.empty}
         proposed = replace(
             routine,
             script=repair_host.script.strip("\n"),
