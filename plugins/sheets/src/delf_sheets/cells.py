@@ -94,7 +94,8 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
             # Python writes no int with thousands of digits.
             shown = "so large a number" if isinstance(value, int) else value
             raise ToolRefusedError(f"{where}: a cell cannot hold {shown}")
-        return {"numberValue": int(value) if isinstance(value, int) else float(value)}, None
+        number = int(value) if isinstance(value, int) else float(value)
+        return {"numberValue": number}, None
     if isinstance(value, str):
         if len(value) > _LONGEST:
             raise ToolRefusedError(
@@ -126,7 +127,8 @@ def _day_count_and_format(value: Any) -> tuple[float, str | None]:
     """
     if isinstance(value, dt.datetime):
         # Local time without a zone: sheets have no time zones.
-        return (value.replace(tzinfo=None) - _EPOCH).total_seconds() / _DAY, "DATE_TIME"
+        since_epoch = value.replace(tzinfo=None) - _EPOCH
+        return since_epoch.total_seconds() / _DAY, "DATE_TIME"
     if isinstance(value, dt.date):
         return float((value - _EPOCH.date()).days), "DATE"
     if isinstance(value, dt.time):
@@ -143,7 +145,9 @@ def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[An
     Empty rows and cells at the ends are omitted, also cells that only have a format.
     """
     data: Sequence[Mapping[str, Any]] = sheet.get("data") or ()
-    rows: Sequence[Mapping[str, Any]] = data[0].get("rowData") or () if data else ()
+    rows: Sequence[Mapping[str, Any]] = ()
+    if data:
+        rows = data[0].get("rowData") or ()
     grid: list[list[Any]] = []
     for row in rows:
         cells = [value_of(cell, formulas=formulas) for cell in row.get("values") or ()]

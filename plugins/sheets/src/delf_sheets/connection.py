@@ -98,7 +98,8 @@ class Sheets(GoogleConnection):
         grid = await self._grid(spreadsheet, range, formulas=formulas)
         rows = records_of(grid) if header else grid
         if not rows:
-            note("the range has no rows" + (", only the names of columns" if grid else ""))
+            extra = ", only the names of columns" if grid else ""
+            note(f"the range has no rows{extra}")
         return rows
 
     # -- write --------------------------------------------------------------------------
@@ -256,8 +257,8 @@ class Sheets(GoogleConnection):
         if not confirmed_steps and not is_batch_confirmed:
             return Allowed()
         book = await self._book(str(call.arguments["spreadsheet"]))
-        preview = "\n".join([_title(book), *(_display_step(step) for step in steps)])
         basis = _title(book)  # identifies the approved spreadsheet
+        preview = "\n".join([basis, *map(_display_step, steps)])
         if confirmed_steps:
             reason = f"its steps {', '.join(confirmed_steps)} need approval"
             return NeedsApproval(reason=reason, preview=preview, basis=basis)

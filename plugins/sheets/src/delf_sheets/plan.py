@@ -182,7 +182,8 @@ def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
     if not all(isinstance(row, Mapping) for row in rows):
         raise ToolRefusedError("rows are all dicts, or all lists")
     names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
-    return [names, *([row.get(name) for name in names] for row in rows)]
+    values = [[row.get(name) for name in names] for row in rows]
+    return [names, *values]
 
 
 def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
@@ -202,19 +203,29 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     for row in rows:
         if not isinstance(row, Mapping):
             raise ToolRefusedError("rows are all dicts, or all lists")
-        values: dict[str, Any] = {}
-        for key, value in cast("Mapping[Any, Any]", row).items():
-            name = str(key).strip()  # a key may be a number, such as a year
-            if name not in names:
-                raise ToolRefusedError(
-                    f"there is no column {name!r}{did_you_mean(name, names)}; "
-                    f"columns: {', '.join(names)}"
-                )
-            if name in values:  # from another key, such as "2026" beside 2026
-                raise ToolRefusedError(f"a row has two values for the column {name!r}")
-            values[name] = value
+        values = _values_by_name(cast("Mapping[Any, Any]", row), names)
         grid.append([values.get(name) for name in names])
     return grid
+
+
+def _values_by_name(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return a row with its keys as names of columns.
+
+    Raises:
+        ToolRefusedError: If a key is not among the names, or if two keys mean the same name.
+    """
+    values: dict[str, Any] = {}
+    for key, value in row.items():
+        name = str(key).strip()  # a key may be a number, such as a year
+        if name not in names:
+            raise ToolRefusedError(
+                f"there is no column {name!r}{did_you_mean(name, names)}; "
+                f"columns: {', '.join(names)}"
+            )
+        if name in values:  # from another key, such as "2026" beside 2026
+            raise ToolRefusedError(f"a row has two values for the column {name!r}")
+        values[name] = value
+    return values
 
 
 def _checked_row(row: Any) -> Sequence[Any]:
@@ -243,16 +254,20 @@ def _cells(
 def _date_formats(area: Area, dates: Mapping[tuple[int, int], str]) -> list[dict[str, Any]]:
     """Return requests that set the format of adjacent dates in a column."""
     formats: list[dict[str, Any]] = []
-    cells = sorted((column, row, kind) for (row, column), kind in dates.items())
-    while cells:
-        column, row, kind = cells[0]
-        count = 1
-        while count < len(cells) and cells[count] == (column, row + count, kind):
-            count += 1
-        cells = cells[count:]
-        top = area.top + row
+    for (row, column), kind in dates.items():
+        if dates.get((row - 1, column)) == kind:
+            continue  # the request of a row above sets this format, too
+        end = row + 1
+        while dates.get((end, column)) == kind:
+            end += 1
         left = area.left + column
-        dates_area = Area(sheet=area.sheet, top=top, left=left, bottom=top + count, right=left + 1)
+        dates_area = Area(
+            sheet=area.sheet,
+            top=area.top + row,
+            left=left,
+            bottom=area.top + end,
+            right=left + 1,
+        )
         cell_format = {"numberFormat": {"type": kind, "pattern": FORMATS[kind]}}
         body = {"range": dates_area.json, "cell": {"userEnteredFormat": cell_format}}
         fields = "userEnteredFormat.numberFormat"
@@ -271,14 +286,17 @@ def _number_format_type(pattern: str) -> str:
     """
     section = _LITERAL.sub("", pattern).split(";")[0]
     bare = _BRACKETS.sub("", section).lower()
-    is_time = bool(set(bare) & set("hs") or _ELAPSED.search(section))
-    is_date = bool(set(bare) & set("yd")) or ("m" in bare and not is_time)
-    if (is_time or is_date) and not set(_PARTS_OF_SECONDS.sub("", bare)) & set("0#?"):
-        if is_time and is_date:
+    has_digits = _has_any("0#?", _PARTS_OF_SECONDS.sub("", bare))
+    if not has_digits:
+        has_time = _has_any("hs", bare) or _ELAPSED.search(section) is not None
+        # An m is the month in a date, but the minute in a time.
+        has_date = _has_any("yd", bare) or ("m" in bare and not has_time)
+        if has_time and has_date:
             return "DATE_TIME"
-        if is_date:
+        if has_date:
             return "DATE"
-        return "TIME"
+        if has_time:
+            return "TIME"
     if bare.strip() == "@":
         return "TEXT"
     if "%" in bare:
@@ -287,6 +305,10 @@ def _number_format_type(pattern: str) -> str:
         return "SCIENTIFIC"
     is_money = any(unicodedata.category(character) == "Sc" for character in pattern)
     return "CURRENCY" if is_money else "NUMBER"
+
+
+def _has_any(characters: str, text: str) -> bool:
+    return any(character in text for character in characters)
 
 
 def _color(text: str) -> dict[str, Any]:

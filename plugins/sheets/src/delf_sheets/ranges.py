@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf.errors import ToolRefusedError, did_you_mean
 
@@ -49,6 +49,13 @@ class Area:
         return grid_range
 
     @property
+    def is_empty(self) -> bool:
+        """True for a range without cells, whose end is not after its start."""
+        has_rows = self.bottom is None or self.bottom > self.top
+        has_columns = self.right is None or self.right > self.left
+        return not (has_rows and has_columns)
+
+    @property
     def text(self) -> str:
         """The range in A1 notation."""
         quoted = self.sheet.title.replace("'", "''")
@@ -69,10 +76,14 @@ class Area:
 
     def first_rows(self, max_rows: int) -> Area:
         """Return the range, cut to its first ``max_rows`` rows and to the size of the sheet."""
-        end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
-        right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
-        bottom = max(self.top + 1, min(end, self.top + max_rows))
-        return replace(self, bottom=bottom, right=max(self.left + 1, right))
+        bottom = min(self.sheet.rows, self.top + max_rows)
+        right = self.sheet.columns
+        if self.bottom is not None:
+            bottom = min(bottom, self.bottom)
+        if self.right is not None:
+            right = min(right, self.right)
+        # Even beyond the end of the sheet, the range has a cell.
+        return replace(self, bottom=max(bottom, self.top + 1), right=max(right, self.left + 1))
 
     @property
     def start(self) -> dict[str, Any]:
@@ -130,8 +141,6 @@ class Book:
         if text in self.names:
             return self._named_area(self.names[text])
         title, cells = _split_title(text)
-        if not title and not cells:
-            return Area(sheet=self.sheet(""))
         if not title and not _is_cells(cells):
             title = cells
             cells = ""
@@ -140,22 +149,8 @@ class Book:
             return Area(sheet=sheet)
         if not _is_cells(cells):
             raise ToolRefusedError(f"{text!r} is not a range, as Sheet1!A1:C9 or A:C is one")
-        first, _, last = cells.partition(":")
-        # _parse_cell_name() counts columns from 0 and rows from 1.
-        left_column, top_row = _parse_cell_name(first)
-        right_column, bottom_row = _parse_cell_name(last or first)
-        # Area counts both from 0, and excludes the row `bottom` and the column `right`. For A1:C9,
-        # `top` is 0 and `bottom` is 9, because the area consists of the rows 0 to 8.
-        area = Area(
-            sheet=sheet,
-            top=(top_row or 1) - 1,
-            left=left_column or 0,
-            bottom=bottom_row,
-            right=None if right_column is None else right_column + 1,
-        )
-        has_rows = area.bottom is None or area.bottom > area.top
-        has_columns = area.right is None or area.right > area.left
-        if not (has_rows and has_columns):
+        area = _area_of_cells(sheet, cells)
+        if area.is_empty:
             raise ToolRefusedError(f"{text!r} ends before it begins")
         return area
 
@@ -197,7 +192,8 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
         if missing > 0:
             body = {"sheetId": sheet.id, "dimension": dimension, "length": missing}
             requests.append({"appendDimension": body})
-    sheet.rows, sheet.columns = max(rows, sheet.rows), max(columns, sheet.columns)
+    sheet.rows = max(rows, sheet.rows)
+    sheet.columns = max(columns, sheet.columns)
     return requests
 
 
@@ -231,12 +227,40 @@ def _is_cells(text: str) -> bool:
     return all(corner and _CORNER.fullmatch(corner) for corner in (first, last))
 
 
-def _parse_cell_name(text: str) -> tuple[int | None, int | None]:
-    """Parse a cell's name to a column from 0 and a row from 1; None for an omitted part."""
+def _area_of_cells(sheet: Sheet, cells: str) -> Area:
+    first_name, _, last_name = cells.partition(":")
+    first = _parse_cell_name(first_name)
+    last = _parse_cell_name(last_name or first_name)
+    # Names count from 1 and Area from 0. The ends stay as they are, because Area excludes the row
+    # `bottom` and the column `right`: A1:C9 has the rows 0 to 8, so `bottom` is 9.
+    return Area(
+        sheet=sheet,
+        top=(first.row or 1) - 1,
+        left=(first.column or 1) - 1,
+        bottom=last.row,
+        right=last.column,
+    )
+
+
+class _CellName(NamedTuple):
+    """The column and row in a cell's name, both from 1; None for an omitted part."""
+
+    column: int | None
+    row: int | None
+
+
+def _parse_cell_name(text: str) -> _CellName:
     match = _CORNER.fullmatch(text)
-    letters, digits = (match["column"], match["row"]) if match else ("", "")
-    # The columns A to Z are 1 to 26, AA is 27 and so on: a number in base 26 without a zero.
-    column_from_1 = 0
+    if match is None:
+        return _CellName(None, None)
+    column = _column_number(match["column"]) if match["column"] else None
+    row = int(match["row"]) if match["row"] else None
+    return _CellName(column, row)
+
+
+def _column_number(letters: str) -> int:
+    """Return 1 to 26 for A to Z, 27 for AA and so on: a number in base 26 without a zero."""
+    number = 0
     for letter in letters.upper():
-        column_from_1 = column_from_1 * 26 + ord(letter) - ord("A") + 1
-    return column_from_1 - 1 if letters else None, int(digits) if digits else None
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number
