@@ -192,6 +192,25 @@ class TestFind:
     async def test_find_returns_the_tasks_that_match_all_filters(self, journal, filters, expected):
         assert [task.task_id for task in await journal.find(**filters)] == expected
 
+    async def test_prefix_of_an_id_distinguishes_upper_and_lower_case(self, journal):
+        await journal.append(started("task_bc", at=0.0))
+        for number in range(6):
+            await journal.append(started(f"task_BC{number}", at=100.0 + number))
+        assert await journal.resolve("b") == "task_bc"
+        assert await journal.resolve("task_b") == "task_bc"
+        with pytest.raises(UnknownTaskError, match="more than one task begins with 'BC'") as caught:
+            await journal.resolve("BC")
+        assert caught.value.hint == "one of: " + ", ".join(
+            [*(f"task_BC{number}" for number in (5, 4, 3, 2, 1)), "…"]
+        )
+
+    async def test_prefix_that_fits_an_id_with_and_without_task_is_unambiguous(
+        self, journal_url, open_journal
+    ):
+        journal = open_journal(journal_url)
+        await journal.append(started("task_t1"))
+        assert await journal.resolve("t") == "task_t1"
+
 
 class TestOwners:
     async def test_closed_journal_releases_its_tasks(self, journal_url, open_journal):

@@ -31,6 +31,8 @@ _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
 # The maximum number of tasks in one statement, because databases limit its parameters.
 _BATCH_SIZE: Final = 200
+# The number of ids in the message about an ambiguous prefix.
+_MAX_LISTED_IDS: Final = 5
 # The time for which the ids of removed tasks are remembered, in seconds.
 _REMOVED_SECONDS: Final = 90 * 86_400.0
 
@@ -91,12 +93,16 @@ def events_from(
     Raises:
         UnreadableEventError: If an event of the one task cannot be read.
     """
-    condition = "AND t.task_id = :task_id " if task_id is not None else ""
+    condition = ""
+    values: dict[str, Any] = {"pos": position, "limit": limit}
+    if task_id is not None:
+        condition = "AND t.task_id = :task_id "
+        values["task_id"] = task_id
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - only names of this module
         f"JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos {condition}ORDER BY e.pos "
         "LIMIT :limit",
-        {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
+        values,
     )
     events: list[tuple[int, Event | None]] = []
     for row in rows:
@@ -166,10 +172,10 @@ def find_tasks(
         after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
         values["at"], values["after"] = after
+    conditions = f"WHERE {' AND '.join(where)} " if where else ""
     rows = connection.execute(
         f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
-        "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
-        f"{'WHERE ' if where else ''}{' AND '.join(where)} "
+        f"LEFT JOIN delf_owners AS o ON o.owner = t.owner {conditions}"
         "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
         values,
     )
@@ -185,8 +191,22 @@ def owned_by(owners: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
     """
     if owners is None:
         return "TRUE", {}
-    values = {f"key{number}": owner for number, owner in enumerate(sorted(owners))}
-    return f"t.limit_key IN ({', '.join(f':{name}' for name in values) or 'NULL'})", values
+    placeholders, values = placeholders_for(sorted(owners), "key")
+    return f"t.limit_key IN ({placeholders})", values
+
+
+def placeholders_for(items: Iterable[str], prefix: str) -> tuple[str, dict[str, str]]:
+    """Return a list of placeholders for an SQL ``IN``, and the parameters with the items.
+
+    The list is ``NULL`` for no items, because SQL has no empty list.
+
+    Args:
+        items: The items.
+        prefix: The beginning of the parameters' names.
+    """
+    values = {f"{prefix}{number}": item for number, item in enumerate(items)}
+    placeholders = ", ".join(f":{name}" for name in values)
+    return placeholders or "NULL", values
 
 
 def in_state(
@@ -201,11 +221,11 @@ def in_state(
     """
     state = TaskState(state)  # accepts the state's text, too, from untyped programs
     if state not in (TaskState.RUNNING, TaskState.INTERRUPTED):
-        return "t.state = :state", {"state": state.value}
-    owners = {f"owner{number}": key for number, key in enumerate(live_owners(connection, is_alive))}
-    has_live_owner = f"t.owner IN ({', '.join(f':{name}' for name in owners) or 'NULL'})"
-    is_running = state is TaskState.RUNNING
-    condition = has_live_owner if is_running else f"({has_live_owner}) IS NOT TRUE"
+        return f"t.state = '{state}'", {}
+    placeholders, owners = placeholders_for(live_owners(connection, is_alive), "owner")
+    condition = f"t.owner IN ({placeholders})"
+    if state is TaskState.INTERRUPTED:
+        condition = f"({condition}) IS NOT TRUE"
     return f"t.state = '{TaskState.RUNNING}' AND {condition}", owners
 
 
@@ -255,9 +275,12 @@ def stored_task(row: SqlRow, is_alive: IsAlive) -> TaskRecord:
     """
     is_running = row.state == TaskState.RUNNING
     has_live_owner = is_running and is_alive(owner_of(row))
-    stored = {name: getattr(row, column) for name, column in _FIELDS.items()}
-    values = {name: value for name, value in stored.items() if value is not None}
     is_interrupted = is_running and not has_live_owner
+    values: dict[str, Any] = {}
+    for name, column in _FIELDS.items():
+        value = getattr(row, column)
+        if value is not None:
+            values[name] = value
     values["state"] = TaskState.INTERRUPTED if is_interrupted else TaskState(row.state)
     values["owner"] = f"pid {row.pid} on {row.host}" if has_live_owner else None
     return TaskRecord(**values)
@@ -285,23 +308,33 @@ def resolve_id(connection: Connection, text: str, owners: Collection[str] | None
     )
     if exact:
         return text
-    ids: list[str] = []
-    for start in dict.fromkeys((text, f"task_{text}")):
-        # Six are fetched: five for the message, and a sixth that shows whether there are more.
-        rows = connection.execute(
-            "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
-            f"WHERE t.task_id LIKE :start ESCAPE '!' AND {condition} "
-            "ORDER BY t.started_at DESC, t.id DESC LIMIT 6",
-            {"start": f"{like_text(start)}%", **values},
-        )
-        # LIKE ignores case in SQLite, but ids differ by case.
-        ids += [str(row.task_id) for row in rows if str(row.task_id).startswith(start)]
+    full_prefix = f"task_{text}"
+    # One id more than the message lists shows whether there are more. The condition is not a LIKE,
+    # which ignores case in SQLite, because ids differ by case.
+    rows = connection.execute(
+        "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
+        "WHERE (substr(t.task_id, 1, :length) = :text "
+        f"OR substr(t.task_id, 1, :full_length) = :full_prefix) AND {condition} "
+        "ORDER BY t.started_at DESC, t.id DESC LIMIT :limit",
+        {
+            "text": text,
+            "length": len(text),
+            "full_prefix": full_prefix,
+            "full_length": len(full_prefix),
+            "limit": _MAX_LISTED_IDS + 1,
+            **values,
+        },
+    )
+    ids = [str(row.task_id) for row in rows]
     if len(ids) == 1:
         return ids[0]
     if not ids:
         raise unknown(text)
-    id_list = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
-    raise UnknownTaskError(f"more than one task begins with {text!r}", hint=f"one of: {id_list}")
+    listed = ids[:_MAX_LISTED_IDS]
+    if len(ids) > len(listed):
+        listed.append("…")
+    hint = f"one of: {', '.join(listed)}"
+    raise UnknownTaskError(f"more than one task begins with {text!r}", hint=hint)
 
 
 # -- retention --------------------------------------------------------------------------------
@@ -329,12 +362,6 @@ def to_prune(
         if state not in AT_REST:
             continue
         condition, parameters = in_state(connection, is_alive, state)
-        # The conditions of several states are combined, but each has the parameter "state". Give
-        # each parameter a name of its own.
-        if "state" in parameters:
-            own_name = f"state_{number}"
-            condition = condition.replace(":state", f":{own_name}")
-            parameters = {own_name: parameters["state"]}
         values |= parameters
         if age is not None:
             condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
@@ -363,7 +390,7 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
     """Return the number of events of some tasks."""
     count = 0
     for start in range(0, len(task_ids), _BATCH_SIZE):
-        placeholders, values = _id_parameters(task_ids[start : start + _BATCH_SIZE])
+        placeholders, values = placeholders_for(task_ids[start : start + _BATCH_SIZE], "id")
         ((events,),) = connection.execute(
             "SELECT COUNT(*) FROM delf_events WHERE task IN "  # noqa: S608 - only names of this module
             f"(SELECT id FROM delf_tasks WHERE task_id IN ({placeholders}))",
@@ -373,18 +400,12 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
     return count
 
 
-def _id_parameters(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return placeholders for ids, separated by commas, and the parameters."""
-    values: dict[str, Any] = {f"id{number}": name for number, name in enumerate(task_ids)}
-    return ", ".join(f":{name}" for name in values) or "NULL", values
-
-
 def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
     """Remove tasks with all their data, within a transaction; return what was removed.
 
     Queued and running tasks, which may have been resumed meanwhile, are kept.
     """
-    placeholders, values = _id_parameters(task_ids)
+    placeholders, values = placeholders_for(task_ids, "id")
     rows = connection.execute(
         f"SELECT t.id, t.task_id, t.state, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
@@ -419,11 +440,12 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         "DELETE FROM delf_removed WHERE at < :before", {"before": now - _REMOVED_SECONDS}
     )
     connection.execute(f"DELETE FROM delf_tasks WHERE id IN {keys}")  # noqa: S608 - only names of this module
+    unused_inputs = sorted(_unused(connection, inputs))
     return Pruned(
         tasks=tuple(removed.values()),
         events=int(events),
         files=tuple(files),
-        inputs=tuple(sorted(_unused(connection, inputs))),
+        inputs=tuple(unused_inputs),
     )
 
 
@@ -432,9 +454,13 @@ def _unused(connection: Connection, paths: set[str]) -> set[str]:
 
     If an event with the files of a remaining task is damaged, the result is empty.
     """
-    rows = list(connection.execute(f"SELECT data FROM delf_events WHERE {INPUTS}")) if paths else []  # noqa: S608 - only names of this module
-    setups = [*_readable_fields(rows)]
-    return paths - _files_in(setups) if len(setups) == len(rows) else set()
+    if not paths:
+        return set()
+    rows = list(connection.execute(f"SELECT data FROM delf_events WHERE {INPUTS}"))  # noqa: S608 - only names of this module
+    events = list(_readable_fields(rows))
+    if len(events) < len(rows):
+        return set()
+    return paths - _files_in(events)
 
 
 def was_removed(connection: Connection, task_id: str) -> bool:
@@ -473,8 +499,12 @@ def input_files(connection: Connection, keys: str) -> set[str]:
 
 
 def _files_in(events: Iterable[Mapping[str, Any]]) -> set[str]:
-    setups: list[Mapping[str, Any]] = [fields.get("setup", {}) for fields in events]
-    return {str(path) for setup in setups for path in setup.get("input_files", ())}
+    """Return the paths of the input files in the fields of events."""
+    files: set[str] = set()
+    for event in events:
+        setup: Mapping[str, Any] = event.get("setup", {})
+        files.update(map(str, setup.get("input_files", ())))
+    return files
 
 
 def _readable_fields(rows: Iterable[SqlRow]) -> Iterator[dict[str, Any]]:
@@ -510,20 +540,19 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
     rows_to_change = list(rows)
     for row in rows_to_change:
         try:
-            fields, digests = dict(json.loads(row.data)), dict(json.loads(row.blobs or "{}"))
+            fields = dict(json.loads(row.data))
+            digests = dict(json.loads(row.blobs or "{}"))
         except DAMAGE:
             continue  # a damaged event, which is removed with its task
         fields.pop("prompt", None)
         digest = digests.pop("prompt", None)
+        blobs = json.dumps(digests) if digests else None
         connection.execute(
             "UPDATE delf_events SET data = :data, blobs = :blobs WHERE pos = :pos",
-            {
-                "data": json.dumps(fields),
-                "blobs": json.dumps(digests) if digests else None,
-                "pos": row.pos,
-            },
+            {"data": json.dumps(fields), "blobs": blobs, "pos": row.pos},
         )
         if digest is not None:
+            # Another event of the task may have the same text.
             connection.execute(
                 "DELETE FROM delf_blobs WHERE task = :task AND digest = :digest "
                 "AND NOT EXISTS (SELECT 1 FROM delf_events AS e WHERE e.task = :task "
