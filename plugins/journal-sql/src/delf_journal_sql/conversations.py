@@ -181,9 +181,12 @@ class SqlConversations:
 
         def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
             no_limit = 2**31 - 1
-            candidates = _find_records(connection, self._namespace, no_limit)[keep:]
+            newest_first = _find_records(connection, self._namespace, no_limit)
+            candidates = newest_first[keep:]
             if before is not None:
-                candidates = [each for each in candidates if each[1].updated_at < before]
+                candidates = [
+                    (key, record) for key, record in candidates if record.updated_at < before
+                ]
             return list(reversed(candidates))  # oldest first
 
         def delete_old_rows_without_messages(connection: Connection) -> None:
@@ -348,9 +351,11 @@ def _position_of(
     )
     wanted = [(plain_text(m.content), m.at, m.task_id) for m in messages]
     stored = [(row.content, row.at, row.task_id) for row in rows]
-    for start in range(len(stored) - len(wanted) + 1):
-        if stored[start : start + len(wanted)] == wanted:
-            return int(rows[start + len(wanted) - 1].seq)
+    for end in range(len(wanted), len(stored) + 1):
+        start = end - len(wanted)
+        if stored[start:end] == wanted:
+            last_row = rows[end - 1]
+            return int(last_row.seq)
     return None
 
 
@@ -374,15 +379,16 @@ def _append(
         new_id = int(rows[0].id)
         row = _Row(id=new_id, last=0, summarized=0, summary=None, summary_trust="outside")
     key = row.id
-    last = row.last
-    title = plain_text(" ".join(messages[0].content[: 8 * _MAX_TITLE_LENGTH].split()))
+    # Of a very long message, only the beginning is searched for words of the title.
+    beginning = messages[0].content[: 8 * _MAX_TITLE_LENGTH]
+    title = plain_text(" ".join(beginning.split()))
+    columns = ("conversation", "seq", "role", "content", "at", "task_id", "trust")
     rows = [
         (key, number, plain_text(m.role), plain_text(m.content), m.at, m.task_id, m.trust)
-        for number, m in enumerate(messages, last + 1)
+        for number, m in enumerate(messages, row.last + 1)
     ]
-    columns = ("conversation", "seq", "role", "content", "at", "task_id", "trust")
     connection.insert("delf_messages", columns, rows)
-    last += len(rows)
+    last = row.last + len(rows)
     connection.execute(
         "UPDATE delf_conversations SET last = :last, messages = messages + :more, "
         "updated_at = :at, title = CASE WHEN title = '' THEN :title ELSE title END "

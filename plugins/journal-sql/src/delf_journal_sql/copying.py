@@ -25,7 +25,8 @@ def copy_tables(source: Connection, target: Connection) -> bool:
     Returns:
         False if the target is not empty; nothing is copied then.
     """
-    shared_tables = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
+    tables_of_both = source.tables() & target.tables()
+    shared_tables = {name for name in tables_of_both if not name.startswith(_NOT_COPIED)}
     # A target from which all tasks were removed counts as empty. Its rows about these tasks are
     # replaced by those of the source.
     for table in shared_tables - {_TABLE_OF_REMOVED_TASKS}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,17 +19,26 @@ from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalVoted,
+    Event,
     StoppedBy,
 )
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.journal import Note, RequestRecord
+from delf.protocols.journal import Note, RequestRecord, TaskRecord
 from delf.types import TaskState
 from delf.values.encoding import from_jsonable
 from delf_journal_sql.codec import DAMAGE, unpack, warn_of_unreadable
 from delf_journal_sql.database import Connection, SqlRow
 from delf_journal_sql.owners import COLUMNS, cached_is_alive
 from delf_journal_sql.schema import REMEMBERED, REQUESTS
-from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
+from delf_journal_sql.store import (
+    EVENT,
+    TASK,
+    blob_data,
+    key_of,
+    like_text,
+    placeholders_for,
+    stored_task,
+)
 
 STOP: Final = "cancel"
 """The kind of stored note that asks a task's owner, the process that runs it, to stop the task."""
@@ -71,12 +80,16 @@ def notes_from(
 
     The note is None if it is damaged. Without ``task_id``, the notes of all tasks are returned.
     """
-    condition = "AND t.task_id = :task_id " if task_id is not None else ""
+    condition = ""
+    values: dict[str, Any] = {"pos": position, "limit": limit}
+    if task_id is not None:
+        condition = "AND t.task_id = :task_id "
+        values["task_id"] = task_id
     rows = connection.execute(
         "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - only names of this module
         f"JOIN delf_tasks AS t ON t.id = n.task WHERE n.pos > :pos {condition}ORDER BY n.pos "
         "LIMIT :limit",
-        {"pos": position, "limit": limit, **({"task_id": task_id} if condition else {})},
+        values,
     )
     return [(row.pos, _readable_note(row)) for row in rows]
 
@@ -117,44 +130,40 @@ class StopRequests:
             wanted_ids = dict.fromkeys(task_ids)
             # Read all stop requests to a task that the last search did not check.
             unchecked_ids = [task_id for task_id in wanted_ids if task_id not in cached_stops]
-            stop_requests = _stops_of(connection, unchecked_ids)
+            requests = _stops_of(connection, unchecked_ids)
             # Of the requests to the other tasks, read those posted since the last search.
             if newest_position > self._position:
                 for _, note in notes_from(connection, self._position):
                     if note is not None and note.kind == STOP:
-                        stop_requests.append((note.task_id, note.data))
+                        requests.append(note)
             self._position = newest_position
             self._stops = {task_id: cached_stops.get(task_id) for task_id in wanted_ids}
-            for task_id, data in stop_requests:
-                is_first = task_id in wanted_ids and self._stops[task_id] is None
-                if is_first:
-                    by = data.get("by")
-                    via = data.get("via")
-                    self._stops[task_id] = StoppedBy(str(by or ""), str(via or ""))
+            for note in requests:
+                is_wanted = note.task_id in wanted_ids
+                if is_wanted and self._stops[note.task_id] is None:
+                    self._stops[note.task_id] = _stopped_by(note)
             return {task_id: stop for task_id, stop in self._stops.items() if stop is not None}
 
 
-def _stops_of(
-    connection: Connection, task_ids: Sequence[str]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return all requests to stop the given tasks as pairs of a task's id and the note's data.
+def _stopped_by(note: Note) -> StoppedBy:
+    by = note.data.get("by")
+    via = note.data.get("via")
+    return StoppedBy(str(by or ""), str(via or ""))
 
-    The requests to a task are in order, oldest first.
-    """
-    stops: list[tuple[str, Mapping[str, Any]]] = []
+
+def _stops_of(connection: Connection, task_ids: Sequence[str]) -> list[Note]:
+    """Return all requests to stop the given tasks; those to one task are in order, oldest first."""
+    stops: list[Note] = []
     for start in range(0, len(task_ids), _BATCH_SIZE):
-        batch = task_ids[start : start + _BATCH_SIZE]
-        parameters = {f"id{number}": task_id for number, task_id in enumerate(batch)}
-        placeholders = ", ".join(f":{name}" for name in parameters)
+        placeholders, values = placeholders_for(task_ids[start : start + _BATCH_SIZE], "id")
         rows = connection.execute(
             "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             "JOIN delf_notes AS n ON n.task = t.id "
             f"WHERE n.kind = :kind AND t.task_id IN ({placeholders}) "
             "ORDER BY n.pos",
-            {"kind": STOP, **parameters},
+            {"kind": STOP, **values},
         )
-        notes = [note for note in map(_readable_note, rows) if note is not None]
-        stops += [(note.task_id, note.data) for note in notes]
+        stops += [note for note in map(_readable_note, rows) if note is not None]
     return stops
 
 
@@ -197,15 +206,7 @@ def find_requests(
         except UnreadableEventError as error:
             errors_by_task.setdefault(task.task_id, error)
             continue
-        if isinstance(event, ApprovalRequested):
-            requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
-        elif isinstance(event, ApprovalDecided) and event.request_id in requests:
-            record = requests[event.request_id]
-            requests[event.request_id] = replace(record, decided=event, task=task)
-        elif isinstance(event, _EVENTS_BEFORE_DECISION) and event.request_id in requests:
-            record = requests[event.request_id]
-            discussion = (*record.discussion, event)
-            requests[event.request_id] = replace(record, discussion=discussion, task=task)
+        _add_event(requests, event, task)
     wanted_ids = (id_prefix, f"req_{id_prefix}")
     matching_requests: list[RequestRecord] = []
     for request_id, record in requests.items():
@@ -220,6 +221,21 @@ def find_requests(
         warn_of_unreadable("the requests of a task are not listed", error.message)
     first = max(0, len(matching_requests) - limit)  # [-limit:] would be all of them for 0
     return matching_requests[first:]
+
+
+def _add_event(requests: dict[str, RequestRecord], event: Event, task: TaskRecord) -> None:
+    """Add a new request, or an event of a request, to the requests by their ids."""
+    if isinstance(event, ApprovalRequested):
+        requests[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
+    elif isinstance(event, ApprovalDecided):
+        record = requests.get(event.request_id)
+        if record is not None:
+            requests[event.request_id] = replace(record, decided=event, task=task)
+    elif isinstance(event, _EVENTS_BEFORE_DECISION):
+        record = requests.get(event.request_id)
+        if record is not None:
+            discussion = (*record.discussion, event)
+            requests[event.request_id] = replace(record, discussion=discussion, task=task)
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:

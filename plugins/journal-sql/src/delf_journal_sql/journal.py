@@ -477,20 +477,21 @@ class SqlJournal:
             names = await self._read(lambda c: choose(c, _NO_LIMIT))
             events = await self._read(lambda c: store.count_events(c, names))
             return Pruned(tasks=tuple(names), events=events)
-        batches: list[Pruned] = []
+        removed = Pruned()
         while names := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
-            batches.append(await self.remove(names))
-            if not batches[-1].tasks:
+            batch = await self.remove(names)
+            if not batch.tasks:
                 break  # all tasks of the batch were resumed meanwhile
+            removed = Pruned(
+                tasks=removed.tasks + batch.tasks,
+                events=removed.events + batch.events,
+                files=removed.files + batch.files,
+                inputs=removed.inputs + batch.inputs,
+            )
         await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
-        return Pruned(
-            tasks=tuple(name for batch in batches for name in batch.tasks),
-            events=sum(batch.events for batch in batches),
-            files=tuple(path for batch in batches for path in batch.files),
-            inputs=tuple(path for batch in batches for path in batch.inputs),
-        )
+        return removed
 
     async def _forget_prompts(self) -> None:
         """Remove the messages to models from old events, in batches."""

@@ -418,9 +418,8 @@ class PostgresDatabase:
             )
         state = getattr(error, "sqlstate", None) or ""
         # Classes 08 and 57: the connection failed, or an operator ended the session.
-        is_broken = isinstance(error, psycopg.OperationalError) and (
-            state[:2] in ("", "08", "57") or is_closed
-        )
+        has_broken_state = state[:2] in ("", "08", "57")
+        is_broken = has_broken_state and isinstance(error, psycopg.OperationalError)
         has_timed_out = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
         if is_broken or has_timed_out or is_closed:
             if raw is None:
@@ -497,11 +496,10 @@ def _parse_url(url_without_scheme: str) -> dict[str, Any]:
         "port": url.port,
         "dbname": url.path.removeprefix("/"),
     }
-    parameters = {
-        name: urllib.parse.unquote(value) if isinstance(value, str) else value
-        for name, value in parameters_of_url.items()
-        if value
-    }
+    parameters: dict[str, Any] = {}
+    for name, value in parameters_of_url.items():
+        if value:
+            parameters[name] = urllib.parse.unquote(value) if isinstance(value, str) else value
     return parameters | dict(urllib.parse.parse_qsl(url.query, strict_parsing=bool(url.query)))
 
 

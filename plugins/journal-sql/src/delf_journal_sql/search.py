@@ -89,30 +89,29 @@ def find(
     """
     unindexed = count_unindexed_events(connection)
     terms = terms_of(wanted.text or "")
-    if not index_exists(connection) or (wanted.text and not terms):
+    has_only_punctuation = bool(wanted.text) and not terms
+    if has_only_punctuation or not index_exists(connection):
         return Found(behind=unindexed)
     is_alive = cached_is_alive(database.now(connection))
     before_key = None if before is None else key_of(connection, before)
-    # Each task with the key of the event for its excerpt; None if no text is searched for.
-    matches: list[tuple[FoundTask, int | None]] = []
-    if terms:
-        for excerpt_keys in _matching_events(connection, database, terms, before_key):
-            if not excerpt_keys:
-                break  # only the last batch is empty
-            conditions = [f"i.task IN ({', '.join(map(str, excerpt_keys))})"]
-            page = _newest_tasks(connection, is_alive, wanted, conditions, limit + 1 - len(matches))
-            matches += [(task, excerpt_keys[task_key]) for task_key, task in page]
-            if len(matches) > limit:
-                break
-    else:
+    if not terms:
         conditions = [] if before_key is None else [f"i.task < {before_key}"]
-        matches = [
-            (task, None)
-            for _, task in _newest_tasks(connection, is_alive, wanted, conditions, limit + 1)
-        ]
+        newest = _newest_tasks(connection, is_alive, wanted, conditions, limit + 1)
+        tasks = [task for _, task in newest[:limit]]
+        return Found(tasks=tuple(tasks), more=len(newest) > limit, behind=unindexed)
+    # Each task with the index key of the event for its excerpt.
+    matches: list[tuple[FoundTask, int]] = []
+    for excerpt_keys in _matching_events(connection, database, terms, before_key):
+        if not excerpt_keys:
+            break  # only the last batch is empty
+        missing = limit + 1 - len(matches)
+        conditions = [f"i.task IN ({', '.join(map(str, excerpt_keys))})"]
+        for task_key, task in _newest_tasks(connection, is_alive, wanted, conditions, missing):
+            matches.append((task, excerpt_keys[task_key]))
+        if len(matches) > limit:
+            break
     tasks = [
-        task if excerpt_key is None else _with_excerpt(connection, excerpt_key, task, terms)
-        for task, excerpt_key in matches[:limit]
+        _with_excerpt(connection, excerpt_key, task, terms) for task, excerpt_key in matches[:limit]
     ]
     return Found(tasks=tuple(tasks), more=len(matches) > limit, behind=unindexed)
 
@@ -134,12 +133,13 @@ def _newest_tasks(
         limit: The maximum number of tasks.
     """
     where, values = _conditions(connection, is_alive, wanted)
+    all_conditions = _where(["t.id = i.task", *where, *conditions])
     # Newest first by CROSS JOIN's fixed order; otherwise SQLite would sort all matching tasks.
     rows = connection.execute(
         f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - only names of this module
         "FROM delf_index_tasks AS i CROSS JOIN delf_tasks AS t "
         "LEFT JOIN delf_owners AS o ON o.owner = t.owner "
-        f"{_where(['t.id = i.task', *where, *conditions])} ORDER BY i.task DESC LIMIT :limit",
+        f"{all_conditions} ORDER BY i.task DESC LIMIT :limit",
         {**values, "limit": limit},
     )
     return [
@@ -163,21 +163,24 @@ def _matching_events(
         end_task: The database key of a task, to yield only older tasks; None for all.
     """
     values: dict[str, Any] = {"query": database.text_search.query(terms), "limit": _BATCH_SIZE}
-    keys_by_task: dict[int, int] = {}
     while True:
+        end_condition = ""
         if end_task is not None:
+            end_condition = "AND rowid < :end "
             values["end"] = index_key_of(end_task)
         rows = connection.execute(
             f"SELECT rowid FROM delf_index_words WHERE {database.text_search.match} "  # noqa: S608 - only names of this module
-            f"{'' if end_task is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
+            f"{end_condition}ORDER BY rowid DESC LIMIT :limit",
             values,
         )
+        keys_by_task: dict[int, int] = {}
+        last_task = 0
         for (index_key,) in rows:  # newest first, so that a task's first event overwrites others
-            keys_by_task[event_at(index_key)[0]] = index_key
+            last_task, _ = event_at(index_key)
+            keys_by_task[last_task] = index_key
         if len(rows) < _BATCH_SIZE:
             yield keys_by_task
             return
-        last_task = event_at(rows[-1][0])[0]
         # The next query reads only tasks with keys below end_task.
         if len(keys_by_task) > 1:
             # The last task may have earlier matching events beyond the limit: read it again.
@@ -187,7 +190,6 @@ def _matching_events(
             # The events of one task fill the batch; the same query would return the same events.
             end_task = last_task
         yield keys_by_task
-        keys_by_task = {}
 
 
 def figures(

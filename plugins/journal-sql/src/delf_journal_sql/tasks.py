@@ -69,7 +69,8 @@ class Tasks:
         parameters = {"owner": self.owner.key}
         # In the usual case, counting is enough. Reading the rows is slower, because the thread may
         # have to wait for the GIL after each row.
-        if connection.execute(f"SELECT COUNT(*) {owned}", parameters)[0][0] == len(id_by_key):
+        ((owned_count,),) = connection.execute(f"SELECT COUNT(*) {owned}", parameters)
+        if owned_count == len(id_by_key):
             return
         owned_keys = {row.id for row in connection.execute(f"SELECT id {owned}", parameters)}
         for key in id_by_key.keys() - owned_keys:
@@ -288,13 +289,12 @@ class Tasks:
 
     def _row_of(self, event: Event) -> dict[str, Any]:
         """Return the row of a new task as a mapping, from the task's first event."""
+        values: dict[str, Any] = {"origin": "", **TaskRecord.beginning(event)}
         waits = isinstance(event, TaskQueued) and event.queue is not None
-        values: dict[str, Any] = {
-            "origin": "",
-            **TaskRecord.beginning(event),
-            "state": (TaskState.QUEUED if waits else TaskState.RUNNING).value,
-            "owner": None if waits else self.owner.key,
-        }
+        if waits:
+            values |= {"state": TaskState.QUEUED.value, "owner": None}
+        else:
+            values |= {"state": TaskState.RUNNING.value, "owner": self.owner.key}
         for name in values.keys() - _IDENTIFIERS:
             if isinstance(values[name], str):
                 # PostgreSQL refuses NUL characters in texts, and the refused row would fail all
