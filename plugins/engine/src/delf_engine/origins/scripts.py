@@ -39,7 +39,12 @@ _HARMLESS_MODULES: Final = (
     "zoneinfo"
 )
 # Functions with which a script can change variables without an assignment.
-_REFLECTION_NAMES: Final = ("globals", "locals", "vars", "setattr", "exec", "eval")
+_REFLECTION_NAMES: Final = (
+    *("globals", "locals", "vars", "setattr", "exec", "eval"),
+    *("__builtins__", "__import__"),
+)
+# Modules with which a script can change variables without an assignment, or replace a builtin.
+_REFLECTION_MODULES: Final = frozenset({"__main__", "builtins", "importlib", "inspect", "sys"})
 # Methods that change neither their object nor their arguments.
 _READING_METHODS: Final = (
     "casefold count date endswith format get index isoformat items join keys lower replace split "
@@ -71,6 +76,10 @@ _SELECTING_FUNCTIONS: Final = (
 )
 # Methods whose argument becomes an item of a list or set, which has no fields of its own.
 _METHODS_THAT_ADD_ITEMS: Final = "add append extend insert"
+# Functions whose name tells the analysis what they do, unless the script gives the name to another.
+_KNOWN_FUNCTIONS: Final = frozenset(
+    f"{_HARMLESS_BUILTINS} {_CONSTRUCTORS} {_SELECTING_FUNCTIONS}".split()
+)
 _Sources = set[str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -256,9 +265,14 @@ class Scripts:
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
         names = [each.asname or each.name.partition(".")[0] for each in node.names]
-        is_harmless = _imported_modules(node) <= {*_HARMLESS_MODULES.split()}
+        modules = _imported_modules(node)
+        if not _REFLECTION_MODULES.isdisjoint(modules):
+            self._unbound_reads.add("globals")
+        is_harmless = modules <= {*_HARMLESS_MODULES.split()}
+        # ``from json import loads as list``
+        hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
         # Inside a condition, another branch may bind the same name to something else.
-        if is_harmless and is_top_level:
+        if is_harmless and is_top_level and not hides_known_function:
             self._modules.update(names)
         else:
             self._declare_unknown(*names)
@@ -289,6 +303,7 @@ class Scripts:
                 self._add_to_parameters(node, {UNKNOWN})
                 return self._read_parts(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
+                self._add_to_parameters(value, self._read_parts(value.args))
                 self._add_to(self._contained_variables[name], _names_in(value))
                 return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
@@ -431,25 +446,37 @@ class Scripts:
             rows: The expression of the rows.
             is_passed: Whether the target belongs to a comprehension.
         """
-        match target, rows:
-            case (
-                ast.Tuple(elts=[number, item]),
-                ast.Call(func=ast.Name(id="enumerate"), args=[values, *start]),
-            ):
+        if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
+            name = dotted(rows.func)
+            is_shadowed = self._is_variable_or_function(name)
+            has_star = any(map(_is_starred, (*target.elts, *rows.args)))
+            if name == "enumerate" and not is_shadowed and not has_star:
+                self._bind_enumerated(target, rows, is_passed=is_passed)
+                return
+            if name == "zip" and not is_shadowed and not has_star:
+                self._bind_zipped(target, rows, is_passed=is_passed)
+                return
+        self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
+
+    def _bind_enumerated(self, target: ast.Tuple, rows: ast.Call, *, is_passed: bool) -> None:
+        match target.elts, rows.args:
+            case [number, item], [values, *start]:
                 # Within the loop, the rows decide only how often the script counts.
                 start += [each.value for each in rows.keywords]
                 self._bind(number, self._read_all(start), rows, is_passed=is_passed)
                 self._bind(item, self.read(values), ast.Starred(values), is_passed=is_passed)
-            case ast.Tuple(elts=targets), ast.Call(func=ast.Name(id="zip"), args=lists) if len(
-                targets
-            ) == len(lists) and not any(map(_is_starred, (*targets, *lists))):
-                # The other lists decide only how many items of a list the script uses.
-                counts = without_whole_results(self.read(rows))
-                for each, values in zip(targets, lists, strict=True):
-                    sources = self.read(values) | counts
-                    self._bind(each, sources, ast.Starred(values), is_passed=is_passed)
             case _:
                 self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
+
+    def _bind_zipped(self, target: ast.Tuple, rows: ast.Call, *, is_passed: bool) -> None:
+        if len(target.elts) != len(rows.args):
+            self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
+            return
+        # The other lists decide only how many items of a list the script uses.
+        counts = without_whole_results(self.read(rows))
+        for each, values in zip(target.elts, rows.args, strict=True):
+            sources = self.read(values) | counts
+            self._bind(each, sources, ast.Starred(values), is_passed=is_passed)
 
     def _read_branching(
         self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
@@ -560,16 +587,21 @@ class Scripts:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         lambda_sources: _Sources = set()
-        # The parameters of a lambda can get only values of the receiver and of other arguments.
-        for each in filter(_is_lambda, arguments):
-            self._add_to_parameters(each, receiver_sources | argument_sources)
-            lambda_sources |= self._read_parts(each)
+        # The parameters of a lambda can get only values of the receiver and of other arguments, and
+        # their defaults.
+        for each in arguments:
+            if isinstance(each, ast.Lambda):
+                default_sources = self._read_parts(each.args)
+                self._add_to_parameters(each, receiver_sources | argument_sources | default_sources)
+                lambda_sources |= self._read_parts(each)
         result_sources: _Sources = set()
         for function in functions:
             result_sources |= self._follow_into_function(function, call, arguments)
         fields_read = _fields_read_by_call(call, method)
+        is_shadowed = not method and self._is_variable_or_function(name)
+        known_function = "" if is_shadowed else method or name
         result_sources |= self._sources_of_result(
-            method or name,
+            known_function,
             field_of_value(receiver_sources, fields_read),
             argument_sources,
             lambda_sources,
@@ -603,7 +635,7 @@ class Scripts:
         """Return the sources that the result of a function or method has by its arguments.
 
         Args:
-            function: The name of the function or method.
+            function: The name of the function or method; empty for a function of unknown effect.
             receiver_sources: The sources of what the method reads of its object.
             argument_sources: The sources of the arguments that are no lambda.
             lambda_sources: The sources of the results of lambdas among the arguments.
@@ -708,6 +740,8 @@ class Scripts:
         if not isinstance(value, ast.Call):
             return isinstance(value, _NEW_VALUES)
         name = dotted(value.func)
+        if self._is_variable_or_function(name):
+            return False
         if self._parameters_of(name) is not None:
             return True  # an action returns a new object
         _, _, function = name.rpartition(".")
