@@ -327,15 +327,11 @@ async def assign(
             request's task does not respond.
     """
     _require_waiting(record)
-    if person is None:
-        approvers = []
-    else:
+    if person is not None:
         approvers = [approver.name for approver in await assignable_people(journal, record)]
-    if person is not None and person not in approvers:
-        raise DelfError(
-            f"{person[:80]!r} may not approve this request",
-            hint=f"one of: {_name_list(approvers)}" if approvers else "delf users add NAME",
-        )
+        if person not in approvers:
+            hint = f"one of: {_name_list(approvers)}" if approvers else "delf users add NAME"
+            raise DelfError(f"{person[:80]!r} may not approve this request", hint=hint)
     return await _post_and_wait(journal, record, Assignment(person), who)
 
 

@@ -163,8 +163,11 @@ def _typed_command(error: click.UsageError) -> str:
 
 def say(label: str, message: str) -> None:
     """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
-    head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
-    head_width = len(label) + 2 if label else 0
+    head = ""
+    head_width = 0
+    if label:
+        head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " "
+        head_width = len(f"{label}: ")
     text = head + streams.wrap_text(visible(message), head=head_width, stream=sys.stderr)
     # The colour choice is passed, because click reads it from a context that may not exist yet.
     click.echo(text, err=True, color=colours.explicit_choice())

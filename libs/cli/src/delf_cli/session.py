@@ -589,7 +589,8 @@ def log_to_stderr(state: State) -> None:
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
         root.removeHandler(old)  # left by an earlier run in this process
-    root.addHandler(_StderrHandler(logging.DEBUG if state.debug else logging.WARNING, state.redact))
+    level = logging.DEBUG if state.debug else logging.WARNING
+    root.addHandler(_StderrHandler(level, state.redact))
     logging.captureWarnings(True)
     logging.getLogger("delf").setLevel(logging.DEBUG if state.debug else logging.NOTSET)
 

@@ -252,7 +252,8 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True
         elif isinstance(table[part], str):  # expand the name of a model to a table
-            name, table[part] = table[part], tomlkit.inline_table()
+            name = table[part]
+            table[part] = tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
     key = path[-1]

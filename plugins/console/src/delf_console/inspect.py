@@ -187,10 +187,13 @@ def _permissions(connection: Any, action: Action) -> dict[str, bool]:
     from delf.protocols.connection import SupportsCheck
     from delf.tools.permissions import is_allowed, needs_confirmation
 
-    is_instance = not isinstance(connection, type)
-    asks = needs_confirmation(getattr(connection, "confirm", None) if is_instance else None, action)
+    allow = confirm = None
+    if not isinstance(connection, type):
+        allow = getattr(connection, "allow", None)
+        confirm = getattr(connection, "confirm", None)
+    asks = needs_confirmation(confirm, action)
     return {
-        "allowed": is_allowed(getattr(connection, "allow", None) if is_instance else None, action),
+        "allowed": is_allowed(allow, action),
         "asks": asks,
         "may_ask": asks or isinstance(connection, SupportsCheck),
     }

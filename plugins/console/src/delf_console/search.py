@@ -146,11 +146,11 @@ def _print_match(name: str, match: FoundTask) -> None:
         money(task),
         match.person,
     ]
-    line = "  ".join(part for part in parts if part and part != "-")
-    # The title follows the name and two spaces. wrap_text() counts ``head``, the text before the
-    # title, from the end of the indent.
+    line = "  ".join(part for part in parts if part not in (None, "", "-"))
     indent = 4
-    title = wrap_text(one_line(task.task), indent=indent, head=max(0, len(name) + 2 - indent))
+    # wrap_text() counts the text before the title from the end of the indent.
+    title_column = len(name) + len("  ")
+    title = wrap_text(one_line(task.task), indent=indent, head=max(0, title_column - indent))
     click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
     click.echo(f"    {line}")
     if match.place not in (None, "task"):  # the words were found in another text than the title

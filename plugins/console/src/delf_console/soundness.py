@@ -375,10 +375,10 @@ def _top_modules(_installed: Hashable) -> Sequence[tuple[metadata.Distribution, 
 def _is_plugin(distribution: str) -> bool:
     if not is_installed(distribution):
         return False
+    if distribution in all_packages() and not distribution.startswith(PLUGIN_PREFIX):
+        return False  # one of delf's own libraries, even if the library includes a plugin
     points = metadata.distribution(distribution).entry_points
-    # delf's own libraries stay libraries even if they include a plugin.
-    is_library = distribution in all_packages() and not distribution.startswith(PLUGIN_PREFIX)
-    return not is_library and any(point.group in _GROUPS for point in points)
+    return any(point.group in _GROUPS for point in points)
 
 
 def _imported_modules(folder: Path) -> set[str]:

@@ -75,8 +75,10 @@ def _install_command(uv: str, arguments: Sequence[str]) -> list[str]:
     """Return ``uv tool install DELF --with PACKAGE …`` for arguments of ``pip install``."""
     delf = next(argument for argument in arguments if _name_of(argument) == DISTRIBUTION)
     command = [uv, "tool", "install", "--quiet"]
-    is_editable = delf.startswith(_EDITABLE)
-    command += ["--editable", delf.removeprefix(_EDITABLE)] if is_editable else [delf]
+    if delf.startswith(_EDITABLE):
+        command += ["--editable", delf.removeprefix(_EDITABLE)]
+    else:
+        command.append(delf)
     for argument in arguments:
         if argument is delf:
             continue

@@ -104,7 +104,8 @@ class BoundDraft:
             ConfigurationError: If the task cannot become a routine.
             DelfError: If the scripts could not be merged.
         """
-        store, make_agent = RoutineStore(root, trust), maker_of_similar_agents(agent)
+        store = RoutineStore(root, trust)
+        make_agent = maker_of_similar_agents(agent)
         tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
         first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
@@ -297,20 +298,18 @@ class _ScriptMerger:
         scripts = [
             f"```python\n{code}\n```\nOutcome: {outcome}" for code, outcome in code_with_outcome
         ]
-        calls = [
-            f"- {call.action}({_short(dict(call.arguments))}) "
-            + (f"failed: {call.error}" if call.error else f"gave {_short(call.result)}")
-            for call in self._recorded_run.calls
-        ]
-        hidden_count = len(calls) - _MAX_CALLS
-        lines = [
-            *calls[:_MAX_CALLS],
-            *([f"- and {hidden_count} more like these"] if hidden_count > 0 else []),
-        ]
+        calls = self._recorded_run.calls
+        call_lines: list[str] = []
+        for call in calls[:_MAX_CALLS]:
+            outcome = f"failed: {call.error}" if call.error else f"gave {_short(call.result)}"
+            call_lines.append(f"- {call.action}({_short(dict(call.arguments))}) {outcome}")
+        hidden_count = len(calls) - len(call_lines)
+        if hidden_count > 0:
+            call_lines.append(f"- and {hidden_count} more like these")
         return _MERGE.format(
             task=self._routine.task,
             scripts="\n\n".join(scripts),
-            calls="\n".join(lines),
+            calls="\n".join(call_lines),
             answer=self._recorded_run.answer,
         )
 

@@ -165,7 +165,8 @@ class _VariableUses:
             name: The name of the variable.
             is_parameter: Whether the variable is a parameter, which the script never assigns.
         """
-        if self._has_indirect_access or self._assignment_counts[name] > (0 if is_parameter else 1):
+        allowed_assignments = 0 if is_parameter else 1
+        if self._has_indirect_access or self._assignment_counts[name] > allowed_assignments:
             return False
         if name in self._names_in_progress:
             # The variables are assigned in a cycle. The call that is checking the name already

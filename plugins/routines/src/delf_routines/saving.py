@@ -47,6 +47,7 @@ _SPELLED_OUT_DATE: Final = re.compile(
     r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?,?\s+(?P<year>(?:19|20)\d{2})\b",
     re.IGNORECASE,
 )
+_QUOTED_TEXT: Final = re.compile(r"'([^'\n]{2,60})'")
 _WORD: Final = re.compile(r"\w+")
 _BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})")
 _F_STRING: Final = re.compile(r"(?:f|fr|rf)['\"]", re.IGNORECASE)
@@ -388,12 +389,9 @@ class _LiteralFinder(ast.NodeVisitor):
 
         The string becomes an f-string.
         """
-        pieces = [match[0] for match in _DATE.finditer(value) if self._is_in_task(match[0])]
-        pieces += [
-            match[1]
-            for match in re.finditer(r"'([^'\n]{2,60})'", value)
-            if self._is_in_task(match[1])
-        ]
+        dates = [match[0] for match in _DATE.finditer(value)]
+        quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
+        pieces = list(filter(self._is_in_task, [*dates, *quoted_texts]))
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
             if not self._is_number_of_task(match[0]):
