@@ -57,3 +57,16 @@ def test_interrupted_save_keeps_the_old_or_new_routine(
     assert text in (OLD.text(), NEW.text())
     with contextlib.suppress(FolderNotTrustedError):  # the person did not get to trust it
         assert store.find("report").script in (OLD.script, NEW.script)
+
+
+def test_rename_keeps_every_recorded_run(store: Any) -> None:
+    store.keep(OLD, "{}")
+    runs = {"3f9a": '{"n": 1}', "2026.may": '{"n": 2}', "2026.june": '{"n": 3}'}
+    for run, text in runs.items():
+        store.add_case("report", run, text)
+    store.rename("report", "income")
+    texts_by_file = {path.name: path.read_text() for path in store.case_paths("income")}
+    assert texts_by_file == {
+        "income.json": "{}",
+        **{f"income.{run}.json": text for run, text in runs.items()},
+    }

@@ -204,10 +204,12 @@ class RoutineStore:
         routine = self.find(old)
         case, *further_paths = self.case_paths(old)
         text = case.read_text(encoding="utf-8") if case.is_file() else None
-        # Files of further cases are named NAME.RUN.json.
-        further_cases = [(path.suffixes[0][1:], path.read_text("utf-8")) for path in further_paths]
+        further_cases: dict[str, str] = {}
+        for further_path in further_paths:
+            run = further_path.name.removeprefix(f"{old}.").removesuffix(".json")
+            further_cases[run] = further_path.read_text("utf-8")
         path = self.keep(replace(routine, name=new), text)
-        for run, content in further_cases:
+        for run, content in further_cases.items():
             self.add_case(new, run, content)
         self.remove(old)
         return path
