@@ -105,6 +105,12 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
     # The last two fields are optional: whether the whole script waits for only this call, and the
     # number of the script's line.
     _, number, connection, method, args, kwargs, *optional_fields = frame
+    is_alone = False
+    line: int | None = None
+    if len(optional_fields) >= 1:
+        is_alone = optional_fields[0]
+    if len(optional_fields) == 2:
+        line = optional_fields[1] or None
     for key in kwargs:
         if type(key) is not str:
             raise WireError("the sandbox sent a call whose arguments have no names")
@@ -114,8 +120,8 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
         method=method,
         args=args,
         kwargs=kwargs,
-        alone=optional_fields[:1] == [True],
-        line=(_number(optional_fields[1]) or None) if len(optional_fields) > 1 else None,
+        alone=is_alone,
+        line=line,
     )
 
 

@@ -373,7 +373,8 @@ class Caller:
         self._refuse_too_many_calls_after_end()
         is_alone = not self._future_by_call
         is_blocking = is_alone and self._loop.waits_only_for_host()
-        number = self._last_call_number = self._last_call_number + 1
+        self._last_call_number += 1
+        number = self._last_call_number
         # Send a lone call at once; calls that the same iteration of the event loop makes are sent
         # together at the end of the iteration.
         self._send(["call", number, *fields, is_blocking, line], is_alone)
@@ -394,12 +395,10 @@ class Caller:
         finally:
             # Without this entry, an answer that arrives after a cancellation is ignored.
             del self._future_by_call[number]
-            if (
-                not self._future_by_call
-                and self._all_calls_answered is not None
-                and not self._all_calls_answered.done()
-            ):
-                self._all_calls_answered.set_result(None)
+            all_answered = self._all_calls_answered
+            is_last_call = not self._future_by_call
+            if is_last_call and all_answered is not None and not all_answered.done():
+                all_answered.set_result(None)
 
     async def _wait_forever(self, future: asyncio.Future[Any]) -> None:
         """Wait until the task is cancelled.
@@ -592,9 +591,13 @@ class ToolNamespace(_NoValue):
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(f"{self._name} has: {', '.join(self._methods)}")
-        similar = [m for m in self._methods if normalized_name(m) == normalized_name(method)]
-        is_misspelt = method not in self._methods and len(similar) == 1
-        action = ToolFunction(self._caller, self._name, similar[0] if is_misspelt else method)
+        action_name = method
+        if method not in self._methods:
+            spelling = normalized_name(method)
+            similar = [name for name in self._methods if normalized_name(name) == spelling]
+            if len(similar) == 1:
+                action_name = similar[0]
+        action = ToolFunction(self._caller, self._name, action_name)
         # The next access to the attribute finds the action without a call of this method.
         vars(self)[method] = action
         return action

@@ -159,10 +159,11 @@ def _make_by_suffix(
         raise TypeError(
             f"{name!r}: cannot make a {suffix} file from a {type_name}; give its text or bytes"
         )
-    if table is not None and suffix not in (*_JSON_LINES_SUFFIXES, *_JSON_SUFFIXES):
-        rows = chain([table.columns], table.rows)
-        return Content(_encode_rows(rows, suffix, max_bytes))
     if table is not None:
+        is_json = suffix in _JSON_LINES_SUFFIXES or suffix in _JSON_SUFFIXES
+        if not is_json:
+            rows = chain([table.columns], table.rows)
+            return Content(_encode_rows(rows, suffix, max_bytes))
         content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     if suffix in _SEPARATOR_BY_SUFFIX and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
@@ -369,11 +370,15 @@ def _html_table(grid: Iterable[list[Any]], max_bytes: int) -> bytes:
     """Format rows as an HTML table."""
     out = _LimitedText(max_bytes)
     out.write('<table border="1">\n')
-    for number, row in enumerate(grid):
-        name = "td" if number else "th"
-        cells = (_format_cell(cell) for cell in row)
-        texts = ("" if cell is None else html.escape(str(cell)) for cell in cells)
-        out.write("<tr>" + "".join(f"<{name}>{text}</{name}>" for text in texts) + "</tr>\n")
+    tag = "th"  # the first row has the column names
+    for row in grid:
+        html_row = "<tr>"
+        for cell in row:
+            value = _format_cell(cell)
+            text = "" if value is None else html.escape(str(value))
+            html_row += f"<{tag}>{text}</{tag}>"
+        out.write(f"{html_row}</tr>\n")
+        tag = "td"
     out.write("</table>\n")
     return out.getvalue().encode("utf-8", "surrogatepass")
 

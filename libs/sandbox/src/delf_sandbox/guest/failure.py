@@ -113,7 +113,9 @@ def _line_text(source: str, number: int) -> str | None:
     Lines are separated as in Python's own line numbers, so not by other Unicode separators.
     """
     lines = re.split(r"\r\n?|\n", source)
-    text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    if not 0 < number <= len(lines):
+        return None
+    text = lines[number - 1].strip()
     return text[:_MAX_LINE] or None
 
 
@@ -149,8 +151,11 @@ def message_of(error: BaseException) -> str:
     A message whose ``__str__`` raises is replaced by a text that says so.
     """
     notes: Any = attempt(lambda: getattr(error, "__notes__", None), None)
-    note_texts = notes[:_MAX_NOTES] if type(notes) in (list, tuple) else [notes]
-    parts = [error, *note_texts] if notes is not None else [error]
+    parts: list[Any] = [error]
+    if type(notes) in (list, tuple):
+        parts += notes[:_MAX_NOTES]
+    elif notes is not None:
+        parts.append(notes)
     text = "\n".join(map(_text_of, parts))
     if len(text) <= _MAX_MESSAGE:
         return text

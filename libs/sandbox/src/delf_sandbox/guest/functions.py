@@ -111,8 +111,11 @@ class Functions:
         }
         # Repeat until nothing is added, because the callers of each function that becomes async
         # have to await its calls.
-        while new_functions := self._functions_that_await() & plain_functions - self.made_async:
-            self.made_async |= new_functions
+        while True:
+            functions_to_make_async = self._functions_that_await() & plain_functions
+            if functions_to_make_async <= self.made_async:
+                return
+            self.made_async |= functions_to_make_async
 
     def _may_be_async(
         self, scope: Scope, names_used_as_values: Collection[tuple[int, str]]
@@ -145,9 +148,12 @@ class Functions:
 
     def _functions_that_await(self) -> set[int]:
         """Return the ``id()`` of each function that awaits, or calls a tool or async function."""
-        calls = (p for p in self.syntax.calls.values() if self.result_kind(p) in ("tool", "async"))
-        blocks = (p for p in (*self.syntax.loops, *self.syntax.contexts) if is_async_node(p.node))
-        return {id(place.scope.function) for place in (*calls, *self.syntax.awaits, *blocks)}
+        calls = self.syntax.calls.values()
+        blocks = [*self.syntax.loops, *self.syntax.contexts]
+        awaited_calls = [place for place in calls if self.result_kind(place) in ("tool", "async")]
+        async_blocks = [place for place in blocks if is_async_node(place.node)]
+        awaiting_places = [*awaited_calls, *async_blocks, *self.syntax.awaits]
+        return {id(place.scope.function) for place in awaiting_places}
 
     def result_kind(self, place: CallPlace) -> str:
         """Return what kind of result a call has.
@@ -268,8 +274,10 @@ class Functions:
             new_functions: dict[int, str] = {}
             for place in self.syntax.calls.values():
                 label = self._write_action_of(place, write_actions)
-                scope: Scope | None = place.scope if label is not None else None
-                while scope is not None and label is not None:
+                if label is None:
+                    continue
+                scope: Scope | None = place.scope
+                while scope is not None:
                     if scope.kind == "function" and id(scope) not in write_actions:
                         new_functions[id(scope)] = label
                     scope = scope.parent

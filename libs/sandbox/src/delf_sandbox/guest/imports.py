@@ -90,6 +90,6 @@ def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
             return "datetime", "datetime"
         return "", ""
     # ``date`` is also a likely name for a variable, so its attributes must fit the class.
-    if word == "date" and all(part in (None, "today", "fromisoformat") for part in attributes):
+    if word == "date" and set(attributes) <= {None, "today", "fromisoformat"}:
         return "datetime", "date"
     return "", ""

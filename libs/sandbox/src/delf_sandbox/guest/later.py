@@ -208,7 +208,7 @@ class DeferredCalls:
         elif word == "zip" and len(awaitable_path) > 1:
             # Each tuple of ``zip()`` has one item of each argument, so the index in the tuple is
             # the index of the argument, which is any index after an argument with a star.
-            index, *path_in_item = awaitable_path[1:]
+            _, index, *path_in_item = awaitable_path
             self._mark_calls_in_items(arguments, scope, (index, EACH_ITEM, *path_in_item))
         elif word == "map" and arguments:
             # The script awaits the items of the result itself.
@@ -262,10 +262,11 @@ class DeferredCalls:
         function = place.node.func
         if isinstance(function, ast.Name):
             owner = place.scope.find(function.id)
-            bindings = () if owner is None else owner.assigned_values.get(function.id, ())
-            for value, *_ in bindings:
-                if isinstance(value, ast.Lambda):
-                    self._mark_calls_in_lambda(value, awaitable_path)
+            if owner is None:
+                return
+            for value in owner.assigned_values.get(function.id, ()):
+                if isinstance(value.expression, ast.Lambda):
+                    self._mark_calls_in_lambda(value.expression, awaitable_path)
 
     def _mark_calls_in_lambda(self, function: ast.Lambda, awaitable_path: Path) -> None:
         scope = self._syntax.scopes[id(function)]
@@ -385,7 +386,8 @@ class DeferredCalls:
                     self._mark_calls_in(keyword.value, place.scope, awaitable_path)
             if vararg is not None and vararg.arg == parameter:
                 # Each further argument is an item of ``*args``, so the first step is left out.
-                for item in arguments[len(function.params) - bound_parameters :]:
+                positional_count = len(function.params) - bound_parameters
+                for item in arguments[positional_count:]:
                     self._mark_calls_in(item, place.scope, awaitable_path[1:])
             elif parameter in function.params:
                 index = function.params.index(parameter) - bound_parameters

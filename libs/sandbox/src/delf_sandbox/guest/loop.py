@@ -278,8 +278,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         failed_tasks = [task for task in self._tasks if task.done() and task._log_traceback]
         # The class _Task defines the hash of a task: its number in the order of creation.
         failed_tasks.sort(key=hash)
-        errors = [task.exception() for task in failed_tasks]
-        return [*self._discarded_errors, *(error for error in errors if error is not None)]
+        errors = list(self._discarded_errors)
+        for task in failed_tasks:
+            error = task.exception()
+            if error is not None:
+                errors.append(error)
+        return errors
 
     def _record_discarded_error(self, _loop: object, context: dict[str, Any]) -> None:
         """Record the exception of a task that was deleted before its exception was retrieved."""
@@ -415,7 +419,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         cancelled = self._timer_cancelled_count
         if cancelled > _MAX_CANCELLED_TIMERS and 2 * cancelled > len(timers):
             for handle in timers:
-                handle._scheduled = handle._scheduled and not handle._cancelled
+                if handle._cancelled:
+                    handle._scheduled = False
             timers[:] = [handle for handle in timers if not handle._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0

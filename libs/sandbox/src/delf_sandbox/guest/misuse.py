@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from delf_sandbox.guest.names import BUILTINS, ToolNames
 from delf_sandbox.guest.nodes import TOOLS, ToolMisuseError
@@ -52,6 +52,14 @@ class _Use:
         return bool(self.methods)
 
 
+class _Misuse(NamedTuple):
+    """The place of a misuse in the script, and the error for it."""
+
+    line: int
+    column: int
+    error: ToolMisuseError
+
+
 def check_uses(tree: ast.Module, names: ToolNames) -> None:
     """Raise if a script uses a connection or action in any way but calling an action.
 
@@ -71,8 +79,7 @@ class _Uses:
         self._tools = names.initial_names.tools
         self._name_reads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
-        # The line and column of each misuse, and the error for it.
-        self._errors: list[tuple[int, int, ToolMisuseError]] = []
+        self._misuses: list[_Misuse] = []
         # The original name of each lazy builtin, and of each function that the script imports from
         # functools or itertools: ``join`` is ``chain`` after ``from itertools import chain as
         # join``.
@@ -87,7 +94,8 @@ class _Uses:
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
                     for alias in aliases:
-                        self._original_name_by_local_name[alias.asname or alias.name] = alias.name
+                        local_name = alias.asname or alias.name
+                        self._original_name_by_local_name[local_name] = alias.name
                 case ast.Import(names=aliases):
                     for alias in aliases:
                         if alias.name in ("functools", "itertools"):
@@ -96,12 +104,12 @@ class _Uses:
                     self._functions_of_script[name] = node
                 case _:
                     pass
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        for call in calls:
-            is_lazy = self._original_name_of(call) in _LAZY_FUNCTIONS
-            if is_lazy and call.args:
-                self._calls_of_lazy_functions.append(call)
+        # After the loop above, because the original name of a function is known from its import.
         for parent in ast.walk(tree):
+            if isinstance(parent, ast.Call):
+                is_lazy = self._original_name_of(parent) in _LAZY_FUNCTIONS
+                if is_lazy and parent.args:
+                    self._calls_of_lazy_functions.append(parent)
             for child in ast.iter_child_nodes(parent):
                 self._parents[id(child)] = parent
 
@@ -116,10 +124,9 @@ class _Uses:
             pending_uses += self._check_use(pending_uses.pop())
         for node in self._calls_of_lazy_functions:
             self._check_lazy_call(node)
-        if self._errors:
-            # Each item has the line, the column and the error.
-            _, _, first_error = min(self._errors, key=lambda item: item[:2])
-            raise first_error
+        if self._misuses:
+            first_misuse = min(self._misuses, key=lambda misuse: (misuse.line, misuse.column))
+            raise first_misuse.error
 
     def _direct_uses(self) -> Iterator[_Use]:
         """Yield the expressions that are just the name of a connection or plain tool."""
@@ -148,64 +155,74 @@ class _Uses:
         Returns:
             The uses to check next. After ``send = mail.send``, these are the reads of ``send``.
         """
+        node = self._outermost_expression(use)
+        parent = self._parents.get(id(node))
+        match parent:
+            case ast.Attribute(attr=name) if use.is_connection or _is_assigned(parent):
+                return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            case ast.Call() if self._is_argument_of_lazy_function(node, parent):
+                if self._is_unused(parent, use.scope):
+                    return self._record_misuse(use, node)
+                return []
+            case ast.Call() if parent.func is node:
+                # Calling an action or plain tool is the right use. A connection may only be called
+                # without arguments.
+                if use.is_connection:
+                    return self._record_misuse(use, parent)
+                return []
+            case ast.IfExp():  # the tool is the condition
+                return self._record_misuse(use, node)
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+                # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the script
+                # does not use the collection or prints it.
+                if self._is_unused_collection(parent) or self._are_items_shown(parent):
+                    return self._record_misuse(use, node)
+                return []
+            case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]):
+                if value is node and use.is_connection:
+                    return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            case ast.NamedExpr(target=ast.Name(id=name)):
+                if self._needs_value(self._parents[id(parent)], parent):
+                    return self._record_misuse(use, node)
+                use_of_whole_expression = replace(use, node=parent)
+                uses_of_name = self._uses_of_alias(use, node, name, is_expression=True)
+                return [use_of_whole_expression, *uses_of_name]
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if parent.value is node:
+                    return self._uses_of_alias(use, node, name)
+            case _:
+                pass
+        if self._needs_value(parent, node):
+            return self._record_misuse(use, node)
+        return []
+
+    def _outermost_expression(self, use: _Use) -> Any:
+        """Return the outermost expression around a use whose value is the same tool.
+
+        In ``run = mail.send or chat.send``, this is the whole right side for ``chat.send``.
+        """
         node = use.node
         while True:
             parent = self._parents.get(id(node))
             match parent:
-                case ast.Attribute(attr=name) if use.is_connection or isinstance(
-                    parent.ctx, ast.Store | ast.Del
-                ):
-                    return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
-                case ast.Call() if (
-                    node in parent.args and self._original_name_of(parent) == "partial"
-                ):
-                    node = parent  # a partial of an action is used like the action
-                case ast.Call() if (
-                    node in parent.args and self._original_name_of(parent) in _LAZY_FUNCTIONS
-                ):
-                    if self._is_unused(parent, use.scope):
-                        return self._record_misuse(use, node)
-                    return []
-                # Calling an action or plain tool is the right use. A connection may only be called
-                # without arguments, as in ``mail().send(…)``.
-                case ast.Call() if parent.func is node:
-                    if not use.is_connection:
-                        return []
-                    if parent.args or parent.keywords:
-                        return self._record_misuse(use, parent)
-                    node = parent
-                # The tool may be the value of the whole expression, as in ``mail or chat``.
                 case ast.IfExp() if parent.test is not node:
-                    node = parent
+                    pass
                 case ast.BoolOp() if parent.values[-1] is node:
-                    node = parent
-                case ast.IfExp():  # the tool is the condition
-                    return self._record_misuse(use, node)
-                case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
-                    # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the
-                    # script does not use the collection or prints it.
-                    is_misused = self._is_unused_collection(parent) or self._are_items_shown(parent)
-                    return self._record_misuse(use, node) if is_misused else []
-                case ast.Call(
-                    func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name))]
-                ) if parent.args[0] is node and use.is_connection:
-                    return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
-                case ast.NamedExpr(target=ast.Name(id=name)):
-                    if self._needs_value(self._parents[id(parent)], parent):
-                        return self._record_misuse(use, node)
-                    return [
-                        replace(use, node=parent),
-                        *self._uses_of_alias(use, node, name, is_expression=True),
-                    ]
-                case (
-                    ast.Assign(targets=[ast.Name(id=name)])
-                    | ast.AnnAssign(target=ast.Name(id=name))
-                ) if parent.value is node:
-                    return self._uses_of_alias(use, node, name)
+                    pass
+                case ast.Call() if node in parent.args:
+                    is_partial = self._original_name_of(parent) == "partial"
+                    if not is_partial:  # a partial of an action is used like the action
+                        return node
+                case ast.Call(args=[], keywords=[]) if parent.func is node and use.is_connection:
+                    pass  # such as ``mail()`` in ``mail().send(…)``
                 case _:
-                    if self._needs_value(parent, node):
-                        return self._record_misuse(use, node)
-                    return []
+                    return node
+            node = parent
+
+    def _is_argument_of_lazy_function(self, node: Any, function_call: ast.Call) -> bool:
+        if node not in function_call.args:
+            return False
+        return self._original_name_of(function_call) in _LAZY_FUNCTIONS
 
     def _uses_of_attribute(
         self, use: _Use, *, attribute_node: Any, attribute_name: str
@@ -214,10 +231,7 @@ class _Uses:
 
         An assignment to the attribute is recorded as an error. A private attribute is no action.
         """
-        is_assigned = isinstance(attribute_node, ast.Attribute) and not isinstance(
-            attribute_node.ctx, ast.Load
-        )
-        if is_assigned:
+        if isinstance(attribute_node, ast.Attribute) and _is_assigned(attribute_node):
             return self._record_misuse(use, attribute_node)
         if attribute_name.startswith("_"):
             return []
@@ -284,8 +298,7 @@ class _Uses:
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({name}(…))"
             )
-            error = ToolMisuseError.at_node(node, message)
-            self._errors.append((node.lineno, node.col_offset, error))
+            self._add_misuse(node, message)
 
     def _tools_in(self, function: Any) -> Iterator[str]:
         """Yield the names of the actions and tools that a function of the script mentions."""
@@ -326,8 +339,11 @@ class _Uses:
                 owner = scope.owner(name)
                 if owner.kind == "class":
                     return False
-                scopes_of_reads = [reader for node, reader in self._name_reads if node.id == name]
-                return all(reader.owner(name) is not owner for reader in scopes_of_reads)
+                is_read = any(
+                    read.id == name and reader.owner(name) is owner
+                    for read, reader in self._name_reads
+                )
+                return not is_read
             case _:
                 return False
 
@@ -385,7 +401,8 @@ class _Uses:
             case ast.Match():
                 return parent.subject is node
             case ast.Compare(ops=ops):
-                return not all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
+                compares_identities = all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
+                return not compares_identities
             case ast.Subscript():
                 return parent.value is node
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -402,10 +419,17 @@ class _Uses:
                 return False
 
     def _record_misuse(self, use: _Use, node: Any) -> list[_Use]:
-        message = misuse_message(use.label, use.methods)
-        error = ToolMisuseError.at_node(node, message)
-        self._errors.append((node.lineno, node.col_offset, error))
+        self._add_misuse(node, misuse_message(use.label, use.methods))
         return []
+
+    def _add_misuse(self, node: Any, message: str) -> None:
+        error = ToolMisuseError.at_node(node, message)
+        self._misuses.append(_Misuse(node.lineno, node.col_offset, error))
+
+
+def _is_assigned(attribute: ast.Attribute) -> bool:
+    """Return whether a statement assigns or deletes an attribute."""
+    return not isinstance(attribute.ctx, ast.Load)
 
 
 def misuse_message(label: str, methods: Sequence[str]) -> str:
@@ -420,9 +444,7 @@ def misuse_message(label: str, methods: Sequence[str]) -> str:
     calls = [f"{label}.{method}(…)" for method in methods]
     if len(calls) == 1:
         return f"{label} is a connection, which does nothing by itself: call {calls[0]}"
-    rest_note = f" and {len(calls) - _MAX_NAMES} more" if calls[_MAX_NAMES:] else ""
     shown_calls = ", ".join(calls[:_MAX_NAMES])
-    return (
-        f"{label} is a connection, which does nothing by itself: "
-        f"call one of {shown_calls}{rest_note}"
-    )
+    if len(calls) > _MAX_NAMES:
+        shown_calls += f" and {len(calls) - _MAX_NAMES} more"
+    return f"{label} is a connection, which does nothing by itself: call one of {shown_calls}"

@@ -272,28 +272,31 @@ class ToolNames:
         if not isinstance(node.value, ast.Name):  # an earlier correction has replaced the name
             return
         word = node.value.id
-        if normalized_name(word) in self._tool_by_spelling or not self._is_unknown(
-            word, place.scope
-        ):
+        is_tool = normalized_name(word) in self._tool_by_spelling
+        if is_tool or not self._is_unknown(word, place.scope):
             return
         intended_tool = self._tool_by_spelling.get(normalized_name(node.attr))
+        if intended_tool is None:
+            return
         # An action without its connection, such as ``tools.find_orders``, is corrected only in a
         # call, because it may also be an attribute of an object of the script.
-        if intended_tool is not None and (is_called or not intended_tool.is_action):
+        if is_called or not intended_tool.is_action:
             place.put(self._tool_node(node, intended_tool))
 
     def _correct_name(self, place: Place, is_called: bool) -> None:
         """Replace another spelling of a tool's name, such as ``Shop`` or ``shop_find_orders()``."""
         node = place.node
-        if self._is_unknown(node.id, place.scope):
-            intended_tool = self._tool_by_spelling.get(normalized_name(node.id))
+        if not self._is_unknown(node.id, place.scope):
+            return
+        intended_tool = self._tool_by_spelling.get(normalized_name(node.id))
+        if intended_tool is not None:
             # The name of an action without its connection is corrected only in a call.
-            if intended_tool is not None and (is_called or not intended_tool.is_action):
+            if is_called or not intended_tool.is_action:
                 place.put(self._tool_node(node, intended_tool))
-            elif is_called and node.id[:1].isupper() and _is_record(place.container):
-                # The prompt names types of records, such as ``Order``. They do not exist in the
-                # script, where each record is a dict.
-                place.put(name(node, "dict"))
+        elif is_called and node.id[:1].isupper() and _is_record(place.container):
+            # The prompt names types of records, such as ``Order``. They do not exist in the script,
+            # where each record is a dict.
+            place.put(name(node, "dict"))
 
     def _tool_node(self, node: Any, intended_tool: _ToolName) -> ast.expr:
         connection = tool(node, intended_tool.connection)
@@ -383,7 +386,8 @@ class ToolNames:
         replacement: list[ast.stmt] = []
         for item in node.names:
             full_name = item.name if is_plain else module
-            if getattr(node, "level", 0) == 0 and self.initial_names.can_import(full_name):
+            is_absolute = getattr(node, "level", 0) == 0
+            if is_absolute and self.initial_names.can_import(full_name):
                 kept_aliases.append(item)
                 continue
             bound_name = item.asname or item.name.partition(".")[0]
@@ -391,10 +395,8 @@ class ToolNames:
             if intended_tool is not None:
                 # A script can use a connection or plain tool by its own name without an import. Any
                 # other name must be assigned.
-                is_predefined = (
-                    not intended_tool.is_action and intended_tool.connection == bound_name
-                )
-                if item.asname or not is_predefined:
+                is_own_name = item.asname is None and intended_tool.connection == bound_name
+                if intended_tool.is_action or not is_own_name:
                     replacement.append(self._assignment_of_tool(node, bound_name, intended_tool))
                 continue
             if item.name == "*":
@@ -423,7 +425,7 @@ class ToolNames:
         if not is_plain and word in self.initial_names.tools.get(connection, ()):
             return _ToolName(connection, word)
         intended_tool = self._tool_by_spelling.get(normalized_name(word))
-        if intended_tool is None or (is_plain and intended_tool.method):
+        if is_plain and intended_tool is not None and intended_tool.is_action:
             return None
         return intended_tool
 
@@ -445,10 +447,8 @@ class ToolNames:
             for place, _ in self.syntax.attributes
             if normalized_name(place.node.attr) in self._tool_by_spelling
         }
-        return any(
-            place.node.id == word and id(place.node) not in prefixes
-            for place, _ in self.syntax.loads
-        )
+        reads = [place.node for place, _ in self.syntax.loads if place.node.id == word]
+        return any(id(read) not in prefixes for read in reads)
 
 
 def _is_record(node: ast.AST) -> bool:
@@ -502,20 +502,22 @@ def _tools_by_spelling(tools: Mapping[str, Sequence[str]]) -> dict[str, _ToolNam
             tool has none.
     """
     tools_by_spelling: dict[str, list[_ToolName]] = {}
+
+    def tools_spelt(spelling: str) -> list[_ToolName]:
+        return tools_by_spelling.setdefault(normalized_name(spelling), [])
+
     for tool_name, action_names in tools.items():
-        tools_by_spelling.setdefault(normalized_name(tool_name), []).append(
-            _ToolName(tool_name, "")
-        )
+        tools_spelt(tool_name).append(_ToolName(tool_name, ""))
         other_form = tool_name[:-1] if tool_name.endswith("s") else tool_name + "s"
         for action_name in action_names:
-            for form in (tool_name, other_form):
-                spelling = normalized_name(form + action_name)
-                tools_by_spelling.setdefault(spelling, []).append(_ToolName(tool_name, action_name))
+            action = _ToolName(tool_name, action_name)
+            tools_spelt(tool_name + action_name).append(action)
+            tools_spelt(other_form + action_name).append(action)
     for tool_name, action_names in tools.items():
         for action_name in action_names:
-            tools_so_far = tools_by_spelling.setdefault(normalized_name(action_name), [])
+            namesakes = tools_spelt(action_name)
             # The name of an action alone means the action, unless a connection or a plain tool has
             # the same name.
-            if all(other.method for other in tools_so_far):
-                tools_so_far.append(_ToolName(tool_name, action_name))
+            if all(namesake.is_action for namesake in namesakes):
+                namesakes.append(_ToolName(tool_name, action_name))
     return {spelling: items[0] for spelling, items in tools_by_spelling.items() if len(items) == 1}

@@ -215,13 +215,15 @@ class FileSender:
         Without content, send the file of this name that the script has written.
         """
         scratch = self.scratch
-        path = None if scratch is None else _find_written_file(scratch, name, content)
-        if scratch is not None and path is not None:
-            # In ``add_to_output_files("report.csv", open_file)``, the first argument is the name
-            # for the output file. In ``add_to_output_files("report.csv")``, and also in
-            # ``add_to_output_files("report.csv", "report.csv")``, it is a path.
-            is_name_for_output = content is not NOT_GIVEN and content != name
-            return self._send_file(name if is_name_for_output else path, scratch.read(path))
+        if scratch is not None:
+            path = _find_written_file(scratch, name, content)
+            if path is not None:
+                # In ``add_to_output_files("report.csv", open_file)``, the first argument is the
+                # name for the output file. In ``add_to_output_files("report.csv")``, and also in
+                # ``add_to_output_files("report.csv", "report.csv")``, it is a path.
+                is_name_for_output = content is not NOT_GIVEN and content != name
+                output_name = name if is_name_for_output else path
+                return self._send_file(output_name, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
                 f"add_to_output_files(name, content): there is no file {str(name)[:200]!r}, and "

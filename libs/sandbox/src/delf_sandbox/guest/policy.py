@@ -141,7 +141,7 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
 
     def is_in_scratch_folder(name: str) -> bool:
         folder = os.path.realpath(os.path.dirname(name))
-        return any(_is_inside(folder, root) for root in writable_paths)
+        return _is_inside_any(folder, writable_paths)
 
     def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(file, int):
@@ -155,13 +155,13 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
             os.unlink(name)  # replace the link to an input file by a scratch file
             path = os.path.realpath(name)
         is_writing = any(letter in mode for letter in "wax+")
-        if is_writing and any(_is_inside(path, root) for root in input_paths):
+        if is_writing and _is_inside_any(path, input_paths):
             raise PermissionError(
                 f"{name!r} is an input file and can only be read; write to a file with "
                 "a relative name, or use add_to_output_files"
             )
         allowed_paths = writable_paths if is_writing else readable_paths
-        if not any(_is_inside(path, root) for root in allowed_paths):
+        if not _is_inside_any(path, allowed_paths):
             purpose = "write" if is_writing else "read"
             raise PermissionError(
                 f"{name!r} is outside the folders that scripts may {purpose}; "
@@ -190,5 +190,10 @@ def link_inputs(readable: Sequence[str], scratch: str) -> None:
                 os.symlink(file, os.path.join(scratch, os.path.basename(file)))
 
 
-def _is_inside(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")
+def _is_inside_any(path: str, roots: Sequence[str]) -> bool:
+    """Return whether a path is one of the given files or folders, or is inside one of them."""
+    for root in roots:
+        folder_prefix = root.rstrip("/") + "/"
+        if path == root or path.startswith(folder_prefix):
+            return True
+    return False

@@ -502,11 +502,14 @@ class ScriptSyntax:
         # Python evaluates defaults in the outer scope, when the function is defined.
         self._visit_all(arguments.defaults, scope)
         self._visit_all(arguments.kw_defaults, scope)
-        positional = [*arguments.posonlyargs, *arguments.args]
+        positional = arguments.posonlyargs + arguments.args
         inner.params = [argument.arg for argument in positional]
-        starred = [arguments.vararg, arguments.kwarg]
-        for argument in [*positional, *arguments.kwonlyargs, *(item for item in starred if item)]:
-            _bind(inner, argument.arg, "param")
+        parameters = positional + arguments.kwonlyargs
+        for starred in (arguments.vararg, arguments.kwarg):
+            if starred is not None:
+                parameters.append(starred)
+        for parameter in parameters:
+            _bind(inner, parameter.arg, "param")
         self.scopes[id(node)] = inner
         return inner
 

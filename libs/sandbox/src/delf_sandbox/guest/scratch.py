@@ -56,8 +56,11 @@ class Scratch:
 
         None if there is no such file.
         """
-        path = getattr(content, "name", content) if hasattr(content, "read") else content
-        text = os.fspath(path) if isinstance(path, (str, Path)) else ""
+        is_open_file = hasattr(content, "read")
+        path = getattr(content, "name", None) if is_open_file else content
+        if not isinstance(path, (str, Path)):
+            return None
+        text = os.fspath(path)
         if not text:
             return None
         # Scripts may see the folder under another path.

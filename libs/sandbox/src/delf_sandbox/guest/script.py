@@ -72,7 +72,10 @@ class Script:
         result = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
         if inspect.iscoroutine(result):
             await result
-        returned_value = await namespace.pop(MAIN)() if self._is_wrapped else None
+        returned_value = None
+        if self._is_wrapped:
+            main = namespace.pop(MAIN)
+            returned_value = await main()
         last_value = namespace.pop(VALUE, None)
         value = last_value if returned_value is None else returned_value
         # A future, such as a task, is returned as it is: the session waits for it together with
@@ -111,12 +114,11 @@ def _call_function_named_last(tree: ast.Module) -> None:
     """Turn the name of a function on the script's last line into a call of that function."""
     match tree.body[-1:]:
         case [ast.Expr(value=ast.Name(id=word) as last) as line]:
-            functions = [node for node in tree.body if getattr(node, "name", None) == word]
-            if any(
-                isinstance(node, _FUNCTIONS) and not _has_required_parameters(node)
-                for node in functions
-            ):
-                line.value = ast.Call(func=last, args=[], keywords=[], **position_of(last))
+            functions = [node for node in tree.body if isinstance(node, _FUNCTIONS)]
+            for function in functions:
+                if function.name == word and not _has_required_parameters(function):
+                    line.value = ast.Call(func=last, args=[], keywords=[], **position_of(last))
+                    break
         case _:
             pass
 
@@ -164,7 +166,9 @@ def _has_required_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -
 
 def keep_last_value(body: list[ast.stmt]) -> None:
     """Add a statement that stores the value of a script's last expression or assignment."""
-    last = body[-1] if body else None
+    if not body:
+        return
+    last = body[-1]
     match last:
         case ast.Expr(value=value) if not _is_ellipsis(value):
             target = _name(VALUE, ast.Store(), last)
@@ -200,10 +204,13 @@ def _wrap_in_function(tree: ast.Module) -> ast.Module:
     The names of the script stay global, so that later scripts find them.
     """
     names = sorted(bound_names(tree))
-    module_level_nodes = [node for node in tree.body if _is_module_level_only(node)]
-    body: list[ast.stmt] = [
-        _FunctionBodyRewriter().visit(node) for node in tree.body if node not in module_level_nodes
-    ]
+    module_level_nodes: list[ast.stmt] = []
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if _is_module_level_only(node):
+            module_level_nodes.append(node)
+        else:
+            body.append(_FunctionBodyRewriter().visit(node))
     if names:
         body.insert(0, ast.Global(names=names))
     function = ast.AsyncFunctionDef(
@@ -215,7 +222,8 @@ def _wrap_in_function(tree: ast.Module) -> ast.Module:
     if "type_params" in ast.AsyncFunctionDef._fields:
         function.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
     module = ast.Module(body=[*module_level_nodes, function], type_ignores=[])
-    function.lineno, function.col_offset = 1, 0
+    function.lineno = 1
+    function.col_offset = 0
     return ast.fix_missing_locations(module)
 
 
@@ -263,7 +271,9 @@ def bound_names(tree: ast.AST) -> set[str]:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.add(node.name)
             case ast.Import() | ast.ImportFrom():
-                names.update(a.asname or a.name.split(".")[0] for a in node.names)
+                for alias in node.names:
+                    top_level_module, _, _ = alias.name.partition(".")
+                    names.add(alias.asname or top_level_module)
             case ast.ExceptHandler(name=str(name)):
                 names.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):

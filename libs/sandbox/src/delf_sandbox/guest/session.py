@@ -230,8 +230,9 @@ class GuestSession:
         write_actions: set[str] = set()
         for name, method_names, write_methods in spec["tools"]:
             methods[name] = method_names
-            # A plain tool has no methods; an empty method name stands for the tool itself.
-            write_actions.update(f"{name}.{method}" if method else name for method in write_methods)
+            for method in write_methods:
+                # A plain tool has no methods; an empty method name stands for the tool itself.
+                write_actions.add(f"{name}.{method}" if method else name)
             if method_names:
                 self._tools[name] = ToolNamespace(self._caller, name, method_names)
             else:
@@ -240,7 +241,8 @@ class GuestSession:
         self._provided_names["add_to_output_files"] = FunctionWithUsage(ADD_FILE, self._files)
         self._provided_names["rerun"] = FunctionWithUsage(RERUN, self._request_rerun)
         self._provided_names["asyncio"] = asyncio
-        modules, replacements = spec["modules"], self._replacement_modules
+        modules = spec["modules"]
+        replacements = self._replacement_modules
         self._initial_names = InitialNames(
             tools=methods,
             write_actions=write_actions,
@@ -274,8 +276,9 @@ class GuestSession:
             remaining: A description of the work that is left.
             carry: The names of the variables that the new script needs; one name or several.
         """
-        names = [carry] if isinstance(carry, str) else carry or ()
-        carried_names = list(map(str, names))
+        if isinstance(carry, str):
+            carry = [carry]
+        carried_names = list(map(str, carry or ()))
         # Truncate the texts, because the script's last message to the host has a size limit, and
         # contains the texts.
         self._rerun_request = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], carried_names]
@@ -303,7 +306,11 @@ class GuestSession:
         while not task.done():
             with contextlib.suppress(asyncio.CancelledError):  # a script may cancel all tasks
                 await wait({task})
-        value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        if task.cancelled():
+            value = None
+            error = asyncio.CancelledError()
+        else:
+            value, error = task.result()
         if is_a(error, SystemExit) and not error.code:  # exit() ends a script successfully
             error = None
         # Tasks that a successful script left running may still make calls; those of a failed
