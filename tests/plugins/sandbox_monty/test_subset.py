@@ -80,6 +80,14 @@ async def test_script_error_resembling_an_unsupported_feature_is_unchanged(bench
 WORKS = {
     "a plain main forgotten": ("def main():\n    print(3)", "3\n"),
     "main forgotten": ("async def main():\n    print(await add(1, 2))", "3\n"),
+    "main with starred parameters": (
+        "def main(*names, **options):\n    names = list(names)\n    print(names)\nmain(1)",
+        "[1]\n",
+    ),
+    "main with positional parameters": (
+        "def main(name, /):\n    name = name + 1\n    print(name)\nmain(1)",
+        "2\n",
+    ),
     "main under dunder main": (
         "import asyncio\nasync def main():\n    print(1)\nif __name__ == '__main__':\n    asyncio.run(main())",
         "1\n",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from delf_sandbox.guest.functions import Functions
@@ -98,9 +99,9 @@ def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
         case ast.Expr():  # a statement, whose value nothing can use later
             return True
         case ast.For(iter=given, body=body) if given is node:
-            return not any(
-                isinstance(part, _EARLY_ENDS) for statement in body for part in ast.walk(statement)
-            )
+            parts = chain.from_iterable(map(ast.walk, body))
+            may_end_early = any(isinstance(part, _EARLY_ENDS) for part in parts)
+            return not may_end_early
         case ast.comprehension() as loop:
             return isinstance(parents[id(loop)], (ast.ListComp, ast.SetComp, ast.DictComp))
         case ast.Assign(targets=[ast.Tuple() | ast.List()]):
@@ -115,8 +116,9 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if not yields or node.decorator_list:
         return
     statements = {id(part.value) for part in _own_nodes(node) if isinstance(part, ast.Expr)}
-    if any(id(part) not in statements for part in yields):
-        return  # uses the value of a yield, as with send()
+    uses_value_of_yield = any(id(part) not in statements for part in yields)  # as with send()
+    if uses_value_of_yield:
+        return
     _Yields().generic_visit(node)
     items = ast.Name(id=ITEMS, ctx=ast.Store(), **position_of(node))
     empty = ast.List(elts=[], ctx=ast.Load(), **position_of(node))

@@ -217,13 +217,16 @@ class Lowering(ast.NodeTransformer):
         """Rewrite a script in place."""
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names = (item.asname or item.name.split(".")[0] for item in node.names)
-                self._modules_and_classes.update(names)
+                for item in node.names:
+                    top_level_module, _, _ = item.name.partition(".")
+                    self._modules_and_classes.add(item.asname or top_level_module)
             elif isinstance(node, ast.ClassDef):
                 self._modules_and_classes.add(node.name)
-            elif isinstance(node, ast.Call) and (label_of(node.func) or "").endswith("wraps"):
-                functions = (item.id for item in node.args if isinstance(item, ast.Name))
-                self._functions_passed_to_wraps.update(functions)
+            elif isinstance(node, ast.Call):
+                function_name = label_of(node.func)
+                if function_name is not None and function_name.endswith("wraps"):
+                    names = [item.id for item in node.args if isinstance(item, ast.Name)]
+                    self._functions_passed_to_wraps.update(names)
         self.visit(tree)
         # Check the rewritten tree, because rewriting removes most of the unsupported syntax.
         _check_syntax(tree)
@@ -485,7 +488,8 @@ class Lowering(ast.NodeTransformer):
                         return same
                     return ast.UnaryOp(op=ast.Not(), operand=same, **position_of(node))
             case ast.Compare(ops=[*operators]) if all(isinstance(op, _ORDERED) for op in operators):
-                if any(map(_is_date_text, (node.left, *node.comparators))):
+                operands = [node.left, *node.comparators]
+                if any(map(_is_date_text, operands)):
                     node.left = _date_to_text(node.left)
                     node.comparators = [_date_to_text(side) for side in node.comparators]
             case _:
@@ -530,23 +534,28 @@ class Lowering(ast.NodeTransformer):
                 # Monty's re.sub accepts no function as the replacement.
                 if not _is_text(node.args[1]):
                     node.func = name(node.func, "__delf_sub__")
-            case ast.Attribute(value=pattern, attr="sub") if len(node.args) > 1 and isinstance(
-                node.args[0], ast.Lambda
-            ):
-                node.args.insert(0, pattern)
-                node.func = name(node.func, "__delf_sub__")
+            case ast.Attribute(value=pattern, attr="sub"):
+                # The method of a compiled pattern does not accept a function, either.
+                if len(node.args) > 1 and isinstance(node.args[0], ast.Lambda):
+                    node.args.insert(0, pattern)
+                    node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(attr="fromisoformat" | "strptime") if node.args:
                 # The argument may already be a date, which these functions refuse.
                 node.args[0] = _date_to_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
                 # Scripts may use a date as ISO 8601 text.
-                if not (isinstance(inner, ast.Name) and inner.id in self._modules_and_classes):
+                is_module_or_class = (
+                    isinstance(inner, ast.Name) and inner.id in self._modules_and_classes
+                )
+                if not is_module_or_class:
                     node.func = attribute(_date_to_text(inner), word)
             case ast.Name(id="print"):
                 # Monty's print has neither ``file`` nor ``flush``: drop them if the text goes to
                 # a standard stream; otherwise let the prelude write into the given file.
                 if self._prints_to_standard_stream(node):
-                    node.keywords = [k for k in node.keywords if k.arg not in ("file", "flush")]
+                    node.keywords = [
+                        keyword for keyword in node.keywords if keyword.arg not in ("file", "flush")
+                    ]
                 else:
                     node.func = name(node.func, "__delf_print__")
             case ast.Name(id="next") if node.args and isinstance(node.args[0], ast.GeneratorExp):
@@ -665,7 +674,7 @@ def _check_syntax(tree: ast.Module) -> None:
     """
     for node in ast.walk(tree):
         match node:
-            case ast.ClassDef(bases=[_, *_]) | ast.ClassDef(keywords=[_, *_]):
+            case ast.ClassDef() if node.bases or node.keywords:
                 unsupported = "base classes: write functions, dicts or a dataclass without a base"
             case ast.ClassDef(body=body) if any(getattr(n, "decorator_list", ()) for n in body):
                 unsupported = "decorators of methods: write a plain method and call it"

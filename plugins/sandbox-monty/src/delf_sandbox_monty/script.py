@@ -103,7 +103,9 @@ def line_of(source: str, number: int | None) -> str | None:
         number: The number of the line, from 1.
     """
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    text = lines[number - 1].strip() if number and 0 < number <= len(lines) else ""
+    if number is None or not 0 < number <= len(lines):
+        return None
+    text = lines[number - 1].strip()
     return text[:400] or None
 
 
@@ -137,8 +139,9 @@ def _export_main_variables(tree: ast.Module) -> None:
         has_scope_declaration = any(
             isinstance(node, (ast.Nonlocal, ast.Global)) for node in ast.walk(main)
         )
-        names = [] if has_scope_declaration else sorted(bound_names(main))
-        if names and not main.args.args and not main.args.kwonlyargs:
+        has_parameters = any(isinstance(node, ast.arg) for node in ast.walk(main.args))
+        names = sorted(bound_names(main))
+        if names and not has_scope_declaration and not has_parameters:
             main.body.insert(0, ast.Global(names=names, **position_of(main.body[0])))
 
 

@@ -155,7 +155,8 @@ class MontySession:
         self._async_function_names |= prepared.functions
         self._reassigned_tools.update(prepared.reassigned_tools)
         self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
-        self._reached_limit = self._requested_rerun = None
+        self._reached_limit = None
+        self._requested_rerun = None
         self._printed_characters = 0
         self._call_ids_by_exception.clear()
         self._host = host
@@ -237,7 +238,8 @@ class MontySession:
             await asyncio.wait({self._running})
             raise
         finally:
-            running, self._running = self._running, None
+            running = self._running
+            self._running = None
             await asyncio.wait({watching})
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
         # A reached limit and rerun() both stop the code by an error that does not tell the reason.
@@ -560,14 +562,19 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
     if not isinstance(listing, dict):
         return {}
     descriptions: dict[str, str] = {}
-    for name, value in list(cast("dict[Any, Any]", listing).items())[-60:]:
+    variables = list(cast("dict[Any, Any]", listing).items())
+    for name, value in variables[-60:]:
         if str(name).startswith("_") or name in _HIDDEN or name in tools:
             continue
         match value:
             case (str(kind), int(size), [*item_kinds]) if not kind.startswith("__delf_"):
-                item_text = " | ".join(sorted(map(str, item_kinds), key=str.lower)[:_MAX_KINDS])
-                length_text = f" of {size} {item_text}" if item_kinds else f" of length {size}"
-                descriptions[str(name)] = kind + (length_text if size >= 0 else "")
+                description = kind
+                if size >= 0 and item_kinds:
+                    sorted_kinds = sorted(map(str, item_kinds), key=str.lower)
+                    description += f" of {size} {' | '.join(sorted_kinds[:_MAX_KINDS])}"
+                elif size >= 0:
+                    description += f" of length {size}"
+                descriptions[str(name)] = description
             case _:
                 pass
     return descriptions

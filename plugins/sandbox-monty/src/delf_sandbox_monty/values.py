@@ -46,14 +46,13 @@ class _Copy:
         """Return a copy of a value, or the existing copy of a shared part."""
         kind = cast("Any", type(value))
         if kind in PLAIN or kind is bytes:
-            self._add_size(VALUE_BYTES + (_encoded_size(value) if kind in (str, bytes) else 0))
+            size = VALUE_BYTES
+            if kind in (str, bytes):
+                size += _encoded_size(value)
+            self._add_size(size)
             # Monty passes the ``repr`` of a value that is no data, such as an iterator.
-            if (
-                self._rejects_reprs
-                and kind is str
-                and value[:1] in _FIRST_OF_REPR
-                and _REPR_ONLY.match(value)
-            ):
+            may_be_repr = kind is str and value[:1] in _FIRST_OF_REPR
+            if self._rejects_reprs and may_be_repr and _REPR_ONLY.match(value):
                 raise UnsupportedValueError(
                     f"{value[:40]} cannot be passed: make it a list, or other plain data"
                 )
