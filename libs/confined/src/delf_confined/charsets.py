@@ -119,7 +119,10 @@ def _detect_encoding(sample: bytes) -> tuple[str, float]:
     parts = [b"".join(lines[start : start + part_lines]) for start in starts]
     votes: Counter[str] = Counter()
     confidence: dict[str, float] = {}
-    for part in [sample, *(parts if len(parts) > 2 else ())]:
+    samples = [sample]
+    if len(parts) > 2:
+        samples += parts
+    for part in samples:
         detection = chardet.detect(part)
         name = detection["encoding"] or ""
         votes[name] += 1
@@ -143,17 +146,23 @@ def _sample_of(data: bytes) -> bytes:
 
 def _latin_share(sample: bytes) -> float:
     """Return the share of the non-ASCII bytes that fit words of a Latin script, from 0 to 1."""
-    latin = total = 0
-    for run in _NON_ASCII_RUN.finditer(sample):
-        total += len(run[0])
-        char_before = sample[max(run.start() - 1, 0) : run.start()]
-        char_after = sample[run.end() : run.end() + 1]
-        is_beside_word = bool(_ASCII_LETTER.match(char_before) or _ASCII_LETTER.match(char_after))
+    latin_count = 0
+    total_count = 0
+    for match in _NON_ASCII_RUN.finditer(sample):
+        run = match[0]
+        total_count += len(run)
+        byte_before = sample[max(match.start() - 1, 0) : match.start()]
+        byte_after = sample[match.end() : match.end() + 1]
+        follows_letter = _ASCII_LETTER.match(byte_before) is not None
+        precedes_letter = _ASCII_LETTER.match(byte_after) is not None
         # A run of odd length is not of an encoding that has two bytes a character.
-        is_odd = len(run[0]) % 2 == 1
-        if len(run[0]) <= _MAX_CONSECUTIVE and (is_beside_word or is_odd):
-            latin += len(_LATIN_LETTER.findall(run[0]))
+        is_odd = len(run) % 2 == 1
+        may_be_letters = follows_letter or precedes_letter or is_odd
+        if may_be_letters and len(run) <= _MAX_CONSECUTIVE:
+            latin_count += len(_LATIN_LETTER.findall(run))
         # Punctuation, such as a quotation mark, has even fewer non-ASCII neighbours than a letter.
-        if len(run[0]) < _MAX_CONSECUTIVE:
-            latin += len(_LATIN_PUNCTUATION.findall(run[0]))
-    return latin / total if total else 0.0
+        if len(run) < _MAX_CONSECUTIVE:
+            latin_count += len(_LATIN_PUNCTUATION.findall(run))
+    if total_count == 0:
+        return 0.0
+    return latin_count / total_count

@@ -198,7 +198,8 @@ class Template:
             raise ToolExecutionError(f"no process can be started: {error.strerror}") from error
         finally:
             template_socket.close()
-        self._process, self._control = process, control
+        self._process = process
+        self._control = control
         # The finalizer ends the process if nobody closes this object. The callback is a function,
         # because a bound method would keep the object alive.
         self._finalizer = weakref.finalize(self, _end, process, control)

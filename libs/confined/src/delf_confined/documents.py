@@ -90,8 +90,9 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         page_count = len(reader.pages)
-        texts, damaged_pages, unknown_fonts = _read_pages(reader.pages[:max_pages])
-        form_values = list(map(_form_values, reader.pages[:max_pages]))
+        pages = reader.pages[:max_pages]
+        texts, damaged_pages, pages_with_unknown_fonts = _read_pages(pages)
+        form_values = [_form_values(page) for page in pages]
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(
@@ -102,20 +103,23 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
     if damaged_pages and len(damaged_pages) == len(texts):
         raise ToolExecutionError(f"{name}: no page of it can be read")
     if damaged_pages:
-        note(f"{name}: the texts of damaged pages are empty: {', '.join(map(str, damaged_pages))}")
-    garbled = [n for n, text in enumerate(texts, 1) if n in unknown_fonts or _is_garbled(text)]
-    if garbled:
-        page_list = ", ".join(map(str, garbled))
+        page_list = ", ".join(map(str, damaged_pages))
+        note(f"{name}: the texts of damaged pages are empty: {page_list}")
+    garbled_pages: list[int] = []
+    for number, text in enumerate(texts, 1):
+        if number in pages_with_unknown_fonts or _is_garbled(text):
+            garbled_pages.append(number)
+    if garbled_pages:
+        page_list = ", ".join(map(str, garbled_pages))
         note(
             f"{name}: the fonts of pages {page_list} do not say which letters they draw, so the "
             "text may be wrong: only reading the pictures (OCR) gives the right text"
         )
     if any(form_values):
         note(f"{name}: values of form fields stand below the text of their page")
-        texts = [
-            "\n".join(filter(None, [text, *field_values]))
-            for text, field_values in zip(texts, form_values, strict=True)
-        ]
+        for index, field_values in enumerate(form_values):
+            parts = [texts[index], *field_values]
+            texts[index] = "\n".join(filter(None, parts))
     # A damaged page may have form values, and then has a text.
     textless_damaged_pages = [number for number in damaged_pages if not texts[number - 1]]
     textless_count = texts.count("") - len(textless_damaged_pages)
@@ -275,7 +279,8 @@ def _value_of_widget(entries: Mapping[str, Any]) -> str:
         return ""
     value = value.get_object()
     choices = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return ", ".join(str(choice).strip() for choice in choices if isinstance(choice, str))
+    texts = [str(choice).strip() for choice in choices if isinstance(choice, str)]
+    return ", ".join(texts)
 
 
 def _title(reader: Any) -> str:
@@ -316,13 +321,18 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         raise ToolExecutionError(f"{name} holds no text of a .docx") from None
     except (zipfile.BadZipFile, ET.ParseError, OSError, NotImplementedError, RuntimeError) as error:
         raise ToolExecutionError(f"{name} cannot be read as a .docx: {error}") from error
-    if body is None or not any(part.text for part in body.iter(f"{_WORD}t")):
+    if body is None:
         note(f"{name} holds no text")
-    for block in () if body is None else body:
+        return
+    has_text = any(part.text for part in body.iter(f"{_WORD}t"))
+    if not has_text:
+        note(f"{name} holds no text")
+    for block in body:
         if block.tag == f"{_WORD}tbl":
             for row in block.findall(f"{_WORD}tr"):
-                cells = [child for child in row if child.tag == f"{_WORD}tc"]
-                yield "\t".join(" ".join(_paragraph_texts(cell)) for cell in cells)
+                cells = row.findall(f"{_WORD}tc")
+                cell_texts = [" ".join(_paragraph_texts(cell)) for cell in cells]
+                yield "\t".join(cell_texts)
         else:
             yield from _paragraph_texts(block)
 

@@ -53,13 +53,12 @@ def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
     with zipfile.ZipFile(source) as archive:
         names = archive.namelist()
         usual_names = _usual_names(archive)
-        if all(name == usual_names[name] for name in names) and not _is_strict(archive):
-            rewritten = None
-        else:
-            rewritten = _rewrite_archive(archive, usual_names)
-    if rewritten is None and not isinstance(source, str):
+        has_usual_names = all(name == usual_names[name] for name in names)
+        if not has_usual_names or _is_strict(archive):
+            return _rewrite_archive(archive, usual_names)
+    if not isinstance(source, str):
         source.seek(0)
-    return source if rewritten is None else rewritten
+    return source
 
 
 def _is_strict(archive: zipfile.ZipFile) -> bool:
@@ -80,12 +79,15 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     names_by_key = {_normalise_name(name): name for name in _KNOWN}
     # The content types and the .rels parts refer to other parts by their usual names.
     for name, path in paths.items():
-        if path.lower() == _CONTENT_TYPES.lower() or path.lower().endswith(".rels"):
-            folder = path.lower().rpartition("_rels/")[0]
-            for target in _references(archive.read(name).decode("utf-8", "replace")):
-                full_path = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
-                full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
-                names_by_key.setdefault(_normalise_name(full_path), full_path)
+        lowered_path = path.lower()
+        if lowered_path != _CONTENT_TYPES.lower() and not lowered_path.endswith(".rels"):
+            continue
+        folder, _, _ = lowered_path.rpartition("_rels/")
+        text = archive.read(name).decode("utf-8", "replace")
+        for target in _references(text):
+            full_path = target.lstrip("/") if target.startswith("/") else folder + target
+            full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
+            names_by_key.setdefault(_normalise_name(full_path), full_path)
     usual_names: dict[str, str] = {}
     for name, path in paths.items():
         usual_path = names_by_key.get(_normalise_name(path), path)
@@ -108,7 +110,7 @@ def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | Non
     is_named_after_part = file_name.lower().endswith(".rels") and file_name.lower() != ".rels"
     if rels_start < 0 or not is_named_after_part:
         return None
-    described_path = f"{path[:rels_start]}{file_name[: -len('.rels')]}"
+    described_path = path[:rels_start] + file_name[: -len(".rels")]
     described_part = names_by_key.get(_normalise_name(described_path), described_path)
     folder, _, described_file = described_part.rpartition("/")
     return f"{folder}/_rels/{described_file}.rels".lstrip("/")

@@ -79,7 +79,10 @@ class Readers:
             OptionalDependencyError: If the function raises this error.
             ToolExecutionError: If the function raises any other error, or a limit is exceeded.
         """
-        payload = await run_in_thread(dumps, arguments) if is_large(arguments) else dumps(arguments)
+        if is_large(arguments):
+            payload = await run_in_thread(dumps, arguments)
+        else:
+            payload = dumps(arguments)
         turn = Turn(key)
         turns = Turns.of_loop(self._at_once)
         while True:
@@ -90,12 +93,13 @@ class Readers:
             # Restart a preempted child; the first attempt cannot have changed anything.
             if answer is not None:
                 break
-        is_large_answer = len(answer) > LARGE
-        if is_large_answer and await run_in_thread(has_too_many_values, answer):
-            raise limit_error("answer", about, limits)
-        return unpack_answer(
-            await run_in_thread(loads, answer) if is_large_answer else loads(answer), about, limits
-        )
+        if len(answer) > LARGE:
+            if await run_in_thread(has_too_many_values, answer):
+                raise limit_error("answer", about, limits)
+            unpacked = await run_in_thread(loads, answer)
+        else:
+            unpacked = loads(answer)
+        return unpack_answer(unpacked, about, limits)
 
     async def _attempt(
         self,

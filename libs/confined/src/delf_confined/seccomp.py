@@ -246,9 +246,15 @@ def _argument_checks(
 ) -> dict[str, list[bytes]]:
     """Return the filter's instructions for each system call whose arguments the filter checks."""
     own_process = (0, pid)
-    allow_opening = _allow_opening if allow_writes else _allow_reading
-    allowed_renames = _allow_without_bits(4, ~_RENAME_FLAGS) if allow_writes else _return(_REFUSE)
+    if allow_writes:
+        allow_opening = _allow_opening
+        renames = _allow_without_bits(4, ~_RENAME_FLAGS)
+    else:
+        allow_opening = _allow_reading
+        renames = _return(_REFUSE)
     fcntls = (*_FCNTLS, *_FILE_LOCKS) if allow_locks else _FCNTLS
+    unix_sockets = _require_argument(0, _AF_UNIX)
+    stream_sockets = _allow_values(1, (_SOCK_STREAM,), mask=_SOCK_KIND)
     return {
         "futex": _allow_values(1, _FUTEX_OPERATIONS, mask=_FUTEX_OPERATION_MASK),
         "mmap": _allow_without_bits(3, _REFUSED_MMAP_FLAGS),
@@ -258,15 +264,14 @@ def _argument_checks(
         "clock_gettime": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_getres": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_nanosleep": _allow_without_bits(0, _CLOCK_SIGN_BIT),
-        "renameat2": allowed_renames,
+        "renameat2": renames,
         "ioctl": _allow_values(1, _IOCTLS),
         "fcntl": _allow_values(1, fcntls),
         "pipe2": _allow_without_bits(1, ~_PIPE_FLAGS),
         "sendto": _allow_without_address(),
         "recvfrom": _allow_without_bits(3, ~_RECEIVE_FLAGS),
         "getsockopt": _require_argument(1, _SOL_SOCKET) + _allow_values(2, _SOCKET_OPTIONS),
-        "socketpair": _require_argument(0, _AF_UNIX)
-        + _allow_values(1, (_SOCK_STREAM,), mask=_SOCK_KIND),
+        "socketpair": unix_sockets + stream_sockets,
         "clone": _allow_new_thread() if allow_threads else _return(_REFUSE),
         # ENOSYS makes the C library fall back from clone3 to clone, whose flags can be read.
         "clone3": _return(_UNKNOWN_CALL),

@@ -239,19 +239,22 @@ def _utf16_variant(data: bytes) -> str | None:
 
     The zero bytes show the variant: every second byte of an ASCII text in UTF-16 is zero.
     """
-    sample = data[: _SAMPLE_BYTES - _SAMPLE_BYTES % 2]
-    zeros = sample.count(0)
-    if not zeros:
+    sample = data[:_SAMPLE_BYTES]
+    zero_count = sample.count(0)
+    if zero_count == 0:
         return None
-    data = data[: len(data) - len(data) % 2]  # drop half a code unit
-    has_few_zeros = zeros < _MIN_ZERO_SHARE * len(sample)  # half of ASCII in UTF-16 is zero bytes
+    has_half_code_unit = len(data) % 2 == 1
+    if has_half_code_unit:
+        data = data[:-1]
+    # In UTF-16, half of the bytes of an ASCII text are zero bytes, and half are printable.
+    has_few_zeros = zero_count < _MIN_ZERO_SHARE * len(sample)
     printable_count = len(_PRINTABLE_ASCII.findall(sample))
-    is_mostly_ascii = printable_count > _MAX_PRINTABLE_SHARE * len(sample)  # more than in UTF-16
+    is_mostly_ascii = printable_count > _MAX_PRINTABLE_SHARE * len(sample)
     # A few stray zero bytes in UTF-8 or ASCII do not make the text UTF-16.
     if has_few_zeros and (_is_utf8(data) or is_mostly_ascii):
         return None
     for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
-        all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zeros
+        all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zero_count
         if not all_zeros_are_high_bytes:
             continue
         try:

@@ -75,7 +75,8 @@ class Turns:
     async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
         """Wait for a permit, and release it at the end of the ``async with`` block."""
         loop = asyncio.get_running_loop()
-        turn.permit, turn.preemption_request = loop.create_future(), loop.create_future()
+        turn.permit = loop.create_future()
+        turn.preemption_request = loop.create_future()
         # Take back what _count_use() added to the caller's total for preempted attempts, because
         # _recent_use() adds their time while the call waits or runs again.
         if turn.was_preempted and turn.key in self._seconds_used:
@@ -133,10 +134,13 @@ class Turns:
 
     def _recent_use(self, key: Hashable) -> float:
         now = asyncio.get_running_loop().time()
-        mine = (turn for turn in (*self._running, *self._waiting) if turn.key == key)
-        used_seconds = sum(
-            turn.attempt_seconds + (now - turn.began if turn.began else 0.0) for turn in mine
-        )
+        used_seconds = 0.0
+        for turn in (*self._running, *self._waiting):
+            if turn.key != key:
+                continue
+            used_seconds += turn.attempt_seconds
+            if turn.began:  # the call runs
+                used_seconds += now - turn.began
         return used_seconds + self._seconds_used.get(key, 0.0)
 
     def _preempt_one_call(self) -> None:
@@ -150,11 +154,12 @@ class Turns:
             self._timer.cancel()
             self._timer = None
         waiting_call = self._next()
-        requests = [call.preemption_request for call in self._running]
-        # The permit of a call that was asked to end is about to become free.
-        is_permit_coming = any(request is not None and request.done() for request in requests)
-        if waiting_call is None or is_permit_coming:
+        if waiting_call is None:
             return
+        for call in self._running:
+            request = call.preemption_request
+            if request is not None and request.done():
+                return  # this call was asked to end, so its permit is about to become free
         loop = asyncio.get_running_loop()
         now = loop.time()
 

@@ -304,7 +304,9 @@ def _parse_processors(limit: float | str) -> float:
     """
     text = str(limit).strip()
     try:
-        processors = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        processors = float(text.removesuffix("%"))
+        if text.endswith("%"):
+            processors /= 100
     except ValueError:
         processors = 0.0
     if isinstance(limit, bool) or not 0.01 <= processors <= 1024:

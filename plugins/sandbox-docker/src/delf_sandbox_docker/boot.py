@@ -95,13 +95,13 @@ class _ProcessorTime:
 
 def _used_cpu_seconds() -> float | None:
     """Return the processor seconds of the container; None if the system does not count them."""
-    cgroup_paths = [
-        line[3:] for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"
-    ]
-    for name, units_per_second in (
-        *((f"/sys/fs/cgroup{path}/cpu.stat", 1e6) for path in cgroup_paths),
-        _OLD_TIME_COUNTER,
-    ):
+    counters: list[tuple[str, float]] = []
+    for line in _read("/proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            path = line.removeprefix("0::")
+            counters.append((f"/sys/fs/cgroup{path}/cpu.stat", 1e6))
+    counters.append(_OLD_TIME_COUNTER)
+    for name, units_per_second in counters:
         text = _read(name)
         if text:
             return int(text.removeprefix("usage_usec").split()[0]) / units_per_second
@@ -210,9 +210,8 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
         if remaining is not None and remaining <= 0:
             _report_exit(-signal.SIGXCPU, processor_time)
             os._exit(128 + signal.SIGXCPU)
-        for descriptor, _ in poll.poll(
-            None if remaining is None else remaining + _MIN_WAIT_MILLISECONDS
-        ):
+        timeout = None if remaining is None else remaining + _MIN_WAIT_MILLISECONDS
+        for descriptor, _ in poll.poll(timeout):
             if descriptor == 0:
                 os._exit(0)
             os.read(wake_up_reader, 4096)

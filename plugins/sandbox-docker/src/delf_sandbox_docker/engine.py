@@ -281,7 +281,10 @@ def _default_url() -> str:
     if "XDG_RUNTIME_DIR" in os.environ:
         paths.append(Path(os.environ["XDG_RUNTIME_DIR"]) / "docker.sock")
     paths.append(Path.home() / ".docker" / "run" / "docker.sock")
-    return f"unix://{next((path for path in paths if path.exists()), paths[0])}"
+    for path in paths:
+        if path.exists():
+            return f"unix://{path}"
+    return f"unix://{paths[0]}"
 
 
 def _error_text(error: BaseException) -> str:

@@ -42,7 +42,8 @@ class FailedBuilds:
         try:
             stored: Any = json.loads(path.read_text(encoding="utf-8"))
             remaining_seconds = float(stored["at"]) + _RECORD_SECONDS - self._clock()
-            message, hint = str(stored["message"]), str(stored["hint"])
+            message = str(stored["message"])
+            hint = str(stored["hint"])
         except (OSError, ValueError, TypeError, KeyError):
             return  # no readable record: build
         if not 0 < remaining_seconds <= _RECORD_SECONDS:

@@ -198,8 +198,10 @@ def _build_error(
     lowered = f"{problem} {' '.join(output[-5:])}".lower()
     if "no space left on device" in lowered:
         return engine.explain(OSError("no space left on device"))
-    last = next((line for line in reversed(output) if "error" in line.lower()), "")
-    detail = f"{problem.strip()}; {last.strip()}" if last else problem.strip()
+    detail = problem.strip()
+    lines_with_error = [line for line in output if "error" in line.lower()]
+    if lines_with_error:
+        detail += f"; {lines_with_error[-1].strip()}"
     if "pip" in problem:
         hint = "check allowed_libs; installing needs a network while the image is built"
     elif any(word in lowered for word in ("manifest", "pull", "registry", "dial", "not found")):

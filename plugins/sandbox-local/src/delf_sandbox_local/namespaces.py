@@ -90,12 +90,16 @@ def enter() -> list[str]:
     user = os.geteuid()
     group = os.getegid()
     isolated = _NEWNET | _NEWIPC | _NEWUTS
+
+    def unshare_with_or_without_mounts(flags: int) -> bool:
+        # Some systems refuse mounts.
+        return libc.unshare(flags | _NEWNS) == 0 or libc.unshare(flags) == 0
+
     created: list[str] = []
-    # Each attempt is repeated without mounts, which some systems refuse.
-    if libc.unshare(_NEWUSER | _NEWNS | isolated) == 0 or libc.unshare(_NEWUSER | isolated) == 0:
+    if unshare_with_or_without_mounts(isolated | _NEWUSER):
         created += ["user", "network"]
         _map_ids(user, group)
-    elif libc.unshare(_NEWNS | isolated) == 0 or libc.unshare(isolated) == 0:
+    elif unshare_with_or_without_mounts(isolated):
         created.append("network")
     if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))

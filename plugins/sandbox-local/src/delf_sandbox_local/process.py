@@ -110,11 +110,10 @@ class LocalProcess:
 
     def _explain(self, status: int) -> Outcome:
         seconds = self._limits.cpu_seconds
-        is_cpu_exhausted = self.cpu_seconds >= seconds
+        was_stopped_by_timer = -status in (signal.SIGXCPU, signal.SIGPROF)
         # At the hard limit the kernel kills a script that has ignored SIGXCPU.
-        if -status in (signal.SIGXCPU, signal.SIGPROF) or (
-            status == -signal.SIGKILL and is_cpu_exhausted
-        ):
+        was_killed_at_hard_limit = status == -signal.SIGKILL and self.cpu_seconds >= seconds
+        if was_stopped_by_timer or was_killed_at_hard_limit:
             return LimitReached(limit="cpu", message=f"the script used {seconds:g} s of CPU time")
         if status == -signal.SIGKILL:
             if self._is_kill_requested:
