@@ -156,12 +156,10 @@ class TaskPipeline:
         request = run.request
         if run.is_continued:  # the same process goes on after its sandbox died
             return
-        owner = request.on_behalf_of
         parent = None if request.child is None else request.child.parent
         if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
         else:
-            conversation = request.conversation
             await self._log.record(
                 TaskStarted,
                 task=request.task,
@@ -170,11 +168,11 @@ class TaskPipeline:
                 zone=run.zone.rule,  # a POSIX rule
                 zone_name=run.zone.name,
                 setup=request.setup,
-                conversation=None if conversation is None else conversation.conversation_id,
+                conversation=_conversation_id(request),
                 interactive=request.interactive,
                 parent=parent,
                 worker=None if request.child is None else request.worker,
-                key=owner,
+                key=request.on_behalf_of,
             )
         for message in run.resources.warnings(run.agent_tools, self._strategy):
             await self._log.record(Warned, message=message)
@@ -381,7 +379,10 @@ class TaskPipeline:
         if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
             log.flush_held_back_output()
         text = log.redactor.redact_text(text)
-        if error is not None:
+        value: Any = None
+        if error is None:
+            value = log.redactor.redact_value(self._host.value)
+        else:
             log.redactor.redact_error(error)
         outcome = TaskOutcome(
             text=text,
@@ -389,7 +390,7 @@ class TaskPipeline:
             duration_ms=(time.perf_counter() - run.started) * 1000,
             events=log.events,
             files=self._host.scripts.output.files,
-            value=None if error is not None else log.redactor.redact_value(self._host.value),
+            value=value,
         )
         has_ended = outcome.is_over  # False for a task that can be resumed
         if error is not None and not has_ended:
@@ -473,9 +474,15 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
+def _conversation_id(request: TaskRequest) -> str | None:
+    if request.conversation is None:
+        return None
+    return request.conversation.conversation_id
+
+
 def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
     """Return the event that records a task in a queue, for a runner to start later."""
-    conversation = request.conversation
+    key = None if request.key is None else redactor.redact_text(request.key)
     return TaskQueued(
         task_id=request.task_id,
         seq=1,
@@ -484,10 +491,10 @@ def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> Tas
         origin=agent_id,
         timeout=request.timeout,
         setup=redactor.redact_value(dict(request.setup)),
-        conversation=None if conversation is None else conversation.conversation_id,
+        conversation=_conversation_id(request),
         interactive=request.interactive,
         queue=request.queue,
-        key=None if request.key is None else redactor.redact_text(request.key),
+        key=key,
         priority=request.priority,
         not_before=request.not_before,
         retries=request.retries,

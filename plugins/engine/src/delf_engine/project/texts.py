@@ -94,25 +94,26 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
     key, equals, value = text.partition("=")
     key = key.strip()
     path = tuple(key.split("."))
-    section = path[0]
+    section, *names = path
     if not equals or not all(path):
         raise ConfigurationError(
             f"{label}{key!r} is not KEY=VALUE", hint=f"as in {label}agent.timeout=30"
         )
     location = f"{label}{key}"
     if section in ("connections", "plugins"):
-        if len(path) < 3:
+        if len(names) < 2:
             raise ConfigurationError(
                 f"{location}: a section cannot be set as a whole",
                 hint=f"{label}{section}.NAME.KEY=…",
             )
         if section == "plugins":
-            return section, path[1:], scalar(value)
-        check_instance_name(location, path[1])
-        check_connection_key(location, path[2])
-        return section, path[1:], _parse_connection_option(path[2], value)
+            return section, tuple(names), scalar(value)
+        instance, option, *_ = names
+        check_instance_name(location, instance)
+        check_connection_key(location, option)
+        return section, tuple(names), _parse_connection_option(option, value)
     if section == "agent":
-        path = path[1:]
+        path = tuple(names)
     if not path:
         raise ConfigurationError(f"{location}: a section cannot be set as a whole")
     check_agent_key(location, path[0])

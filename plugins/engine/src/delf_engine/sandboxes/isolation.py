@@ -129,7 +129,10 @@ class _HostTargets:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         except OSError:  # the process is gone, or the system has no /proc
             return Path("/proc/self").exists()
-        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        fields: dict[str, str] = {}
+        for line in status.splitlines():
+            name, _, field_value = line.partition(":\t")
+            fields[name] = field_value
         # A signal that the process has not handled yet was sent all the same.
         has_pending_signal = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
         is_ending = "VmSize" not in fields  # an ending process first loses its memory

@@ -30,16 +30,22 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
     origins = Origins(task, context_texts=list, tool_of=lambda _: None)
     sources_by_call: dict[int, dict[str, Any]] = {}
     for at, event in enumerate(events):
-        if isinstance(event, CallStarted):
-            origins.follow(events[:at])
-            sources_by_call[event.call_id] = {}
-            for path, text in values_of(event.arguments):
-                # The journal does not record the trust, which data() needs. Set any trust, and
-                # leave it out of the result.
-                data = replace(origins.find(text), trust="own").data()
-                del data["trust"]
-                if data["kind"] in ("task", "result"):
-                    sources_by_call[event.call_id][path] = data
-            if len(sources_by_call) == _MAX_CALLS:
-                break
+        if not isinstance(event, CallStarted):
+            continue
+        origins.follow(events[:at])
+        sources_by_call[event.call_id] = _sources_of_call(event, origins)
+        if len(sources_by_call) == _MAX_CALLS:
+            break
     return sources_by_call
+
+
+def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
+    sources: dict[str, Any] = {}
+    for path, text in values_of(call.arguments):
+        # The journal does not record the trust, which data() needs. Set any trust, and leave it out
+        # of the result.
+        data = replace(origins.find(text), trust="own").data()
+        del data["trust"]
+        if data["kind"] in ("task", "result"):
+            sources[path] = data
+    return sources
