@@ -211,7 +211,8 @@ def import_command(
     if namespace is None and len(names) > 1:
         raise click.UsageError(f"{file} has several namespaces: --from {' or '.join(names)}")
     imported = [fact for fact in facts if namespace in (None, fact.namespace)]
-    texts, saved_at = [fact.content for fact in imported], [fact.saved_at for fact in imported]
+    texts = [fact.content for fact in imported]
+    saved_at = [fact.saved_at for fact in imported]
     memory_store.use(lambda store: store.save(texts, "Delfhos", saved_at))
     _print_count(len(imported), "remembered", as_json)
 

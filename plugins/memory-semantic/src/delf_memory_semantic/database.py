@@ -185,37 +185,34 @@ class FactDatabase:
             saved_at: The Unix time at which each fact was first saved; the present time when None.
         """
         now = datetime.now(UTC).timestamp()
-        rows: dict[str, tuple[str, str | None, bytes | None, float]] = {}
+        # Of several facts with the same digest, the last is stored.
+        rows_by_digest: dict[str, dict[str, Any]] = {}
+        vectors_by_digest: dict[str, bytes | None] = {}
         for index, (content, source) in enumerate(facts):
-            vector = None if vectors is None else vectors[index]
-            time_saved = now if saved_at is None else saved_at[index]
-            rows[digest_of(content)] = (content, source, vector, time_saved)
+            digest = digest_of(content)
+            rows_by_digest[digest] = {
+                "namespace": self.namespace,
+                "digest": digest,
+                "content": content,
+                "words": prepare_for_index(content),
+                "source": source,
+                "saved_at": now if saved_at is None else saved_at[index],
+            }
+            vectors_by_digest[digest] = None if vectors is None else vectors[index]
         with self._begin() as connection:
             # Other processes watch two counters: after additions, they load the new facts; after
             # invalidations, they load all facts again.
             self._count(connection, additions=1)
-            if self._remove(connection, _facts.c.digest, rows):
+            if self._remove(connection, _facts.c.digest, rows_by_digest):
                 self._count(connection, invalidations=1)
-            fact_rows = [
-                {
-                    "namespace": self.namespace,
-                    "digest": digest,
-                    "content": content,
-                    "words": prepare_for_index(content),
-                    "source": source,
-                    "saved_at": time_saved,
-                }
-                for digest, (content, source, _, time_saved) in rows.items()
-            ]
-            if not fact_rows:
+            if not rows_by_digest:
                 return
             insert = sa.insert(_facts).returning(_facts.c.id, sort_by_parameter_order=True)
-            ids = connection.scalars(insert, fact_rows)
-            vector_rows = [
-                {"fact_id": number, "model": model, "vector": vector}
-                for number, (_, _, vector, _) in zip(ids, rows.values(), strict=True)
-                if vector is not None
-            ]
+            ids = connection.scalars(insert, list(rows_by_digest.values()))
+            vector_rows: list[dict[str, Any]] = []
+            for number, vector in zip(ids, vectors_by_digest.values(), strict=True):
+                if vector is not None:
+                    vector_rows.append({"fact_id": number, "model": model, "vector": vector})
             if vector_rows:
                 connection.execute(sa.insert(_vectors), vector_rows)
 

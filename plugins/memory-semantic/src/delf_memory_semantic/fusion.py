@@ -21,7 +21,10 @@ def share_of_words(query: str, text: str) -> float:
     """
     words = set(words_of(query))
     total = sum(0.5 if is_pair(word) else 1.0 for word in words)
-    return min(1.0, len(words.intersection(words_of(text))) / (total or 1))
+    if not total:
+        return 0.0
+    common_words = words.intersection(words_of(text))
+    return min(1.0, len(common_words) / total)
 
 
 def fuse_rankings(
@@ -47,4 +50,5 @@ def fuse_rankings(
         word_score = matched_word_ratio * by_words.get(number, 0.0) / best
         similarity = similarities.get(number, word_score)
         scores[number] = _WORD_WEIGHT * word_score + (1 - _WORD_WEIGHT) * similarity
-    return {number: scores[number] for number in sorted(scores, key=lambda n: -scores[n])}
+    ranked = sorted(scores, key=scores.__getitem__, reverse=True)
+    return {number: scores[number] for number in ranked}

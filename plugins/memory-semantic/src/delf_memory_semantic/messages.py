@@ -122,7 +122,8 @@ class MessageIndex:
             )
             messages = {row[0]: UnembeddedMessage(*row) for row in rows}
             if model != self._model:
-                self._vectors, self._model = self._read_vectors(model), model
+                self._vectors = self._read_vectors(model)
+                self._model = model
             removed = self._vectors.keys() - messages.keys()
             if removed:
                 self._delete_vectors(removed)
@@ -130,13 +131,11 @@ class MessageIndex:
 
     def add_vectors(self, vectors: Mapping[bytes, Any], model: str) -> None:
         """Store the vectors of texts, given as a mapping from the text's digest to its vector."""
-        rows = [
-            (self._owner, model, digest, np.asarray(vector, dtype="<f4").tobytes())
-            for digest, vector in vectors.items()
-        ]
+        arrays = {digest: np.array(vector, dtype="<f4") for digest, vector in vectors.items()}
+        rows = [(self._owner, model, digest, array.tobytes()) for digest, array in arrays.items()]
         with self._lock:
             if model == self._model:
-                self._vectors.update({row[2]: np.frombuffer(row[3], dtype="<f4") for row in rows})
+                self._vectors.update(arrays)
             self._run_on_file("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def find(

@@ -228,8 +228,10 @@ class Recall(Connection[RecallSettings]):
 async def _messages(store: ConversationStore, conversation: str) -> list[ChatMessage]:
     """Return all messages in a conversation that have a text."""
     messages: list[ChatMessage] = []
-    while page := await store.read(conversation, messages[-1].position if messages else 0, _PAGE):
+    last_position = 0
+    while page := await store.read(conversation, last_position, _PAGE):
         messages += page
+        last_position = page[-1].position
     return [message for message in messages if message.content.strip()]
 
 
@@ -247,18 +249,26 @@ def _excerpt(text: str, query: str) -> str:
     """Return the part of a text around the first word of the query that occurs in it."""
     if len(text) <= _MAX_SHOWN_CHARS:
         return text
-    words = set(words_of(query))
-    match_positions = (
-        word.start() for word in re.finditer(r"[^\W_]+", text) if words & {*words_of(word.group())}
-    )
-    start = min(
-        max(0, next(match_positions, 0) - _MAX_SHOWN_CHARS // 4), len(text) - _MAX_SHOWN_CHARS
-    )
+    words_of_query = set(words_of(query))
+    match_start = 0
+    for word in re.finditer(r"[^\W_]+", text):
+        if not words_of_query.isdisjoint(words_of(word.group())):
+            match_start = word.start()
+            break
+    # The match stands in the first quarter of the excerpt, or nearer to the end of the text.
+    last_start = len(text) - _MAX_SHOWN_CHARS
+    start = min(max(0, match_start - _MAX_SHOWN_CHARS // 4), last_start)
     end = start + _MAX_SHOWN_CHARS
-    return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
+    excerpt = text[start:end].strip()
+    if start > 0:
+        excerpt = f"…{excerpt}"
+    if end < len(text):
+        excerpt = f"{excerpt}…"
+    return excerpt
 
 
 def _log_failure(embedding: asyncio.Task[None]) -> None:
-    if not embedding.cancelled() and (error := embedding.exception()) is not None:
+    error = None if embedding.cancelled() else embedding.exception()
+    if error is not None:
         message = error.describe() if isinstance(error, DelfError) else error
         _log.warning("messages are found by words alone, they could not be embedded: %s", message)

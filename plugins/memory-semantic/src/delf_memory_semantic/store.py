@@ -68,12 +68,12 @@ class SemanticStore:
         self.guidelines = guidelines
         self.namespace = context.namespace
         # Without a password in the URL, PostgreSQL's client takes it from the environment.
-        login = (url or "").partition("://")[2].rpartition("@")[0]
-        if (url or "").startswith("postgres") and ":" not in login:
+        scheme, _, address = (url or "").partition("://")
+        login, _, _ = address.rpartition("@")
+        if scheme.startswith("postgres") and ":" not in login:
             check_variables("the memory", source_of(url), ("PGPASSWORD",))
-        self._database = FactDatabase(
-            url or f"sqlite:///{context.data_dir / 'memory.db'}", context.namespace
-        )
+        default_url = f"sqlite:///{context.data_dir / 'memory.db'}"
+        self._database = FactDatabase(url or default_url, context.namespace)
         self._embedder = embedder_of(context, embedding_model)
         self._is_switched_off = embedding_model == "off"
         self._paused_until = 0.0
@@ -102,7 +102,8 @@ class SemanticStore:
         Until then, searches use words only and do not wait.
         """
         self._loads_in_background = True
-        if (load := self._begin_load()) is not None:
+        load = self._begin_load()
+        if load is not None:
             await asyncio.wait({load})
 
     def _begin_load(self) -> asyncio.Task[None] | None:
@@ -153,11 +154,12 @@ class SemanticStore:
         moments = None if saved_at is None else [saved_at[index] for index in indexes]
         # Without a loaded model, the next search adds the vectors.
         outcomes = await self._embed(texts) if self._is_loaded else None
-        vectors = [
-            None if isinstance(each, DelfError) else each
-            for each in outcomes or [None] * len(texts)
-        ]
-        self._has_gaps = self._has_gaps or None in vectors
+        vectors: list[bytes | None] = [None] * len(texts)
+        for number, outcome in enumerate(outcomes or ()):
+            if not isinstance(outcome, DelfError):
+                vectors[number] = outcome
+        if None in vectors:
+            self._has_gaps = True
         rows = [(text, source) for text in texts]
         await self._in_thread(self._database.save, rows, vectors, self._model, moments)
 
@@ -234,7 +236,8 @@ class SemanticStore:
             )
         # The word scores are weighted by the share of the query's words that the best match has.
         matched_word_ratio = 0.0
-        for fact in self._database.facts(tuple(word_scores)[:1]).values():
+        best_match = tuple(word_scores)[:1]
+        for fact in self._database.facts(best_match).values():
             matched_word_ratio = share_of_words(query, fact.content)
         return fuse_rankings(word_scores, similarities, matched_word_ratio), similarities
 
@@ -266,18 +269,19 @@ class SemanticStore:
         ranked = [number for number, score in scores.items() if score >= min_score]
         # The similarity is seldom near 1, even for the best fact, so the minimum is lower than the
         # threshold, for example 0.23 for a threshold of 0.3. At 0 and 1, both are equal.
-        min_similarity = threshold * (2 + threshold) / 3
+        minimum = threshold * (2 + threshold) / 3
         selected: list[StoredFact] = []
         size = max(2 * top_k, _MIN_BATCH)
         for start in range(0, len(ranked), size):
             batch = ranked[start : start + size]
             facts = self._database.facts(batch)
             for number in batch:
-                if number not in facts:
+                fact = facts.get(number)
+                if fact is None:
                     continue
-                is_similar = similarities.get(number, 0.0) >= min_similarity
-                if is_similar or share_of_words(query, facts[number].content) >= min_similarity:
-                    selected.append(facts[number])
+                is_similar = similarities.get(number, 0.0) >= minimum
+                if is_similar or share_of_words(query, fact.content) >= minimum:
+                    selected.append(fact)
             if len(selected) >= top_k:
                 break
         return selected[:top_k]
@@ -432,12 +436,15 @@ class SemanticStore:
         self._paused_until = now + _PAUSE_SECONDS if was_slow else 0.0
         if isinstance(error, DelfError):
             reason = error.describe()
+        elif isinstance(error, TimeoutError):
+            reason = "no answer in time"
         else:
-            reason = "no answer in time" if isinstance(error, TimeoutError) else repr(error)
+            reason = repr(error)
         message = f"facts are found by words alone, the embedder failed: {reason}"
         note(message)
         self._failure_message = message
-        _log.log(logging.INFO if self._has_reported else logging.WARNING, "%s", message)
+        level = logging.INFO if self._has_reported else logging.WARNING
+        _log.log(level, "%s", message)
         self._has_reported = True
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes | DelfError] | None:
@@ -448,14 +455,14 @@ class SemanticStore:
         embedder = self._embedder
         if embedder is None or self._is_paused:
             return None
-        has_answered = False
+        # After its first answer, the embedder works and may take as long as it needs.
+        timeout: float | None = FIRST_ANSWER_SECONDS
 
         async def embed(batch: Sequence[str]) -> Vectors:
-            nonlocal has_answered
-            # After its first answer, the embedder works and may take as long as it needs.
-            async with asyncio.timeout(None if has_answered else FIRST_ANSWER_SECONDS):
+            nonlocal timeout
+            async with asyncio.timeout(timeout):
                 rows = await embedder.embed(batch, "passage")
-            has_answered = True
+            timeout = None
             return rows
 
         outcomes: list[bytes | DelfError] = []
@@ -463,11 +470,11 @@ class SemanticStore:
         started = time.monotonic()
         try:
             for start in range(0, len(texts), size):
-                rows = await embed_or_refuse(embed, texts[start : start + size])
-                outcomes += [
-                    row if isinstance(row, DelfError) else np.asarray(row, dtype="<f4").tobytes()
-                    for row in rows
-                ]
+                for row in await embed_or_refuse(embed, texts[start : start + size]):
+                    if isinstance(row, DelfError):
+                        outcomes.append(row)
+                    else:
+                        outcomes.append(np.asarray(row, dtype="<f4").tobytes())
         except (DelfError, TimeoutError) as error:
             self._report_search_by_words_only(error, started)
             return None

@@ -99,7 +99,8 @@ def _split(paragraph: str, longest: int) -> Iterator[str]:
         piece = f"{piece} {sentence}".strip()
         while len(piece) > longest:
             cut = piece.rfind(" ", 0, longest)
-            cut = longest if cut <= 0 else cut
+            if cut <= 0:
+                cut = longest
             yield piece[:cut]
             piece = piece[cut:].strip()
     if piece:

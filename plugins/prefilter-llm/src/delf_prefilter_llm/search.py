@@ -56,7 +56,7 @@ class SearchPrefilter:
             question = _QUESTION.format(
                 total=len(catalog),
                 task=task,
-                story="\n".join([*history, ""]),
+                story="".join(f"{entry}\n" for entry in history),
                 left=rounds_left,
                 rounds=self._rounds,
             )
@@ -71,10 +71,8 @@ class SearchPrefilter:
             for words in searches or [reply]:
                 entries = search(catalog, words, _RESULTS_PER_SEARCH)
                 results |= {entry.name: entry for entry in entries}
-                history += [
-                    f"SEARCH: {words.strip()[:200]}",
-                    *(map(line, entries) if entries else ["nothing"]),
-                ]
+                history.append(f"SEARCH: {words.strip()[:200]}")
+                history += [line(entry) for entry in entries] or ["nothing"]
         if not results:
             raise PrefilterError(f"the light model found no action in {self._rounds} rounds")
         return Selection(names=tuple(results))
