@@ -164,6 +164,23 @@ async def test_task_does_not_wait_for_vectors(context: PluginContext, meaning: M
     await prefilter.aclose()
 
 
+async def test_task_that_waits_for_vectors_chooses_by_words_after_a_close(
+    context: PluginContext, meaning: Meaning
+) -> None:
+    has_started = asyncio.Event()
+
+    async def embed_forever(texts: Sequence[str], kind: str = "passage") -> Any:
+        has_started.set()
+        await asyncio.Event().wait()
+
+    meaning.embed = embed_forever
+    prefilter = one_less(context, wait_seconds=60.0)
+    selection = asyncio.ensure_future(prefilter.select("feed it", CATALOG, ask))
+    await has_started.wait()
+    await prefilter.aclose()
+    assert (await selection).names == ("zoo.feed",)
+
+
 async def test_word_search_is_used_if_the_embedder_fails(
     context: PluginContext, meaning: Meaning
 ) -> None:

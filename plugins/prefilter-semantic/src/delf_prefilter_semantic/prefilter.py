@@ -90,24 +90,20 @@ class SemanticPrefilter:
         """Return the catalog's vectors; None if they are not ready within ``wait_seconds``."""
         if self._embedder is None or not catalog:
             return None
+        task = self._vectors_task
         is_other_catalog = self._catalog is not catalog
-        if self._vectors_task is None or is_other_catalog or self._may_retry(self._vectors_task):
-            if self._vectors_task is not None:
-                self._vectors_task.cancel()
+        if task is None or is_other_catalog or self._may_retry(task):
+            if task is not None:
+                task.cancel()
+            task = shared_task(CatalogVectors.make(catalog, self._embedder, self._folder))
+            task.add_done_callback(_log_failure)
             self._catalog = catalog
-            self._vectors_task = shared_task(
-                CatalogVectors.make(catalog, self._embedder, self._folder)
-            )
-            self._vectors_task.add_done_callback(_log_failure)
+            self._vectors_task = task
             self._vectors_started = time.monotonic()
-        await asyncio.wait({self._vectors_task}, timeout=self._wait_seconds)
-        if (
-            not self._vectors_task.done()
-            or self._vectors_task.cancelled()
-            or self._vectors_task.exception()
-        ):
-            return None
-        return self._vectors_task.result()
+        # During this wait, another task or aclose() may replace self._vectors_task.
+        await asyncio.wait({task}, timeout=self._wait_seconds)
+        has_vectors = task.done() and not task.cancelled() and task.exception() is None
+        return task.result() if has_vectors else None
 
     def _may_retry(self, task: asyncio.Task[CatalogVectors]) -> bool:
         """Return True if the vectors could not be computed and the pause after it is over."""
@@ -135,7 +131,8 @@ def _find_embedder(context: PluginContext, name: str | None) -> Embedder | None:
 
 
 def _log_failure(task: asyncio.Task[CatalogVectors]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
         message = error.describe() if isinstance(error, DelfError) else error
         _log.warning("actions are chosen by words only, because embedding failed: %s", message)
 
