@@ -90,6 +90,8 @@ WRONG = {
     "connections": ("---\nconnections: [1]\n---\nx\n", "line 2: connections: a list of names"),
     "connection": ("---\nconnections:\n  shell: 1\n---\nx\n", "line 3: connections.shell: Input"),
     "slot": ("---\nname: a\n---\n\none\n{{ two }}\n", "line 6: there is no input 'two'"),
+    "slot after blanks": ("---\nname: a\n---\n \n\t\none\n{{ two }}\n", "line 7: there is no"),
+    "slot with CRLF": ("---\r\n---\r\n\r\n\r\none\r\n{{ two }}\r\n", "line 6: there is no"),
     "schema": ("---\nresult: {type: thing}\n---\nx\n", "line 2: result: it is not a JSON Schema"),
     "maker": ("---\nmaker: b\n---\nx\n", "line 2: maker: only a generated worker"),
     "own": ("---\nfile: b\n---\nx\n", "line 2: file: unknown key"),

@@ -48,10 +48,14 @@ class FrontMatter:
             keys: The keys that lead to the value. If a key does not exist, the line of the nearest
                 existing one is used.
         """
-        names = tuple(map(str, keys))
-        prefixes = (names[:n] for n in range(len(names), 0, -1) if names[:n] in self.lines)
-        line = self.lines.get(next(prefixes, ()), 1)
-        return ": ".join(filter(None, (f"{self.path}, line {line}", ".".join(names))))
+        names = tuple(str(key) for key in keys)
+        existing = names
+        while existing and existing not in self.lines:
+            existing = existing[:-1]
+        line = self.lines.get(existing, 1)
+        place = f"{self.path}, line {line}"
+        dotted_keys = ".".join(names)
+        return f"{place}: {dotted_keys}" if dotted_keys else place
 
     def error(self, problem: str, keys: Sequence[str | int] = (), hint: str = "") -> Exception:
         """Create a ``ConfigurationError`` with the place of a value."""
@@ -97,18 +101,27 @@ def parse(path: Path, text: str) -> FrontMatter:
         ConfigurationError: If the text is invalid. The message names file, line and key.
     """
     lines = text.splitlines(keepends=True)
-    marks = [number for number, line in enumerate(lines) if line.rstrip() == _MARK]
-    if len(marks) < 2 or marks[0] != 0:
-        problem = "the table is not closed" if marks[:1] == [0] else "there is no table"
-        raise ConfigurationError(f"{path}, line 1: {problem}", hint=_HINT)
-    end = marks[1]
-    head = "".join(lines[1:end])
+    mark_numbers = [number for number, line in enumerate(lines, 1) if line.rstrip() == _MARK]
+    if not mark_numbers or mark_numbers[0] != 1:
+        raise ConfigurationError(f"{path}, line 1: there is no table", hint=_HINT)
+    if len(mark_numbers) == 1:
+        raise ConfigurationError(f"{path}, line 1: the table is not closed", hint=_HINT)
+    end = mark_numbers[1]
+    head = "".join(lines[1 : end - 1])
     line_numbers: dict[tuple[str, ...], int] = {}
     table = _load(path, head, line_numbers)
-    body = "".join(lines[end + 1 :])
-    start = end + 2 + (len(body) - len(body.lstrip("\n")))
+    body_lines = lines[end:]
+    text_line = end + 1
+    for line in body_lines:
+        if line.strip():
+            break
+        text_line += 1
     return FrontMatter(
-        path=path, table=table, text=body.strip(), text_line=start, lines=line_numbers
+        path=path,
+        table=table,
+        text="".join(body_lines).strip(),
+        text_line=text_line,
+        lines=line_numbers,
     )
 
 
@@ -127,8 +140,11 @@ def _load(path: Path, front_matter: str, lines: dict[tuple[str, ...], int]) -> d
         _record_lines(path, node, (), lines, set())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
+        # Only some errors of PyYAML have a place and a description.
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        line = _FIRST_YAML_LINE + (0 if mark is None else mark.line)
+        line = _FIRST_YAML_LINE
+        if mark is not None:
+            line += mark.line
         problem = getattr(error, "problem", None) or "it is not YAML"
         raise ConfigurationError(f"{path}, line {line}: {problem}") from None
     except (ValueError, RecursionError) as error:  # an impossible date, deep nesting
