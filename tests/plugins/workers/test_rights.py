@@ -114,6 +114,9 @@ async def test_worker_uses_a_connection_class_beside_its_file(bench, monkeypatch
             "connections: {workers: {allow: x}}",
             "connections.workers: the only setting is allow_workers",
         ),
+        ("connections: {workers: {allow_workers: 5}}", "the only setting is allow_workers"),
+        ("connections: {workers: {allow_workers: {a: b}}}", "the only setting is allow_workers"),
+        ("connections: {workers: {allow_workers: }}", "the only setting is allow_workers"),
         ("connections: {disk: {allow: [read_flie]}}", "read_flie"),
     ],
 )
@@ -122,6 +125,16 @@ async def test_excessive_right_of_a_worker_is_reported_with_its_line(bench, head
     response = await bench.run("await workers.call('one', 'x')", disk(bench))
     assert not response.status
     assert message in response.error
+
+
+@pytest.mark.parametrize("options", ["true", "5", "text", "[pre_approved]"])
+async def test_options_of_a_function_must_be_a_table(bench, options):
+    bench.worker("one", f"connections: {{custom: {{twice: {options}}}}}")
+    (bench.folder / "workers/tools.py").write_text(
+        "from delf import tool\n@tool\ndef twice(n: int) -> int:\n    'Twice.'\n    return 2 * n\n"
+    )
+    response = await bench.run("await workers.call('one', 'x')", disk(bench))
+    assert "connections.custom.twice: the only setting is pre_approved" in response.error
 
 
 async def test_worker_may_be_given_fewer_actions(bench):

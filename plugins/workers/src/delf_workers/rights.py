@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -71,9 +71,8 @@ class Workshop(Generic[W]):
         if worker.generated:
             yield from self._inherited_connections(worker, agent_workers)
             return
-        if worker.sandbox.paths and not any(
-            worker.kind_of(name) == "filesystem" for name in worker.connections
-        ):
+        kinds = {worker.kind_of(name) for name in worker.connections}
+        if worker.sandbox.paths and "filesystem" not in kinds:
             raise ConfigurationError(
                 f"{worker.place('sandbox', 'paths')}: the paths need connections.filesystem, "
                 "which is missing"
@@ -90,25 +89,30 @@ class Workshop(Generic[W]):
         connection.
         """
         where = worker.place("connections", name)
-        settings = {key: v for key, v in worker.connections[name].items() if key != "type"}
+        settings = dict(worker.connections[name])
+        has_type = settings.pop("type", None) is not None
         kind = worker.kind_of(name)
-        has_type = worker.connections[name].get("type") is not None
         if name == TOOLS:
             yield from self._tools_of_file(worker, settings, where)
-        # The worker may call other workers.
-        elif (name if kind is None else kind) == WORKERS:
+            return
+        calls_workers = kind == WORKERS or (kind is None and name == WORKERS)
+        if calls_workers:
             yield self.for_worker(agent_workers, worker, _patterns(settings, where))
-        # The folders of llm-do's sandbox are the roots of the connection.
-        elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
-            settings["roots"] = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
+            return
+        sandbox_paths = worker.sandbox.paths
+        if kind == "filesystem" and sandbox_paths and "roots" not in settings:
+            # The folders of llm-do's sandbox are the roots of the connection.
+            settings["roots"] = {n: _with_create(root) for n, root in sandbox_paths.items()}
             yield self._make_connection(name, kind, settings, where)
-        # An entry with nothing but permissions refers to a connection of the agent.
-        elif not has_type and settings.keys() <= _PERMISSIONS:
+            return
+        has_only_permissions = settings.keys() <= _PERMISSIONS
+        if has_only_permissions and not has_type:
+            # The entry refers to a connection of the agent.
             yield _with_permissions(self._connection_by_name(name, where), settings, where)
-        # Any other entry has the settings of a connection of the worker's own.
-        else:
-            script_name = name.rpartition(".")[2].lower()
-            yield self._make_connection(script_name, kind or name, settings, where)
+            return
+        # The entry has the settings of a connection of the worker's own.
+        script_name = name.rpartition(".")[2].lower()
+        yield self._make_connection(script_name, kind or name, settings, where)
 
     def _make_connection(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
@@ -150,12 +154,7 @@ class Workshop(Generic[W]):
             if name not in tools:
                 names = ", ".join(tools)
                 raise ConfigurationError(f"{where}.{name}: tools.py has no {name!r}; {names}")
-            settings_of_tool: dict[str, Any] = dict(options or {})
-            is_pre_approved = settings_of_tool.pop("pre_approved", False)
-            if settings_of_tool or not isinstance(is_pre_approved, bool):
-                raise ConfigurationError(
-                    f"{where}.{name}: the only setting is pre_approved, true or false"
-                )
+            is_pre_approved = _is_pre_approved(options, f"{where}.{name}")
             # A copy, because workers may approve one function differently.
             tool = copy.copy(tools[name])
             if is_pre_approved:
@@ -204,14 +203,16 @@ class Workshop(Generic[W]):
 
     async def aclose(self) -> None:
         """Close the connections created for workers. The agent's own connections stay open."""
-        connections, self._connections_by_worker = self._connections_by_worker, {}
-        agent_ids = {id(tool) for tool in self.tools.values()}
         # Several workers may share a connection, which is closed once.
-        by_id = {
-            id(connection): connection for created in connections.values() for connection in created
-        }
-        for connection_id, connection in by_id.items():
-            if isinstance(connection, SupportsClose) and connection_id not in agent_ids:
+        connections_by_id: dict[int, ConnectionLike] = {}
+        for connections in self._connections_by_worker.values():
+            for connection in connections:
+                connections_by_id[id(connection)] = connection
+        self._connections_by_worker = {}
+        for connection in self.tools.values():
+            connections_by_id.pop(id(connection), None)
+        for connection in connections_by_id.values():
+            if isinstance(connection, SupportsClose):
                 await connection.aclose()
 
 
@@ -237,14 +238,35 @@ def _with_create(root: Any) -> Any:
 
 
 def _patterns(settings: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    patterns = settings.get("allow_workers", ())
-    patterns = [patterns] if isinstance(patterns, str) else patterns
-    unknown = sorted(settings.keys() - {"allow_workers"})
-    if unknown or not all(isinstance(pattern, str) for pattern in patterns):
+    """Return the patterns of callable workers in the settings of the connection ``workers``."""
+    value = settings.get("allow_workers", [])
+    patterns: Any = [value] if isinstance(value, str) else value
+    are_texts = isinstance(patterns, (list, tuple)) and all(
+        isinstance(pattern, str) for pattern in cast("Sequence[Any]", patterns)
+    )
+    has_other_settings = not settings.keys() <= {"allow_workers"}
+    if has_other_settings or not are_texts:
         raise ConfigurationError(
             f"{where}: the only setting is allow_workers, a list of names or patterns"
         )
-    return tuple(patterns)
+    return tuple(cast("Sequence[str]", patterns))
+
+
+def _is_pre_approved(options: Any, where: str) -> bool:
+    """Return True if calls of a function need no approval.
+
+    Args:
+        options: The value of the function's key in the worker's file.
+        where: The place of the key, for error messages.
+    """
+    if options is None or options == {}:
+        return False
+    if isinstance(options, dict):
+        settings = cast("dict[Any, Any]", options)
+        is_pre_approved = settings.get("pre_approved")
+        if len(settings) == 1 and isinstance(is_pre_approved, bool):
+            return is_pre_approved
+    raise ConfigurationError(f"{where}: the only setting is pre_approved, true or false")
 
 
 def _with_permissions(
@@ -276,15 +298,15 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
     permission = check_permission(allow, "allow", where)
     names = (permission,) if isinstance(permission, str) else permission
     maker_allow = connection.allow
+    maker_names = (maker_allow,) if isinstance(maker_allow, str) else maker_allow
     narrowed = copy.copy(connection)
-    if names is False or maker_allow is False:
+    if names is False or maker_names is False:
         narrowed.allow = False
     elif names is True or names is None:
         narrowed.allow = maker_allow
-    elif maker_allow is None or maker_allow is True:
+    elif maker_names is True or maker_names is None:
         narrowed.allow = names
-    else:  # actions that the maker may not call stay forbidden
-        maker_names = {maker_allow} if isinstance(maker_allow, str) else set(maker_allow)
+    else:
         allowed_names = tuple(name for name in names if name in maker_names)
         narrowed.allow = allowed_names or False
     return narrowed
