@@ -64,12 +64,17 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
         return
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        text = f"! {row['error']}" if row["error"] else row["description"] or ""
-        suffix = "  (generated)" if row["generated"] else ""
-        text = wrap_text(visible(f"{text}{suffix}"), indent=widest + 2)
-        click.echo(f"{row['name']:<{widest}}  {text}".rstrip())
+        text = row["description"] or ""
+        if row["error"]:
+            text = f"! {row['error']}"
+        if row["generated"]:
+            text += "  (generated)"
+        padded_name = f"{row['name']:<{widest}}"
+        wrapped_text = wrap_text(visible(text), indent=widest + 2)
+        click.echo(f"{padded_name}  {wrapped_text}".rstrip())
     if not rows:
-        errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
+        folders = ", ".join(str(folder) for folder in registry.folders)
+        errors.say("hint", f"no worker is in {folders}; delf init")
 
 
 @workers.command("show")
@@ -96,23 +101,23 @@ def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     """Check all workers, or the named ones: their files and the connections in them."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
-    failures: dict[str, DelfError] = {}
     rows: list[dict[str, Any]] = []
     checker = _ConnectionChecker(state, registry)
     for name in names or tuple(registry.files()):
+        row: dict[str, Any] = {"name": name, "ok": True, "error": None}
+        rows.append(row)
         try:
             checker.check(name)
         except DelfError as error:
-            failures[name] = error
+            row["ok"] = False
+            row["error"] = state.redact(error.message)
             errors.report(error, debug=state.debug, redact=state.redact)
         else:
             if not as_json:
                 click.echo(f"{name}: ok")
-        message = state.redact(failures[name].message) if name in failures else None
-        rows.append({"name": name, "ok": name not in failures, "error": message})
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-    if failures:
+    if not all(row["ok"] for row in rows):
         ctx.exit(errors.USAGE)
 
 
@@ -185,9 +190,12 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     except ToolRefusedError as error:
         raise click.UsageError(error.message, ctx) from None
     # A generated worker uses the agent's connections.
-    names = dict.fromkeys([*state.load_project().connections, "workers"])
-    connections = tuple(names) if worker.generated else ("workers",)
-    text = text_of_worker_task(name, task, inputs, [Path(file).name for file in given["files"]])
+    project_connections = state.load_project().connections
+    connections: tuple[str, ...] = ("workers",)
+    if worker.generated:
+        connections = tuple(dict.fromkeys([*project_connections, "workers"]))
+    file_names = [Path(file).name for file in given["files"]]
+    text = text_of_worker_task(name, task, inputs, file_names)
     flags = {**flags_of(given), "strategy": "worker"}
     other_options = remaining_options({**given, "connections": connections})
     options = Options(flags=flags, **other_options)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -104,9 +104,11 @@ class Workers(Connection[WorkersSettings]):
         # or worker that uses this connection (``self``).
         inherited_patterns = self.allowed_patterns if worker.generated else ()
         workers.allowed_patterns = (patterns, *inherited_patterns)
-        workers.caller, workers.agent_workers = worker, self.agent_workers
+        workers.caller = worker
+        workers.agent_workers = self.agent_workers
         # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
-        workers.allow, workers.confirm = self.allow, self.confirm
+        workers.allow = self.allow
+        workers.confirm = self.confirm
         return workers
 
     async def context(self, task: str) -> str | None:
@@ -130,15 +132,18 @@ class Workers(Connection[WorkersSettings]):
                 lines.append(f"- {_worker_line(self.registry.find(name))}")
             except ConfigurationError:
                 lines.append(f"- {name}: its file is invalid, and it cannot be called")
-        more = [f"… and {len(lines) - _MAX_LISTED} more"] if len(lines) > _MAX_LISTED else []
         if not lines:
             return f"{self.name}: there are none yet"
-        return "\n".join([f"{self.name}.call:", *lines[:_MAX_LISTED], *more])
+        omitted_count = len(lines) - _MAX_LISTED
+        if omitted_count > 0:
+            lines[_MAX_LISTED:] = [f"… and {omitted_count} more"]
+        return "\n".join([f"{self.name}.call:", *lines])
 
     def _may_call(self, name: str) -> bool:
-        return all(
-            any(fnmatchcase(name, p) for p in patterns) for patterns in self.allowed_patterns
-        )
+        for patterns in self.allowed_patterns:
+            if not any(fnmatchcase(name, pattern) for pattern in patterns):
+                return False
+        return True
 
     def _find_callable(self, name: str) -> WorkerDefinition:
         if not self._may_call(name):
@@ -188,14 +193,16 @@ class Workers(Connection[WorkersSettings]):
         attachments = files_of.find(call.context, paths)
         files_of.check(worker, attachments)
         files_of.store_content(call.context, worker, attachments)
-        preview = "\n".join(["attachments:", *(f"  {item}" for item in attachments)])
-        reasons = [item.file.approval_reason for item in attachments]
-        reason = next(filter(None, reasons), None)
-        if reason is None and worker.attachments.approval:
+        lines = [f"  {item}" for item in attachments]
+        preview = "\n".join(["attachments:", *lines])
+        for item in attachments:
+            reason = item.file.approval_reason
+            if reason:
+                return NeedsApproval(reason=reason, preview=preview)
+        if worker.attachments.approval:
             reason = f"{worker.name} asks before it is given files"
-        if reason is None:
-            return Allowed(preview=preview)
-        return NeedsApproval(reason=reason, preview=preview)
+            return NeedsApproval(reason=reason, preview=preview)
+        return Allowed(preview=preview)
 
     # -- actions --------------------------------------------------------------------------
 
@@ -243,17 +250,13 @@ class Workers(Connection[WorkersSettings]):
         instructions = definition.fill(inputs or {})
         line = await asyncio.to_thread(lineage, self.registry, definition)
         model = definition.llm(context.llm)
-        # A generated worker is also limited to the compatible models of its makers.
-        name = (model or context.llm).model
-        plugin_context = self.agent_workers.plugin_context
-        names = () if plugin_context is None else plugin_context.installed_providers.spellings(name)
-        for ancestor in line:
-            ancestor.check_model(name, names)
+        used_model = context.llm if model is None else model
+        self._check_model(used_model.model, line)
         tools = await asyncio.to_thread(
             self._shared_workshop(context).tools_of, definition, self.agent_workers
         )
         budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
-        words = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
+        task_text = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies_folder(context)
         try:
             copies: list[Path] = []
@@ -262,17 +265,18 @@ class Workers(Connection[WorkersSettings]):
                 copies = await asyncio.to_thread(
                     files_of.copy_to, folder, files, max_bytes, context
                 )
+            strategy = await asyncio.to_thread(
+                _strategy_of_worker, context, self.agent_workers.registry.trust
+            )
             result = await context.delegate(
-                words,
+                task_text,
                 tools=tools,
                 llm=model,
                 system_prompt=instructions,
                 files=copies,
                 timeout=definition.limits.timeout,
                 worker=definition.name,
-                strategy=await asyncio.to_thread(
-                    _strategy_of_worker, context, self.agent_workers.registry.trust
-                ),
+                strategy=strategy,
                 budget_usd=min(budgets, default=None),
                 retry_count=definition.limits.retries,
                 rerun_count=definition.limits.reruns,
@@ -283,6 +287,23 @@ class Workers(Connection[WorkersSettings]):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         result.raise_for_status(f"worker {definition.name!r}")
         return result.text if definition.result is None else result.value
+
+    def _check_model(self, name: str, line: Sequence[WorkerDefinition]) -> None:
+        """Check that a worker and its makers are compatible with a model.
+
+        Args:
+            name: The model's name.
+            line: The worker, followed by its maker, the maker's maker, and so on.
+
+        Raises:
+            ToolRefusedError: If the model is not compatible.
+        """
+        plugin_context = self.agent_workers.plugin_context
+        spellings: Collection[str] = ()
+        if plugin_context is not None:
+            spellings = plugin_context.installed_providers.spellings(name)
+        for worker in line:
+            worker.check_model(name, spellings)
 
     @action(effect="write", trust="own", sinks=["spec"])
     async def create(self, spec: WorkerSpec, *, context: CallContext) -> str:
@@ -310,10 +331,11 @@ class Workers(Connection[WorkersSettings]):
             ConfigurationError: If the worker would be invalid.
             ToolRefusedError: If the worker would have more rights than its maker.
         """
-        check_name(str(spec["name"]), "name")
-        if not self._may_call(str(spec["name"])):
-            raise ToolRefusedError(f"a worker {spec['name']!r} could not be called here")
-        self.agent_workers.registry.check_free(str(spec["name"]))
+        worker_name = str(spec["name"])
+        check_name(worker_name, "name")
+        if not self._may_call(worker_name):
+            raise ToolRefusedError(f"a worker {worker_name!r} could not be called here")
+        self.agent_workers.registry.check_free(worker_name)
         tools: Mapping[str, Any] = {} if context is None else context.tools
         names: list[str] = spec.get("connections", [])
         for name in names:
@@ -328,7 +350,7 @@ class Workers(Connection[WorkersSettings]):
             # inherited are not written, because for_worker() adds them for each call of the worker.
             patterns_of_maker, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-            settings["workers"] = {"allow_workers": [*patterns_of_maker]}
+            settings["workers"] = {"allow_workers": list(patterns_of_maker)}
             table["connections"] = settings
         if self.caller is not None:  # the maker is a worker, not the agent
             table["maker"] = self.caller.name
@@ -364,9 +386,11 @@ def _accept_input_data(
 ) -> dict[str, Any]:
     """Validate arguments of ``call``, and accept ``input_data`` as another name of ``task``."""
     if "input_data" in arguments and "task" not in arguments:
-        arguments = {
-            ("task" if name == "input_data" else name): item for name, item in arguments.items()
-        }
+        renamed: dict[str, Any] = {}
+        for name, value in arguments.items():
+            accepted_name = "task" if name == "input_data" else name
+            renamed[accepted_name] = value
+        return validate(renamed)
     return validate(arguments)
 
 
@@ -374,19 +398,16 @@ def _worker_line(worker: WorkerDefinition) -> str:
     """Describe a worker in one line, for prompts and lists."""
     parts = [f"{worker.name}: {worker.description or 'no description'}"]
     if worker.inputs:
-        inputs = (
-            f"{n} ({i.type})" + ("" if i.default is None else "?") for n, i in _inputs(worker)
-        )
+        inputs: list[str] = []
+        for name, declared in worker.inputs.items():
+            mark = "" if declared.default is None else "?"  # the value may be omitted
+            inputs.append(f"{name} ({declared.type}){mark}")
         parts.append(f"inputs: {', '.join(inputs)}")
     if worker.attachments.suffixes:
         parts.append(f"attachments: {' '.join(worker.attachments.suffixes)}")
     if worker.result is not None:
         parts.append(f"answers with JSON of the schema {json.dumps(worker.result)}")
     return "; ".join(parts)
-
-
-def _inputs(worker: WorkerDefinition) -> list[tuple[str, Any]]:
-    return list(worker.inputs.items())
 
 
 def _copies_folder(context: CallContext) -> Path:

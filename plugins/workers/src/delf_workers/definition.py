@@ -180,13 +180,15 @@ class WorkerDefinition(_Part):
         Raises:
             ModelConfigurationError: If the model is invalid.
         """
-        model = LLMConfig(**self.model) if isinstance(self.model, dict) else self.model
-        config = None if model is None else as_llm_config(model)
+        config: LLMConfig | None = None
+        if isinstance(self.model, dict):
+            config = as_llm_config(LLMConfig(**self.model))
+        elif self.model is not None:
+            config = as_llm_config(self.model)
         if not self.server_side_tools:
             return config
-        tools = list(self.server_side_tools)
-        used_model = config or caller_model
-        return used_model.with_settings(server_side_tools=tools)
+        used_model = caller_model if config is None else config
+        return used_model.with_settings(server_side_tools=list(self.server_side_tools))
 
     def check_model(self, model: str, names: Collection[str] = ()) -> None:
         """Check that a model is one of the worker's compatible models.
@@ -274,24 +276,26 @@ def from_front_matter(
         if "connections" in table:
             raise front.error("give only one of connections and toolsets", ("toolsets",))
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
-        renamed_lines = {
-            ("connections", *keys[1:]): line
-            for keys, line in front.lines.items()
-            if keys[:1] == ("toolsets",)
-        }
-        front = replace(front, lines=front.lines | renamed_lines)
+        lines = dict(front.lines)
+        for keys, line in front.lines.items():
+            if keys and keys[0] == "toolsets":
+                keys_in_connections = ("connections", *keys[1:])
+                lines[keys_in_connections] = line
+        front = replace(front, lines=lines)
     _rename_policy(front, table)
     if "output_schema_ref" in table:
         table["result"] = _load_schema(front, table, read)
-    fields = {"name": name, **table, "connections": _connection_settings(front, table)}
+    fields: dict[str, Any] = {"name": name, **table}
+    fields["connections"] = _connection_settings(front, table)
     if not front.text:
         raise front.error("there are no instructions after the front matter")
     for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
     try:
-        source = {"front": front, "generated": generated, "read": read}
-        worker = WorkerDefinition.model_validate({**fields, **source, "instructions": front.text})
+        fields |= {"front": front, "generated": generated, "read": read}
+        fields["instructions"] = front.text
+        worker = WorkerDefinition.model_validate(fields)
     except ValidationError as error:
         raise _explain_error(front, error) from None
     _check_values(front, worker, name)
@@ -303,14 +307,18 @@ def _convert_toolsets(value: Any) -> Any:
 
     Rules of llm-do match the start of a command, as delf's rules with ``match="reading"`` do.
     """
-    toolsets = cast("dict[str, Any]", value if isinstance(value, dict) else {})
-    value_of_shell = toolsets.get("shell")
-    shell = cast("dict[str, Any]", value_of_shell if isinstance(value_of_shell, dict) else {})
-    rules = shell.get("rules")
+    if not isinstance(value, dict):
+        return value
+    toolsets = cast("dict[str, Any]", value)
+    shell: Any = toolsets.get("shell")
+    if not isinstance(shell, dict):
+        return toolsets
+    shell_settings = cast("dict[str, Any]", shell)
+    rules = shell_settings.get("rules")
     if not isinstance(rules, list):
-        return cast("Any", value)
+        return toolsets
     prefix_rules = [_prefix_rule(rule) for rule in cast("list[Any]", rules)]
-    return {**toolsets, "shell": {**shell, "rules": prefix_rules}}
+    return {**toolsets, "shell": {**shell_settings, "rules": prefix_rules}}
 
 
 def _prefix_rule(rule: Any) -> Any:
@@ -428,11 +436,12 @@ def _check_values(front: frontmatter.FrontMatter, worker: WorkerDefinition, name
     except InstructionsError as error:
         line = front.text_line + error.line - 1
         raise ConfigurationError(f"{front.path}, line {line}: {error}") from None
-    for placeholder, line in variables:
+    for placeholder, line_in_text in variables:
         if placeholder not in worker.inputs:
+            line = front.text_line + line_in_text - 1
+            suggestion = did_you_mean(placeholder, worker.inputs)
             raise ConfigurationError(
-                f"{front.path}, line {front.text_line + line - 1}: "
-                f"there is no input {placeholder!r}{did_you_mean(placeholder, worker.inputs)}",
+                f"{front.path}, line {line}: there is no input {placeholder!r}{suggestion}",
                 hint=f"inputs: {', '.join(worker.inputs) or 'none'}",
             )
     if worker.generated:

@@ -61,11 +61,18 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     usable_models = dict(host.providers.usable_suggestions(own_variables()))
     # Used if no key of a provider is set.
     suggested_provider = next((p for p in host.providers.all if p.suggested), None)
-    suggested_model = None if suggested_provider is None else suggested_provider.suggested
-    model = llm or next(iter(usable_models), None) or suggested_model or "MODEL"
+    if llm:
+        model = llm
+    elif usable_models:
+        model, *_ = usable_models
+    elif suggested_provider is not None and suggested_provider.suggested:
+        model = suggested_provider.suggested
+    else:
+        model = "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}
     sections = "".join(text for name, text in _PLUGIN_SECTIONS.items() if name in installed)
     instructions = _INSTRUCTION_TO_ASK_A_MODEL if "llm" in installed else _INSTRUCTION_TO_READ
+    values = {"{llm}": model, "{sections}": sections, "{how}": instructions}
     root = Path(folder)
     templates = files("delf_workers").joinpath("project")
     created: list[str] = []
@@ -77,11 +84,8 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
                 existing.append(str(path))
                 continue
             text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
-            text = (
-                text.replace("{llm}", model)
-                .replace("{sections}", sections)
-                .replace("{how}", instructions)
-            )
+            for placeholder, value in values.items():
+                text = text.replace(placeholder, value)
             write_private(path, text.encode())
             created.append(str(path))
             if name != "notes.md":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,17 +43,28 @@ def _main_worker(folder: UntrustedFolder) -> Iterator[Path]:
 
 def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
     """Yield the files of workers in the default folder and in configured folders."""
-    folders = {folder.root / FOLDER: None}
-    for keys, value in leaves(folder.document):
-        if keys[0] == "connections" and keys[2:3] == ("folders",):
-            for text in texts_in(value):
-                if path := folder.resolve_path(text):
-                    folders[path] = None
-    for configured in folders:
+    for configured in _configured_folders(folder):
         for root in (configured, configured / GENERATED_FOLDER):
             # A worker is a file in the folder, or in a subfolder of its own.
             subfolders = [sub for sub in folder.folders_of(root) if is_file(sub / FILE_IN_FOLDER)]
             for worker_folder in (root, *subfolders):
                 files = folder.files_of(worker_folder)
-                if any(path.suffix == SUFFIX for path in files):
-                    yield from (path for path in files if path.suffix in _FILE_SUFFIXES)
+                has_worker = any(path.suffix == SUFFIX for path in files)
+                if not has_worker:
+                    continue
+                for path in files:
+                    if path.suffix in _FILE_SUFFIXES:
+                        yield path
+
+
+def _configured_folders(folder: UntrustedFolder) -> Collection[Path]:
+    """Return the default folder of workers, and the folders in ``connections.NAME.folders``."""
+    folders = {folder.root / FOLDER: None}  # a dict, which keeps the order
+    for keys, value in leaves(folder.document):
+        if keys[0] != "connections" or keys[2:3] != ("folders",):
+            continue
+        for text in texts_in(value):
+            path = folder.resolve_path(text)
+            if path is not None:
+                folders[path] = None
+    return folders

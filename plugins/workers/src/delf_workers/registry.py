@@ -63,9 +63,12 @@ class Registry:
     def files(self) -> dict[str, Path]:
         """Return the paths of all workers' files, by worker name."""
         paths: dict[str, Path] = {}
-        if self._root is not None and (main := self._root / f"{MAIN}{SUFFIX}").is_file():
-            paths[MAIN] = main
-        for folder in (*self.folders, *(folder / GENERATED_FOLDER for folder in self.folders)):
+        if self._root is not None:
+            main = self._root / f"{MAIN}{SUFFIX}"
+            if main.is_file():
+                paths[MAIN] = main
+        generated_folders = [folder / GENERATED_FOLDER for folder in self.folders]
+        for folder in (*self.folders, *generated_folders):
             for name, path in _worker_files(folder):
                 paths.setdefault(name, path)
         return dict(sorted(paths.items()))

@@ -134,9 +134,8 @@ async def arun_worker(
     """
     from delf import Agent
 
-    text = text_of_worker_task(
-        worker, task, inputs or {}, [Path(path).name for path in attachments]
-    )
+    file_names = [Path(path).name for path in attachments]
+    text = text_of_worker_task(worker, task, inputs or {}, file_names)
     agent = Agent.from_project(
         project,
         connections=["workers"],
@@ -198,8 +197,10 @@ def response_of_worker(response: Response, events: Sequence[Event]) -> Response:
         response: The response of the outer task.
         events: The events of all child tasks.
     """
-    child_ids = (e.child_id for e in response.events if isinstance(e, ChildStarted))
-    task_id = next(child_ids, None)
+    child_ids = [event.child_id for event in response.events if isinstance(event, ChildStarted)]
+    if not child_ids:
+        return response
+    task_id, *_ = child_ids
     worker_events = [event for event in events if event.task_id == task_id]
     if not worker_events:
         return response
