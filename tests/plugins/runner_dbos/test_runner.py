@@ -24,6 +24,7 @@ from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
 from delf_runner_dbos.queue import Ticket, belongs_to_project
 from delf_runner_dbos.runner import Runner, RunnerOptions
+from delf_runner_dbos.schedules import seen_digests
 from delf_runner_dbos.settings import QueueSettings
 from delf_serve.keys import Keys
 from delf_serve.people_tasks import ServedPeople
@@ -57,6 +58,7 @@ class NotedQueue:
         self.work: list[Any] = []
         self.lost: list[str] = []
         self.registered: list[str] = []
+        self.firings: list[Any] = []
         self.away = 0
 
     def _answer(self) -> None:
@@ -79,6 +81,9 @@ class NotedQueue:
     async def register(self, queue: str, *_: Any) -> None:
         self._answer()
         self.registered.append(queue)
+
+    async def call(self, work: Callable[[Any], Any]) -> Any:
+        return work(SimpleNamespace(list_workflows=lambda **_: self.firings))
 
     async def running_workflows(self, _: Collection[str]) -> list[Any]:
         return self.work
@@ -469,6 +474,19 @@ async def test_schedule_of_a_person_without_rights_starts_no_task(
     assert await journal.keep_person(replace(ada, **change), ada)
     fired = await runner.fire("two", context)
     assert (fired["tasks"], fired["failure"]) == ([], "ada may not run tasks any more")
+
+
+async def test_failed_first_firing_leaves_the_next_one_the_first(
+    runner: Runner, journal: SqlJournal, queue: Any
+) -> None:
+    ada = Person(name="ada", uid="1", made_at=1.0, rights=("read",))
+    assert await journal.keep_person(ada, None)
+    context = {"name": "s", "stored_name": "p/s", "made": "m", "each": "inbox()"}
+    fired = await runner.fire("one", {**context, "key": ada.holder})
+    assert fired["failure"]
+    queue.firings = [SimpleNamespace(output=fired)]
+    # With an empty list, the next firing would start a task for each item that is there already.
+    assert await seen_digests(queue, context) is None
 
 
 class Ends(list[str]):

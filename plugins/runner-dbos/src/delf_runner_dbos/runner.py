@@ -321,8 +321,8 @@ class Runner:
                 # The task is not requeued, because the budget is renewed only next month.
                 end_event = await self._fail(task_id, _budget_error(queued))
                 # An agent would call the listener to notify the owner, but no agent runs.
-                notify_owner = owner_options["listeners"][0]
-                notify_owner(end_event)
+                for notify_owner in owner_options["listeners"]:
+                    notify_owner(end_event)
             else:
                 await agent.aresume(
                     task_id,
@@ -419,7 +419,7 @@ class Runner:
         Returns:
             ``tasks``: the ids of the started tasks; ``note`` and ``failure``: messages for people.
             If the schedule makes a call to look for new items, also ``seen``: the digests of the
-            items known so far, for the next firing.
+            items known so far, for the next firing; None until a call has succeeded.
         """
         watches_call = context.get("each") is not None
         known_digests = None
@@ -427,7 +427,7 @@ class Runner:
             known_digests = await seen_digests(self._queue, context)
         # The next firing of a schedule that looks for new items reads these fields, also if this
         # firing fails.
-        fields_for_next_firing = {"made": context.get("made"), "seen": known_digests or []}
+        fields_for_next_firing = {"made": context.get("made"), "seen": known_digests}
         try:
             await self._check_person(context.get("key"))
             if not watches_call:
@@ -451,22 +451,17 @@ class Runner:
         # The tasks' ids are derived from schedule and item, so that a workflow that is repeated
         # after a crash submits the same tasks again and no new tasks.
         schedule_id = f"{context['name']}:{context['made']}"
-        tasks = [
-            task
-            for digest, item in reversed(comparison.new)  # oldest first
-            for task in await self._submit_scheduled(
+        task_ids: list[str] = []
+        oldest_first = reversed(comparison.new)
+        for digest, item in oldest_first:
+            task_ids += await self._submit_scheduled(
                 firing_id=workflow_id,
                 idempotency_key=f"{schedule_id}:{digest}",
                 schedule=context,
                 variables={ITEM: item},
             )
-        ]
-        return {
-            **fields_for_next_firing,
-            "seen": [*comparison.seen],
-            "tasks": tasks,
-            "note": comparison.note,
-        }
+        fields_for_next_firing["seen"] = list(comparison.seen)
+        return {**fields_for_next_firing, "tasks": task_ids, "note": comparison.note}
 
     async def _check_person(self, holder: str | None) -> None:
         """Check that a schedule's owner may still run tasks.
@@ -479,13 +474,12 @@ class Runner:
         """
         if holder is None:
             return
-        person = next(
-            (person for person in await self._journal.people() if person.holder == holder), None
-        )
         # An owner who is no person in the journal has an API key from the server's settings, which
         # the runner does not know.
-        if person is not None and (person.revoked_at is not None or "run" not in person.rights):
-            raise ConfigurationError(f"{person.name} may not run tasks any more")
+        for person in await self._journal.people():
+            may_run = person.revoked_at is None and "run" in person.rights
+            if person.holder == holder and not may_run:
+                raise ConfigurationError(f"{person.name} may not run tasks any more")
 
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
@@ -607,7 +601,8 @@ class Runner:
         self._observed_workflows = running_now | still_running
         queues = {row.workflow_id: row.queue_name or "" for row in running}
         for workflow_id, workflow in still_running.items():
-            if await self._is_abandoned(workflow_id, monotonic() - workflow.first_observed):
+            observed_seconds = monotonic() - workflow.first_observed
+            if await self._is_abandoned(workflow_id, observed_seconds):
                 await self._queue.release({workflow_id: queues[workflow_id]})
 
     async def _is_abandoned(self, workflow_id: str, seconds: float) -> bool:
@@ -627,16 +622,21 @@ class Runner:
             return False
         return state is TaskState.INTERRUPTED or seconds > self._options.lease
 
+    async def _tasks_in_state(self, state: TaskState) -> Sequence[str]:
+        """Return the ids of the tasks of this runner's queues in a state, oldest first."""
+        task_ids: list[str] = []
+        last: ListPlace | None = None
+        while records := await self._journal.find(_BATCH_SIZE, state=state, after=last):
+            task_ids += [r.task_id for r in records if r.queue in self._options.queues]
+            last = records[-1].place
+        task_ids.reverse()
+        return task_ids
+
     async def restore(self) -> None:
         """Enqueue tasks that have no workflow, for example after a loss of DBOS's database."""
         task_count_by_missing_folder: Counter[str] = Counter()
         for state in (TaskState.INTERRUPTED, TaskState.QUEUED):
-            waiting: list[str] = []
-            last: ListPlace | None = None
-            while records := await self._journal.find(_BATCH_SIZE, state=state, after=last):
-                waiting += [r.task_id for r in records if r.queue in self._options.queues]
-                last = records[-1].place
-            oldest_first = waiting[::-1]
+            oldest_first = await self._tasks_in_state(state)
             for task_id in await self._queue.without_workflow(oldest_first):
                 try:
                     queued = _queued(await self._journal.read(task_id))
