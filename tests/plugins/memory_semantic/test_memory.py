@@ -134,6 +134,7 @@ def test_memory_commands_add_search_export_and_import(delf: Any, tmp_path: Path)
     delf("forget", str(listed[0]["id"]), "--yes")
     assert len(json.loads(delf("list", "--json"))) == 2
     assert delf("--namespace", "other", "list") == ""
+    assert "nobody could be asked" in delf("forget", "--all", code=2)
     delf("forget", "--all", "--yes")
     assert delf("list") == ""
     delf("forget", code=2)

@@ -17,6 +17,7 @@ from delf.plugins.commands import Program
 from delf.specs import MemorySpec
 from delf.terminal import wrap_text
 from delf_cli.as_json import as_json_option
+from delf_cli.confirming import confirm
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
@@ -175,8 +176,8 @@ def forget(
     missing = set(numbers) - {fact.id for fact in facts}
     if missing:
         raise click.ClickException(f"there is no fact {min(missing)}")
-    if not yes:
-        click.confirm(f"Forget {len(chosen)} facts?", abort=True, err=True)
+    if not confirm(f"Forget {len(chosen)} facts?", yes=yes):
+        raise click.exceptions.Exit(1)
 
     async def remove(store: SemanticStore) -> int:
         if everything:

@@ -24,6 +24,7 @@ from delf.types import TaskState
 from delf_cli import complete, errors
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes
+from delf_cli.confirming import confirm
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, load_task
 from delf_cli.lazy import BareGroup
@@ -161,7 +162,7 @@ def save(
     click.echo(visible(draft.change), nl=False, err=as_json)
     # With the task's recorded results, the routine must make the task's calls and give its answer.
     draft.raise_if_replay_differs()
-    if not yes and not click.confirm(f"\nsave it as {name}?", default=False, err=True):
+    if not confirm(f"\nsave it as {name}?", yes=yes):
         ctx.exit(1)
     draft.keep()
     input_options = "".join(f" --input {key}={value}" for key, value in draft.case.inputs.items())
@@ -349,7 +350,7 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
                 "the repaired script behaves differently with its recorded results",
                 hint=f"delf routines reject {name}, or edit {store.path(name)} yourself",
             )
-    if not yes and not click.confirm(f"\ntake this for {name}?", default=False, err=True):
+    if not confirm(f"\ntake this for {name}?", yes=yes):
         ctx.exit(1)
     path = store.keep(new, None if case is None else case.text())
     store.drop_proposal(name)
@@ -415,7 +416,7 @@ def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     """Delete a routine and its recorded run."""
     store = _store(state_of(ctx))
     path = store.path(name)
-    if not yes and not click.confirm(f"delete {path}?", default=False, err=True):
+    if not confirm(f"delete {path}?", yes=yes):
         ctx.exit(1)
     store.remove(name)
     write_result(f"{name} is deleted", {"name": name, "deleted": True}, as_json=as_json)
