@@ -74,17 +74,13 @@ def pack(event: Event, limit: int) -> Packed:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         encoded = text.encode()
-        digest = digests_by_field[name] = hashlib.sha256(encoded).hexdigest()
-        blobs_by_digest[digest] = Blob(
-            digest, len(encoded), zlib.compress(encoded, _COMPRESSION_LEVEL)
-        )
-    return Packed(
-        event,
-        record["type"],
-        f"{{{','.join(inline_fields)}}}",
-        _dumps(digests_by_field) if digests_by_field else None,
-        tuple(blobs_by_digest.values()),
-    )
+        digest = hashlib.sha256(encoded).hexdigest()
+        compressed = zlib.compress(encoded, _COMPRESSION_LEVEL)
+        digests_by_field[name] = digest
+        blobs_by_digest[digest] = Blob(digest, len(encoded), compressed)
+    inline_data = f"{{{','.join(inline_fields)}}}"
+    digests = _dumps(digests_by_field) if digests_by_field else None
+    return Packed(event, record["type"], inline_data, digests, tuple(blobs_by_digest.values()))
 
 
 def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:

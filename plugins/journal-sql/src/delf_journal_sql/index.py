@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
@@ -139,14 +139,16 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
             return [("error", str(data.get("error") or ""))]
 
 
-def _leaf_texts(value: Any, name: str = "") -> list[str]:
-    """Return the leaf values of JSON data as ``key=value`` texts."""
+def _leaf_texts(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the leaf values of JSON data as ``key=value`` texts."""
     if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return [leaf for key, item in fields.items() for leaf in _leaf_texts(item, key)]
-    if isinstance(value, list):
-        return [leaf for item in cast("list[Any]", value) for leaf in _leaf_texts(item, name)]
-    return [f"{name}={value}" if name else str(value)]
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield from _leaf_texts(item, key)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _leaf_texts(item, name)
+    else:
+        yield f"{name}={value}" if name else str(value)
 
 
 def index_exists(connection: Connection) -> bool:
@@ -309,7 +311,9 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
         case _:
             pass
     if kind not in _EVENTS_WITHOUT_WORDS:
-        words = [word for _, text in texts_of(kind, data) for word in words_of(text)]
+        words: list[str] = []
+        for _, text in texts_of(kind, data):
+            words += words_of(text)
         if words:
             batch.words.append((index_key_of(task, row.seq), " ".join(words)))
 

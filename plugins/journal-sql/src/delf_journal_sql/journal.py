@@ -80,8 +80,10 @@ class SqlJournal:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
         url = self._settings.url.get_secret_value() if self._settings.url else ""
-        has_password = ":" in url.partition("://")[2].rpartition("@")[0]
-        if url.startswith("postgres") and not has_password:
+        scheme, _, address = url.partition("://")
+        login, _, _ = address.rpartition("@")
+        has_password = ":" in login
+        if scheme.startswith("postgres") and not has_password:
             # PostgreSQL then takes the password from PGPASSWORD, which only a URL from a trusted
             # source may use.
             check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))

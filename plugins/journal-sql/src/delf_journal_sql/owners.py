@@ -158,7 +158,8 @@ def is_alive(process: Process, now: float) -> bool:
         # Compare the start time, too: by now another program may have the pid of a dead process,
         # whose tasks would then never be free.
         return birth_of(process.pid) == process.birth
-    return abs(now - process.heartbeat) < (SILENCE_SECONDS if lease is None else lease)
+    max_silence = SILENCE_SECONDS if lease is None else lease
+    return abs(now - process.heartbeat) < max_silence
 
 
 def perhaps_alive(process: Process) -> PerhapsAlive | None:

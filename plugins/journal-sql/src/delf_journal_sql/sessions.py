@@ -9,6 +9,7 @@ from typing import Final
 from delf.protocols.sessions import SessionRecord
 from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
+from delf_journal_sql.store import placeholders_for
 
 # The time for which the record of a session is kept after the login, in seconds.
 _KEPT_SECONDS: Final = 90 * 86_400.0
@@ -54,10 +55,8 @@ def find(
     parameters: dict[str, str] = {}
     condition = ""
     if digests is not None:
-        if not digests:
-            return []
-        parameters = {f"id{number}": digest for number, digest in enumerate(digests)}
-        condition = f"AND digest IN ({', '.join(f':{name}' for name in parameters)}) "
+        placeholders, parameters = placeholders_for(digests, "id")
+        condition = f"AND digest IN ({placeholders}) "
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {condition}ORDER BY began",  # noqa: S608 - only names of this module
         # Every session ends after time 0, so that 0 includes ended sessions.

@@ -21,7 +21,10 @@ _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 def _seconds(value: Any) -> Any:
     """Convert a duration such as ``90 days`` to seconds; return other values unchanged."""
     match = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    return value if match is None else float(match[1]) * _UNITS[match[2][:1]]
+    if match is None:
+        return value
+    number, unit = match.groups()
+    return float(number) * _UNITS[unit[:1]]
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]

@@ -33,7 +33,8 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
         UnknownTaskError: If the journal does not have the task.
         DelfError: If the task's owner does not stop it within :data:`STOP_SECONDS`.
     """
-    if (await journal.task(task_id)).state.is_terminal:
+    record = await journal.task(task_id)
+    if record.state.is_terminal:
         return False
     # Subscribe before the state is read, so that no later end of the task is missed.
     new_events = journal.subscribe(task_id)

@@ -60,9 +60,9 @@ def collect(
             if total_bytes > max_bytes:
                 raise too_large(max_bytes, len(rows) + 1)
             rows.append(row)
-        batch_size = max(
-            1, min(4 * batch_size, (max_bytes - total_bytes) * len(rows) // total_bytes)
-        )
+        remaining_bytes = max_bytes - total_bytes
+        fitting_rows = remaining_bytes * len(rows) // total_bytes
+        batch_size = max(1, min(4 * batch_size, fitting_rows))
     return rows, False
 
 

@@ -248,8 +248,9 @@ class _Session:
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             if work.many:
+                text, _ = work.statements[0]
                 values = [values for _, values in work.statements]
-                changed = self.connection.executemany(work.statements[0][0], values).rowcount
+                changed = self.connection.executemany(text, values).rowcount
             else:
                 for number, (text, values) in enumerate(work.statements, 1):
                     try:
@@ -258,6 +259,7 @@ class _Session:
                     except _FAILURES as error:
                         raise _FailedAtError(number) from error
                     rows += fetched
+                    # With RETURNING, each changed row is fetched.
                     changed += len(fetched) if columns else max(cursor.rowcount, 0)
                     if more:  # not committed: closing the connection rolls back
                         return columns, rows, True, 0, []
@@ -336,27 +338,27 @@ def _replace_invalid_bytes(columns: list[str], rows: list[Any]) -> list[str]:
     """
     affected_columns: dict[str, None] = {}
     for number, row in enumerate(rows):
-        indexes = [
-            index
-            for index, value in enumerate(row)
-            if type(value) is str and not value.isascii() and not _is_utf8(value)
-        ]
-        if indexes:
-            repaired_row = list(row)
-            for index in indexes:
-                content = row[index].encode("utf-8", "surrogateescape")
-                repaired_row[index] = content.decode("utf-8", "replace")
-                affected_columns[columns[index]] = None
-            rows[number] = tuple(repaired_row)
+        indexes = [index for index, value in enumerate(row) if _has_invalid_bytes(value)]
+        if not indexes:
+            continue
+        repaired_row = list(row)
+        for index in indexes:
+            content = row[index].encode("utf-8", "surrogateescape")
+            repaired_row[index] = content.decode("utf-8", "replace")
+            affected_columns[columns[index]] = None
+        rows[number] = tuple(repaired_row)
     return list(affected_columns)
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+def _has_invalid_bytes(value: Any) -> bool:
+    """Return True for a text with surrogates, which stand for bytes that are not UTF-8."""
+    if type(value) is not str or value.isascii():
         return False
-    return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _unparsable_definition(connection: sqlite3.Connection) -> str | None:

@@ -114,10 +114,11 @@ class _Session:
         """Fork a limited child process for one statement, with a folder for temporary files."""
         settings = self._settings
         folder = tempfile.TemporaryDirectory(prefix="delf-duckdb-")
+        bytes_of_rows = _ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes
         limits = Limits(
             seconds=settings.statement_timeout,
-            memory=_MEMORY_BYTES + _ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes,
-            answer=_ANSWER_BYTES_PER_ROW_BYTE * settings.max_bytes + 1_000_000,
+            memory=_MEMORY_BYTES + bytes_of_rows,
+            answer=bytes_of_rows + 1_000_000,
             scratch=folder.name,
             file_bytes=_MAX_TEMPORARY_BYTES if self._is_read_only else _UNLIMITED_BYTES,
             writable=() if self._is_read_only else (str(self._path.parent),),
@@ -200,7 +201,8 @@ class DuckdbBackend:
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Generator[_Session]:
         """Yield a session that runs each statement in a new process."""
-        if not self._path.is_file() and (read_only or not self._settings.create):
+        may_create = self._settings.create and not read_only
+        if not may_create and not self._path.is_file():
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
                 hint="check the path (it is taken from the working directory), or set create = true"
@@ -235,7 +237,8 @@ class DuckdbBackend:
         )
         written = WriteResult()
         written.rowcount = result["rowcount"]
-        written.columns, written.rows = tuple(result["columns"]), result["rows"]
+        written.columns = tuple(result["columns"])
+        written.rows = result["rows"]
         return written
 
     def _bind(self, statement: Statement, params: Params) -> BoundStatement:
@@ -251,10 +254,10 @@ class DuckdbBackend:
 
     def tables(self, session: _Session, relations: Sequence[Relation]) -> list[Table]:
         """Return tables and views with their columns."""
+        if not relations:
+            return []
         relations_data = [_as_dict(relation) for relation in relations]
-        tables: list[dict[str, Any]] = (
-            session.do("tables", relations=relations_data) if relations_data else []
-        )
+        tables: list[dict[str, Any]] = session.do("tables", relations=relations_data)
         return [
             Table(
                 Relation(**table["relation"]),

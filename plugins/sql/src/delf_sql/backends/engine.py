@@ -391,7 +391,8 @@ class EngineBackend:
             for column_name in inspector.get_pk_constraint(name)["constrained_columns"]:
                 column = table.column(column_name)
                 if column is not None:
-                    column.primary_key, column.nullable = True, False
+                    column.primary_key = True
+                    column.nullable = False
             for unique in inspector.get_unique_constraints(name):
                 column_names = unique["column_names"]
                 # SQLAlchemy names an expression None.
@@ -401,9 +402,8 @@ class EngineBackend:
                 if column is not None:
                     column.unique = True
             for key in inspector.get_foreign_keys(name):
-                referenced_table = ".".join(
-                    filter(None, (key["referred_schema"], key["referred_table"]))
-                )
+                names = (key["referred_schema"], key["referred_table"])
+                referenced_table = ".".join(name for name in names if name)
                 pairs = zip(key["constrained_columns"], key["referred_columns"], strict=False)
                 for own_name, other_name in pairs:
                     column = table.column(own_name)

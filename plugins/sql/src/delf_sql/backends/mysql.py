@@ -204,7 +204,9 @@ class MysqlBackend(EngineBackend):
         """Configure a fresh session, including the SQL mode that :mod:`delf_sql.gate` relies on."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         ((modes, *database_and_role),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
-        if self._database_and_role.setdefault(driver, database_and_role) != database_and_role:
+        # The state in which the session was opened.
+        first_state = self._database_and_role.setdefault(driver, database_and_role)
+        if database_and_role != first_state:
             raise ConnectionResetError("the session has another database or role than before")
         safe_modes = [mode for mode in str(modes).split(",") if mode not in _UNSUPPORTED_SQL_MODES]
         settings = [
@@ -306,7 +308,10 @@ class MysqlBackend(EngineBackend):
         if not count:
             return ()
         lines = [first_line(str(row[-1])) for row in driver.show_warnings()]
-        return (*lines, *([f"{count - len(lines)} more warnings"] if count > len(lines) else []))
+        missing_count = count - len(lines)
+        if missing_count > 0:
+            lines.append(f"{missing_count} more warnings")
+        return tuple(lines)
 
     def _discard_rows(self, session: sa.Connection) -> None:
         _pymysql_connection(session).cut()

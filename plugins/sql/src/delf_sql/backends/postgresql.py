@@ -205,14 +205,18 @@ class PostgresBackend(EngineBackend):
             is_write: Whether the statement may store the values; False for a query.
         """
         unknown = [None] * len(bound.values)
-        if not is_write and not any(isinstance(value, (list, dict)) for value in bound.values):
+        has_containers = any(isinstance(value, (list, dict)) for value in bound.values)
+        if not is_write and not has_containers:
             return unknown
         driver = _psycopg_connection(session)
         # An error while the server looks at the statement would end the whole transaction.
         driver.execute("SAVEPOINT delf_types")
         kinds = placeholder_types(driver, bound)
-        driver.execute(f"{'ROLLBACK TO' if kinds is None else 'RELEASE'} SAVEPOINT delf_types")
-        return unknown if kinds is None else kinds
+        if kinds is None:
+            driver.execute("ROLLBACK TO SAVEPOINT delf_types")
+            return unknown
+        driver.execute("RELEASE SAVEPOINT delf_types")
+        return kinds
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
         driver = _psycopg_connection(session)
@@ -279,11 +283,12 @@ def _message(error: psycopg.Error) -> str:
     """Return the server's message with its detail and hint, in one line."""
     primary = error.diag.message_primary
     if primary is None:  # an error of the client: the server sent no message
-        lines = [
-            first_line(_CONNECTION_FAILED_PREFIX.sub("", line)) for line in str(error).splitlines()
-        ]
-        return next((line for line in lines if line), type(error).__name__)
+        for line in str(error).splitlines():
+            text = first_line(_CONNECTION_FAILED_PREFIX.sub("", line))
+            if text:
+                return text
+        return type(error).__name__
     parts = [primary]
     with contextlib.suppress(AttributeError):  # for a message without detail and hint
         parts += [part for part in (error.diag.message_detail, error.diag.message_hint) if part]
-    return first_line(parts[0]) + "".join(f"; {first_line(part)}" for part in parts[1:])
+    return "; ".join(map(first_line, parts))

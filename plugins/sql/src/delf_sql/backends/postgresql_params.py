@@ -56,8 +56,10 @@ def placeholder_types(
     oids = [description.param_type(number) for number in range(description.nparams)]
     user_defined = sorted({oid for oid in oids if oid >= _FIRST_USER_DEFINED_OID})
     # For a domain the server returns the domain, but the text form depends on the base type.
-    bases = dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall()) if user_defined else {}
-    return [_type_name(driver, bases.get(oid, oid)) for oid in oids]
+    base_types: dict[int, int] = {}
+    if user_defined:
+        base_types = dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall())
+    return [_type_name(driver, base_types.get(oid, oid)) for oid in oids]
 
 
 def _type_name(driver: psycopg.Connection[Any], oid: int) -> str | None:
