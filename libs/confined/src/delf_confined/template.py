@@ -92,9 +92,8 @@ def _handle_request(
     module_names = (*request["preload"], request["function"])
     # Before the fork, so that all later children share the imported modules.
     if not imported_names.issuperset(module_names):
-        _import(
-            request["function"], [name for name in request["preload"] if name not in imported_names]
-        )
+        new_names = [name for name in request["preload"] if name not in imported_names]
+        _import(request["function"], new_names)
         # Also after a failed import: the child reports the error, and a retry would fail again.
         imported_names.update(module_names)
     try:

@@ -276,7 +276,8 @@ class WireSession(asyncio.BufferedProtocol):
         """
         kind = frame[0]
         if kind == "call":
-            size = size_in_memory(payload) if size is None else size
+            if size is None:
+                size = size_in_memory(payload)
             self._start_call(parse_call(frame), len(payload), size)
         elif kind == "print":
             self._handle_print(frame)
@@ -384,9 +385,10 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _pause_reading(self) -> None:
         """Pause reading from the guest; :meth:`_resume_if_possible` resumes it."""
-        if not self.is_paused and self._transport is not None and not self._transport.is_closing():
-            self.is_paused = True
-            self._transport.pause_reading()
+        if self.is_paused or self._transport is None or self._transport.is_closing():
+            return
+        self.is_paused = True
+        self._transport.pause_reading()
 
     def _resume_if_possible(self) -> None:
         if self._parsing is None and self.calls.held_bytes <= self._budget.max_held_bytes:

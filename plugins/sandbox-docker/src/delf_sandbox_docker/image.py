@@ -9,7 +9,7 @@ import posixpath
 import re
 import tarfile
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -149,9 +149,8 @@ def unmounted_volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -
         ConfigurationError: If a volume would hide the guest's program.
     """
     description: Mapping[str, Any] = engine.client().inspect_image(tag)
-    volume_paths = [
-        posixpath.normpath(name) for name in description.get("Config", {}).get("Volumes") or ()
-    ]
+    volumes: Iterable[str] = description.get("Config", {}).get("Volumes") or ()
+    volume_paths = [posixpath.normpath(name) for name in volumes]
     for name in volume_paths:
         if name == "/" or PurePosixPath("/opt/delf").is_relative_to(name):
             raise ConfigurationError(
@@ -185,8 +184,10 @@ def build(engine: Engine, recipe: Recipe) -> None:
     output: list[str] = []
     problem: str | None = None
     for step in steps:  # read to the end, to free the connection
-        problem = str(step["error"]) if "error" in step else problem
-        output += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
+        if "error" in step:
+            problem = str(step["error"])
+        lines = str(step.get("stream", "")).splitlines()
+        output += [line for line in lines if line.strip()]
     if problem is not None:
         raise _build_error(engine, recipe, problem, output)
 

@@ -51,20 +51,22 @@ def are_likely() -> bool:
     Only an attempt to create them, which needs a process of its own, shows whether they work.
     """
     try:
-        status = dict(
-            line.split(":\t", 1)
-            for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-            if line.startswith(("CapEff", "Seccomp:"))
-        )
+        status: dict[str, str] = {}
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":\t")
+            status[name] = value
         if status["Seccomp"].strip() != "0":  # most containers filter system calls
             return False
-        if int(status["CapEff"], 16) >> _SYS_ADMIN & 1:
+        capabilities = int(status["CapEff"], 16)
+        has_sys_admin = bool(capabilities & (1 << _SYS_ADMIN))
+        if has_sys_admin:
             return True
     except (OSError, ValueError, KeyError):
         return False
-    return all(
-        _read_setting(name) in allowed_values for name, allowed_values in _REQUIRED_SETTINGS.items()
-    )
+    for name, allowed_values in _REQUIRED_SETTINGS.items():
+        if _read_setting(name) not in allowed_values:
+            return False
+    return True
 
 
 def _read_setting(name: str) -> str:

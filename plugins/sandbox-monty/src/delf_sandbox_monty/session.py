@@ -513,9 +513,11 @@ class MontySession:
             carry: The names of the variables that the other script needs: one name, or a list.
         """
         self._uncalled_tools.raise_if_in([context, remaining])
-        names = [carry] if isinstance(carry, str) else carry or ()
+        if isinstance(carry, str):
+            carry = [carry]
+        carried_names = tuple(map(str, carry or ()))
         self._requested_rerun = Rerun(
-            context=str(context), remaining=str(remaining), carry=tuple(map(str, names))
+            context=str(context), remaining=str(remaining), carry=carried_names
         )
         raise KeyboardInterrupt("the script asked for another script")
 

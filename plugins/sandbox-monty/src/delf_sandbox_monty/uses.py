@@ -47,7 +47,9 @@ class UncalledTools:
             for method in methods:
                 self._tool_by_shown_text[method_name(name, method)] = (f"{name}.{method}", ())
         shown_texts = sorted(self._tool_by_shown_text, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, shown_texts))) if shown_texts else None
+        self._pattern: re.Pattern[str] | None = None
+        if shown_texts:
+            self._pattern = re.compile("|".join(map(re.escape, shown_texts)))
 
     def raise_if_in(self, value: Any) -> None:
         """Raise if a string in a value contains the ``repr`` of an action or connection.

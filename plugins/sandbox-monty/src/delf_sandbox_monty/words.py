@@ -141,7 +141,8 @@ def describe(
     if isinstance(inner, OSError) and "disk write limit" in text:
         message = f"the script filled its scratch space of {limits.scratch_bytes:,} bytes"
         return LimitReached(limit="file", message=message, line=line, source=source)
-    kind = _REAL_NAMES.get(type(inner).__name__, type(inner).__name__)
+    monty_name = type(inner).__name__
+    kind = _REAL_NAMES.get(monty_name, monty_name)
     if isinstance(inner, SystemExit):
         text = f"the script ended itself: {text}"
     kind, text = _explain(kind, text, tools, modules)

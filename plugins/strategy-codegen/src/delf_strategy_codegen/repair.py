@@ -308,14 +308,14 @@ class _Reader:
         # Some answers open a string with a curly quote, and close it with an ASCII quote.
         if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
-        is_triple = self._closes(closing_quotes, 3)
+        is_triple = self._are_next(closing_quotes, 3)
         quote_count = 3 if is_triple else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
         is_raw = "r" in prefix.lower()
         while True:
             char = self._current()
-            if char in closing_quotes and self._closes(closing_quotes, quote_count):
+            if self._are_next(closing_quotes, quote_count):
                 self._position += quote_count
                 return text
             if char == "\n" and not is_triple:
@@ -339,7 +339,7 @@ class _Reader:
             raise _UnreadableError
         return self._text[self._position]
 
-    def _closes(self, quotes: str, count: int) -> bool:
+    def _are_next(self, quotes: str, count: int) -> bool:
         """Return whether the next ``count`` characters are all among ``quotes``."""
         next_chars = self._text[self._position : self._position + count]
         return len(next_chars) == count and all(char in quotes for char in next_chars)

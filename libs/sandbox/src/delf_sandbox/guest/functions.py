@@ -136,10 +136,8 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
-        is_rebound = (
-            owner.binding_kinds[node.name] != {"function"} or node.name in owner.assigned_values
-        )
-        if is_rebound:
+        is_only_function = owner.binding_kinds[node.name] == {"function"}
+        if not is_only_function or node.name in owner.assigned_values:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.
         if len(self.by_scope_and_name[id(owner), node.name]) > 1:
@@ -249,17 +247,19 @@ class Functions:
             return
         for place in self.syntax.calls.values():
             function = place.node.func
+            arguments = place.node.args
             if not isinstance(function, ast.Name) or function.id not in ("any", "all"):
                 continue
-            if place.node.args and self._tool_names.is_free(function.id, place.scope):
-                label = self.write_action_for_each_item(place.node.args[0])
-                if label is not None:
-                    first = "true" if function.id == "any" else "false"
-                    raise AmbiguousError.at_node(
-                        place.node,
-                        f"{function.id}() stops at the first {first} result, so not every "
-                        f"{label} would be made: make the calls in a list or a loop first",
-                    )
+            if not arguments or not self._tool_names.is_free(function.id, place.scope):
+                continue
+            label = self.write_action_for_each_item(arguments[0])
+            if label is not None:
+                first = "true" if function.id == "any" else "false"
+                raise AmbiguousError.at_node(
+                    place.node,
+                    f"{function.id}() stops at the first {first} result, so not every "
+                    f"{label} would be made: make the calls in a list or a loop first",
+                )
 
     @functools.cached_property
     def _write_action_by_function(self) -> dict[int, str]:

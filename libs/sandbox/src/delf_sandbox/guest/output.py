@@ -102,10 +102,8 @@ class Printer(io.TextIOBase):
         self._parts.append(text)
         self._total_chars += size
         self._buffered_chars += size
-        if (
-            self._buffered_chars >= _MAX_BUFFERED_CHARS
-            or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS
-        ):
+        is_buffer_full = self._buffered_chars >= _MAX_BUFFERED_CHARS
+        if is_buffer_full or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS:
             self._send_buffered_text(at_once=True)
         elif self._can_use_alarm_signal and not self._is_alarm_set:
             self._set_alarm()
@@ -259,8 +257,9 @@ class FileSender:
             raise LimitReachedError("file", message)
         # At least one chunk, so that an empty file arrives, too.
         for start in range(0, max(len(data), 1), _CHUNK_BYTES):
-            chunk = data[start : start + _CHUNK_BYTES]
-            self._send(kind, name, start + _CHUNK_BYTES >= len(data), chunk)
+            end = start + _CHUNK_BYTES
+            is_last = end >= len(data)
+            self._send(kind, name, is_last, data[start:end])
         return NoResult()
 
 

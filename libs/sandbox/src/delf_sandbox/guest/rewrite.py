@@ -90,9 +90,9 @@ class Rewriting:
         self.result = Rewritten(rebound_names=sorted(names.rebound_names))
         self._rewrite_tree()
         module = self._syntax.module
-        top_level = [scope for scope in self._syntax.functions if scope.parent is module]
+        top_level_functions = [scope for scope in self._syntax.functions if scope.parent is module]
         self.result.functions = {
-            scope.node.name for scope in top_level if self._functions.is_async(scope)
+            scope.node.name for scope in top_level_functions if self._functions.is_async(scope)
         }
 
     def _rewrite_tree(self) -> None:
@@ -232,6 +232,7 @@ class Rewriting:
         """
         node = place.node
         can_await = self._functions.can_await(place.scope)
+        is_possibly_awaitable = kind == "unknown" and may_return_awaitable
         if kind == "tool":
             if can_await:  # elsewhere, the call blocks without being rewritten
                 place.put(await_node(node))
@@ -240,7 +241,7 @@ class Rewriting:
         elif kind == "maybe_awaitable" and can_await:
             node.func = self.awaitable_variant(node.func)
             place.put(await_node(call(AS_AWAITABLE, node)))
-        elif kind in ("stream", "maybe_awaitable") or (kind == "unknown" and may_return_awaitable):
+        elif kind in ("stream", "maybe_awaitable") or is_possibly_awaitable:
             place.put(call(RESULT_OF_COROUTINE, node))
         elif kind == "plain":
             self.let_call_accept_async_functions(place)

@@ -630,7 +630,7 @@ class ScriptSyntax:
             name = self.asyncio_function(node.func, call.scope)
             is_method = isinstance(node.func, ast.Attribute) and node.func.attr in AWAITING_METHODS
             if is_method or name in AWAITING_FUNCTIONS:
-                arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+                arguments = node.args + [keyword.value for keyword in node.keywords]
                 self.awaitables += [ValuePart(item, call.scope, path=()) for item in arguments]
 
 

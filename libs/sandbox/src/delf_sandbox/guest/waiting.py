@@ -107,8 +107,9 @@ class ScriptHelpers:
 
     def uniterated_lines(self) -> list[int]:
         """Return the line numbers of generators with calls that the script never iterated."""
-        new = [line for generator, line in self._generators if _is_new(generator)]
-        return new + [line for stream, line in self._streams if not stream.is_begun]
+        lines = [line for generator, line in self._generators if _is_new(generator)]
+        lines += [line for stream, line in self._streams if not stream.is_begun]
+        return lines
 
     def wait(self, value: Any) -> Any:
         """Block until an awaitable is done, running other tasks meanwhile."""

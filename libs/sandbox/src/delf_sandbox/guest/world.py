@@ -253,7 +253,9 @@ class _ComparableWithText:
     def fromisoformat(cls, text: Any) -> Any:
         parent: Any = super()
         if isinstance(text, _REAL_DATE):
-            text = text.isoformat() if issubclass(cls, _REAL_DATETIME) else text.isoformat()[:10]
+            text = text.isoformat()
+            if not issubclass(cls, _REAL_DATETIME):
+                text = text[:10]  # without the time
         return parent.fromisoformat(text)
 
     @classmethod
