@@ -173,15 +173,15 @@ class Turns:
         restartable = [call for call in calls_of_others if call.can_restart]
         if not restartable:
             return
-        use = self._recent_use(waiting_call.key)
-        candidates = [call for call in restartable if self._recent_use(call.key) > use]
+        waiting_use = self._recent_use(waiting_call.key)
+        with_more_use = [call for call in restartable if self._recent_use(call.key) > waiting_use]
         # Callers without more use at present have more after further running time.
-        running_call = min(candidates or restartable, key=preemption_time)
+        running_call = min(with_more_use or restartable, key=preemption_time)
         time = preemption_time(running_call)
         request = running_call.preemption_request
         if time > now:
             self._timer = loop.call_at(time, self._preempt_one_call)
-        elif candidates and request is not None:
+        elif with_more_use and request is not None:
             request.set_result(None)
         else:
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)

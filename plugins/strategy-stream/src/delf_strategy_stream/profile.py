@@ -139,7 +139,9 @@ class Profile(Connection[ProfileSettings]):
 
 
 def _read(path: Path) -> str:
-    return path.read_text("utf-8")[:_MAX_CHARS] if path.exists() else ""
+    if not path.exists():
+        return ""
+    return path.read_text("utf-8")[:_MAX_CHARS]
 
 
 def _write(path: Path, text: str) -> None:

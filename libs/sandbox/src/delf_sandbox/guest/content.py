@@ -178,8 +178,10 @@ def _make_by_suffix(
 
 
 def _suffix_of(name: str) -> str:
-    last = name.rsplit("/", 1)[-1].lower()
-    return last[last.rfind(".") :] if "." in last else ""
+    """Return the suffix of a file's name in lower case, such as ``.csv``; empty without one."""
+    file_name = name.rpartition("/")[2].lower()
+    _, dot, extension = file_name.rpartition(".")
+    return f".{extension}" if dot else ""
 
 
 def _default_suffix(content: Any, table: Table | None) -> str:

@@ -313,19 +313,19 @@ class ToolNames:
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
         attributes_by_unknown_name = self._attributes_by_unknown_name(tree)
-        has_star = any(
-            "*" in (a.name for a in place.node.names) for place, _ in self.syntax.imports
-        )
-        if not attributes_by_unknown_name or has_star:  # a star import may define the names
+        if not attributes_by_unknown_name:
             return False
+        for place, _ in self.syntax.imports:
+            imported_names = [alias.name for alias in place.node.names]
+            if "*" in imported_names:  # a star import may define the names
+                return False
         new_imports = missing_imports(
             attributes_by_unknown_name, self.initial_names.can_import, tree.body[0]
         )
-        insert_index = next(
-            (index for index, node in enumerate(tree.body) if not _must_come_first(node)),
-            len(tree.body),
-        )
-        tree.body[insert_index:insert_index] = new_imports
+        index = 0
+        while index < len(tree.body) and _must_come_first(tree.body[index]):
+            index += 1
+        tree.body[index:index] = new_imports  # in place, because places refer to this list
         return bool(new_imports)
 
     def _attributes_by_unknown_name(self, tree: ast.Module) -> dict[str, list[str | None]]:

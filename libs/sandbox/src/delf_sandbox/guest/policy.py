@@ -116,8 +116,12 @@ def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Cal
 
 
 def _is_covered(name: str, allowed_names: frozenset[str]) -> bool:
-    parts = name.split(".")
-    return any(".".join(parts[:count]) in allowed_names for count in range(1, len(parts) + 1))
+    """Return whether a module or one of its parent packages is allowed."""
+    while name:
+        if name in allowed_names:
+            return True
+        name, _, _ = name.rpartition(".")
+    return False
 
 
 def import_refusal(name: str, modules: Sequence[str]) -> str:
