@@ -53,6 +53,8 @@ PAGES = sorted(
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SILENT = re.compile(r"print\((?:\w+\.)*run\((?:(?!raise_for_status).)*\)\.text\)")
+"""A printed answer that is empty if the task failed."""
 SETTINGS = re.compile(r"^```toml[^\n]*\n(# delf\.toml\n.*?)^```", re.MULTILINE | re.DOTALL)
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -69,6 +71,12 @@ def test_relative_links_name_existing_files(page: Path) -> None:
 def test_python_examples_compile(page: Path) -> None:
     for example in PYTHON.findall(page.read_text()):
         assert compile(example, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@every_page
+def test_examples_print_why_a_task_failed(page: Path) -> None:
+    silent = [line for each in PYTHON.findall(page.read_text()) for line in SILENT.findall(each)]
+    assert not silent, "print(agent.run(…)) also shows an error"
 
 
 @every_page
