@@ -294,7 +294,8 @@ class DbosQueue:
             before: Only workflows that were submitted before this Unix time are checked.
             is_unknown: Returns True if the journal does not have the task with an id.
         """
-        names = [name for queue in queues for name in (queue, keyed_queue_name(queue))]
+        keyed_names = [keyed_queue_name(queue) for queue in queues]
+        names = [*queues, *keyed_names]
         rows = await self.call(
             lambda client: client.list_workflows(
                 status=_ACTIVE_STATUSES,
@@ -306,9 +307,11 @@ class DbosQueue:
                 load_output=False,
             )
         )
-        orphaned = [
-            row.workflow_id for row in rows if await is_unknown(task_id_of(row.workflow_id))
-        ]
+        orphaned: list[str] = []
+        for row in rows:
+            task_id = task_id_of(row.workflow_id)
+            if await is_unknown(task_id):
+                orphaned.append(row.workflow_id)
         for start in range(0, len(orphaned), BATCH_SIZE):
             batch = orphaned[start : start + BATCH_SIZE]
             await self.call(lambda client, batch=batch: client.cancel_workflows(batch))

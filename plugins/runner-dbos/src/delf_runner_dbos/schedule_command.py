@@ -256,11 +256,11 @@ def _firing_line(firing: Firing) -> str:
     if firing.state is TaskState.DONE:  # the firing is done, not necessarily its tasks
         # A firing that looked for new items and found none starts no task.
         state = "started" if tasks else "checked"
-    words = [
-        at,
-        f"{state:<8}",
-        *(["test"] if firing.test else []),
-        tasks,
-        firing.note or "",
-    ]
-    return "  ".join(word for word in words if word).rstrip()
+    words = [at, f"{state:<8}"]
+    if firing.test:
+        words.append("test")
+    if tasks:
+        words.append(tasks)
+    if firing.note:
+        words.append(firing.note)
+    return "  ".join(words).rstrip()

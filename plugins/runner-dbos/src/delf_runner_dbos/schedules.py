@@ -159,9 +159,14 @@ class DbosSchedules:
         items that arrived since the last firing before the pause.
         """
         stored_name = await self._stored_name(name)
-        await self._queue.call(
-            lambda c: c.pause_schedule(stored_name) if paused else c.resume_schedule(stored_name)
-        )
+
+        def pause_or_resume(client: DBOSClient) -> None:
+            if paused:
+                client.pause_schedule(stored_name)
+            else:
+                client.resume_schedule(stored_name)
+
+        await self._queue.call(pause_or_resume)
 
     async def test(self, name: str) -> str:
         """Start the schedule's task once as a test, and return the test's id.
@@ -245,9 +250,11 @@ async def delete_idle_firings(queue: DbosQueue) -> Collection[str]:
         def completed(client: DBOSClient, name: str = name) -> Sequence[WorkflowStatus]:
             return _workflows(client, schedule_name=name, status="SUCCESS")
 
-        rows = await queue.call(completed)
-        newest_ids |= {row.workflow_id for row in rows[:1]}
-        old_ids = [row.workflow_id for row in rows[_MAX_IDLE_FIRINGS:] if not _firing(row).task_ids]
+        newest_first = await queue.call(completed)
+        if newest_first:
+            newest_ids.add(newest_first[0].workflow_id)
+        old_rows = newest_first[_MAX_IDLE_FIRINGS:]
+        old_ids = [row.workflow_id for row in old_rows if not _firing(row).task_ids]
         if old_ids:
             await queue.call(lambda client, old_ids=old_ids: client.delete_workflows(old_ids))
     return newest_ids
@@ -337,8 +344,10 @@ def _schedule(row: Any) -> Schedule:
 
 def _firing(row: WorkflowStatus) -> Firing:
     output = _output(row)
+    state = _STATES.get(row.status, TaskState.FAILED)
     failure = output.get("failure")
-    state = TaskState.FAILED if failure else _STATES.get(row.status, TaskState.FAILED)
+    if failure:
+        state = TaskState.FAILED
     return Firing(
         at=(row.created_at or 0) / 1000,
         state=state,

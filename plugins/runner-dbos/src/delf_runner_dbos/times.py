@@ -42,7 +42,9 @@ def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
     Args:
         firing: The schedule's fields from DBOS, and ``at``, the time of the firing with its offset.
     """
-    cron, zone, at = (firing.get(name) for name in ("cron", "zone", "at"))
+    cron = firing.get("cron")
+    zone = firing.get("zone")
+    at = firing.get("at")
     if not cron or not zone or not at or firing.get("test"):
         return False
     # ``fold`` is 1 for the second of two equal times of day.
@@ -51,5 +53,8 @@ def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
     fields = cron.split()
     if len(fields) == 1:
         return fields[0] != _EVERY_HOUR
-    hours = fields[1 if len(fields) == 5 else 2]  # six and seven fields begin with the seconds
+    if len(fields) == 5:
+        _minutes, hours, *_ = fields
+    else:  # six and seven fields begin with the seconds
+        _seconds, _minutes, hours, *_ = fields
     return not hours.startswith("*")

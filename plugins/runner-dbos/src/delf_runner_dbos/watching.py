@@ -100,29 +100,31 @@ def compare_items(
     _check_id_field(items, id_field)
     digests = [_digest(item, id_field) for item in items]
     if known is None:
-        return Comparison(
-            [], _merge_digests(digests, ()), f"{format_count(len(items), 'item')} known from now on"
-        )
+        note = f"{format_count(len(items), 'item')} known from now on"
+        return Comparison(new=[], seen=_merge_digests(digests, ()), note=note)
     known_set = frozenset(known)
     items_by_digest = dict(zip(digests, items, strict=True))
-    new = [(digest, item) for digest, item in items_by_digest.items() if digest not in known_set]
+    new_digests = [digest for digest in items_by_digest if digest not in known_set]
     note = None
-    are_all_new = len(new) == len(items_by_digest)
-    if new and known_set and are_all_new:
+    are_all_new = len(new_digests) == len(items_by_digest)
+    if new_digests and known_set and are_all_new:
         note = "all items are new: more may have come than one call returns; ask more often"
-    selected = new[:_MAX_NEW_ITEMS]
+    selected = new_digests[:_MAX_NEW_ITEMS]
     # Items beyond the limit are not stored as known, so that the next call finds them again.
-    deferred = {digest for digest, _ in new[_MAX_NEW_ITEMS:]}
+    deferred = frozenset(new_digests[_MAX_NEW_ITEMS:])
     seen = [digest for digest in digests if digest not in deferred]
     return Comparison(
-        [(digest, truncate_item(item)) for digest, item in selected],
-        _merge_digests(seen, known),
-        note,
+        new=[(digest, truncate_item(items_by_digest[digest])) for digest in selected],
+        seen=_merge_digests(seen, known),
+        note=note,
     )
 
 
 def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
-    return list(dict.fromkeys([*current, *known]))[: max(_MAX_SEEN, len(current))]
+    unique_digests = list(dict.fromkeys([*current, *known]))
+    # All current items stay known: a forgotten item would count as new at the next call.
+    limit = max(_MAX_SEEN, len(current))
+    return unique_digests[:limit]
 
 
 def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
@@ -136,7 +138,10 @@ def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
     if id_field is None:
         return
     records = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
-    if records and not any(id_field in record for record in records):
+    for record in records:
+        if id_field in record:
+            return
+    if records:
         raise ConfigurationError(f"no item has a field {id_field!r}: {records[0]!r:.80}")
 
 
