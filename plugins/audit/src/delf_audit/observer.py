@@ -44,10 +44,13 @@ def trail_at(path: str | None) -> AuditTrail:
     """
     from platformdirs import user_data_path
 
-    default_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
-    key = os.environ.get(KEY_VARIABLE)
-    used_path = default_path if path is None else Path(path).expanduser()
-    return AuditTrail(used_path, key=key.encode() if key else None)
+    if path is None:
+        used_path = user_data_path("delf", appauthor=False) / "audit.jsonl"
+    else:
+        used_path = Path(path).expanduser()
+    secret = os.environ.get(KEY_VARIABLE)
+    key = secret.encode() if secret else None
+    return AuditTrail(used_path, key=key)
 
 
 class AuditObserver:
@@ -97,28 +100,11 @@ class AuditObserver:
         """Return the fields of the record for an event; None for an event without a record."""
         match event:
             case TaskQueued() | TaskStarted():
-                fields = {
-                    "what": "queued" if isinstance(event, TaskQueued) else "task",
-                    **_process_fields(),
-                    "origin": event.origin,
-                    "text": event.task,
-                    "for": name_of_holder(event.key),
-                    "from": event.setup.get(ASKED_FROM),
-                }
-                if isinstance(event, TaskStarted) and event.parent is not None:
-                    fields["parent"] = event.parent
-                return fields
+                return _start_fields(event)
             case TaskResumed():
                 return {"what": "resumed", **_process_fields(), "origin": event.origin}
             case ApprovalRequested():
-                fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
-                shown = {name: getattr(event, name) for name in labels()}
-                shown = {name: value for name, value in shown.items() if value not in (None, "")}
-                if shown:
-                    fields["shown"] = _encode_bounded(shown)
-                if event.flow is None:
-                    return fields
-                return {**fields, **_flow_fields(event)}
+                return _request_fields(event)
             case ApprovalDecided():
                 return _decision_fields(event)
             case ApprovalVoted():
@@ -179,6 +165,35 @@ def _process_fields() -> dict[str, str]:
     except (OSError, KeyError):
         user = str(os.getuid())
     return {"user": user, "machine": socket.gethostname()}
+
+
+def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
+    fields = {
+        "what": "queued" if isinstance(event, TaskQueued) else "task",
+        **_process_fields(),
+        "origin": event.origin,
+        "text": event.task,
+        "for": name_of_holder(event.key),
+        "from": event.setup.get(ASKED_FROM),
+    }
+    if isinstance(event, TaskStarted) and event.parent is not None:
+        fields["parent"] = event.parent
+    return fields
+
+
+def _request_fields(event: ApprovalRequested) -> dict[str, Any]:
+    fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
+    # The facts that the person sees.
+    shown: dict[str, Any] = {}
+    for name in labels():
+        value = getattr(event, name)
+        if value not in (None, ""):
+            shown[name] = value
+    if shown:
+        fields["shown"] = _encode_bounded(shown)
+    if event.flow is not None:
+        fields |= _flow_fields(event)
+    return fields
 
 
 def _flow_fields(event: ApprovalRequested) -> dict[str, Any]:

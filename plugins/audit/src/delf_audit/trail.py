@@ -85,11 +85,13 @@ class AuditTrail:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             end = os.fstat(descriptor).st_size
             last_line = _last_line(descriptor, end)
-            line = self._line(
-                {**record, "prev": NO_PREDECESSOR if last_line is None else _digest(last_line)}
-            )
-            is_terminated = last_line is None or _ends_line(descriptor, end)
-            _append_completely(descriptor, (b"" if is_terminated else b"\n") + line + b"\n", end)
+            previous_digest = NO_PREDECESSOR if last_line is None else _digest(last_line)
+            line = self._line({**record, "prev": previous_digest})
+            data = line + b"\n"
+            # The process that wrote the last line may have died before the line break.
+            if last_line is not None and not _ends_line(descriptor, end):
+                data = b"\n" + data
+            _append_completely(descriptor, data, end)
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -143,8 +145,11 @@ class AuditTrail:
                 f"{self.path}: no line has the digest {given_digest}",
                 hint="lines at the end were removed, or the file was rewritten",
             )
-        unproven: list[str] = [] if self._key is not None else [NO_KEY]
-        unproven += [] if has_given_digest else [_NO_GIVEN_DIGEST]
+        unproven: list[str] = []
+        if self._key is None:
+            unproven.append(NO_KEY)
+        if not has_given_digest:
+            unproven.append(_NO_GIVEN_DIGEST)
         return VerifiedTrail(
             records=count,
             head=previous_digest,

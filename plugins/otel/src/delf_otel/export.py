@@ -78,10 +78,14 @@ class Export:
         """Create exporters to a collector, independent of any providers of the program."""
         resource = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: service_name}
         self._resource = Resource.create(resource)
-        base = None if endpoint is None else endpoint.rstrip("/")
-        span_exporter = OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
-        self._processor = BatchSpanProcessor(span_exporter)
-        metric_exporter = OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+        span_endpoint: str | None = None  # None for OpenTelemetry's environment variables
+        metric_endpoint: str | None = None
+        if endpoint is not None:
+            base = endpoint.rstrip("/")
+            span_endpoint = f"{base}/v1/traces"
+            metric_endpoint = f"{base}/v1/metrics"
+        self._processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=span_endpoint))
+        metric_exporter = OTLPMetricExporter(endpoint=metric_endpoint)
         metric_reader = PeriodicExportingMetricReader(metric_exporter)
         self._meters = MeterProvider([metric_reader], resource=self._resource)
 
@@ -100,20 +104,25 @@ class Export:
             self._meters.shutdown(seconds * 1000)
 
     def _sdk_span(self, span: FinishedSpan) -> ReadableSpan:
-        error_type: dict[str, Attribute] = {}
+        attributes = dict(span.attributes)
+        status = Status()
         if span.failure is not None:
-            error_type["error.type"] = span.failure
+            attributes["error.type"] = span.failure
+            status = Status(StatusCode.ERROR, span.message)
+        parent: SpanContext | None = None
+        if span.parent_id is not None:
+            parent = _context(span, span.parent_id)
         return ReadableSpan(
             name=span.name,
             context=_context(span, span.span_id),
-            parent=None if span.parent_id is None else _context(span, span.parent_id),
+            parent=parent,
             resource=self._resource,
-            attributes={**span.attributes, **error_type},
+            attributes=attributes,
             events=[Event(name, extra, _nanoseconds(at)) for name, at, extra in span.events],
             links=[Link(_context(span, linked_id)) for linked_id in span.links],
             kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
             instrumentation_scope=_SCOPE,
-            status=Status(StatusCode.ERROR, span.message) if error_type else Status(),
+            status=status,
             start_time=_nanoseconds(span.start),
             end_time=_nanoseconds(span.end),
         )

@@ -261,13 +261,15 @@ class Spans:
             "gen_ai.tool.call.id": str(event.call_id),
             "delf.call.status": event.status,
         }
+        start = event.at - event.duration_ms * _MILLISECOND
         if started is not None:
+            start = started.at
             attributes["delf.call.effect"] = started.effect
-        if self._records_content:
-            if started is not None:
+            if self._records_content:
                 attributes["gen_ai.tool.call.arguments"] = _json(started.arguments)
+        if self._records_content:
             attributes["gen_ai.tool.call.result"] = _json(event.result)
-        approval = task.approval_span_ids.pop(event.call_id, None)
+        approval_span_id = task.approval_span_ids.pop(event.call_id, None)
         failure: str | None = None
         message: str | None = None
         if event.status != "ok":
@@ -280,10 +282,10 @@ class Spans:
             span_id=_id(8, event.task_id, "call", event.call_id),
             parent_id=task.span_id,
             sampled=task.sampled,
-            start=event.at - event.duration_ms * _MILLISECOND if started is None else started.at,
+            start=start,
             end=event.at,
             attributes=attributes,
-            links=() if approval is None else (approval,),
+            links=() if approval_span_id is None else (approval_span_id,),
             failure=failure,
             message=message,
         )
@@ -315,12 +317,15 @@ class Spans:
 
     def _end(self, task: _Task, event: TaskFinished) -> FinishedSpan:
         del self._tasks[event.task_id]
-        is_success = event.status
         attributes = {"gen_ai.provider.name": "delf", **task.attributes, **_usage(task.usage)}
         if event.cost_usd is not None:
             attributes["delf.cost_usd"] = event.cost_usd
         if self._records_content:
             attributes["gen_ai.output.messages"] = _message("assistant", event.text)
+        has_succeeded = event.status
+        failure: str | None = None
+        if not has_succeeded:
+            failure = event.code or _OTHER
         return FinishedSpan(
             name="invoke_agent delf",
             client=False,
@@ -332,7 +337,7 @@ class Spans:
             end=event.at,
             attributes=attributes,
             events=tuple(task.events),
-            failure=None if is_success else event.code or _OTHER,
+            failure=failure,
             message=event.error if self._records_content else None,
         )
 
