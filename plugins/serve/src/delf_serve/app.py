@@ -180,8 +180,10 @@ class Application:
             return
         self._started = False
         now = time.monotonic()
-        grace_start, self._grace_start = self._grace_start or now, None
-        await self.tasks.stop(max(0.0, grace_start + self.settings.grace_seconds - now))
+        grace_start = now if self._grace_start is None else self._grace_start
+        self._grace_start = None
+        grace_end = grace_start + self.settings.grace_seconds
+        await self.tasks.stop(max(0.0, grace_end - now))
         if not self._was_agent_started_by_caller:
             await self.agent.astop(keep_resumable=True)
 

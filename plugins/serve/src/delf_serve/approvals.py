@@ -232,8 +232,10 @@ class Approvals:
         rule = ApprovalRule.from_data(record.requested.rule)
         if rule is None or LOCAL in rule.deciders:
             return False
-        callers = self._keys.everybody()
-        return not any(c.sees(record.task.key) and may_decide(record, c) for c in callers)
+        for caller in self._keys.everybody():
+            if caller.sees(record.task.key) and may_decide(record, caller):
+                return False
+        return True
 
     async def _check_arguments(
         self, record: RequestRecord, edited_arguments: Mapping[str, Any]
@@ -296,10 +298,12 @@ class Approvals:
         """Return the action of a request; None if this process does not have the action."""
         owner, _, method = record.requested.action.partition(".")
         for connection in self._agent.tools:
-            if connection.name == owner:
-                for action in await connection.actions():
-                    if action.name == method or (connection.is_function and not method):
-                        return action
+            if connection.name != owner:
+                continue
+            is_call_of_function = connection.is_function and not method
+            for action in await connection.actions():
+                if is_call_of_function or action.name == method:
+                    return action
         return None
 
 

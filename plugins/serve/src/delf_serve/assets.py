@@ -120,12 +120,11 @@ def _effects() -> str:
 
 def _states() -> str:
     """Generate a JavaScript module with the labels of task states, as the core defines them."""
-    words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
-    others = [WAITING_FOR_OTHERS_WORDS.mark, WAITING_FOR_OTHERS_WORDS.text]
+    labels = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
     constants = {
         "STATE": {state.name: state for state in TaskState},
-        "STATES": words,
-        "OTHERS_WAIT": others,
+        "STATES": labels,
+        "OTHERS_WAIT": [WAITING_FOR_OTHERS_WORDS.mark, WAITING_FOR_OTHERS_WORDS.text],
         "OVER": [state for state in TaskState if state.is_terminal],
         "AT_WORK": [state for state in TaskState if state.is_at_work],
         "LIMIT_CODES": sorted(LIMIT_CODES),

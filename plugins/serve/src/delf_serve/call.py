@@ -126,9 +126,10 @@ class Call:
         Raises:
             ProblemError: If the body or one of its fields is invalid.
         """
-        media_type = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
-        data = b""
-        if media_type or any(field.is_required() for field in kind.model_fields.values()):
+        content_type = self.http.headers.get("content-type", "")
+        media_type = content_type.partition(";")[0].strip().lower()
+        needs_body = any(field.is_required() for field in kind.model_fields.values())
+        if media_type or needs_body:
             if media_type != JSON:
                 raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
             data = b"".join([chunk async for chunk in self.chunks()])
@@ -182,11 +183,14 @@ def _validate(make: Callable[[], ModelT]) -> ModelT:
         return make()
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
-        fields = [
-            (_field_name(item), item["msg"].removeprefix("Value error, ")) for item in problems
-        ]
-        details = "; ".join(f"{name or 'the body'}: {text}" for name, text in fields[:5])
-        raise ProblemError(422, details[:1000], "GET /openapi.json", param=fields[0][0]) from None
+        details: list[str] = []
+        for problem in problems[:5]:
+            place = _field_name(problem) or "the body"
+            text = problem["msg"].removeprefix("Value error, ")
+            details.append(f"{place}: {text}")
+        message = "; ".join(details)[:1000]
+        first_field = _field_name(problems[0])
+        raise ProblemError(422, message, "GET /openapi.json", param=first_field) from None
 
 
 def _field_name(problem: ErrorDetails) -> str | None:

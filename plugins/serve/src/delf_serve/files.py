@@ -155,11 +155,12 @@ class Uploads:
             await asyncio.sleep(_CLEANUP_SECONDS)
 
     def _path(self, caller: Caller, file_id: str) -> Path:
-        folder = self._folder / _owner(caller) / file_id
-        path = next(folder.glob("*"), None) if _ID.fullmatch(file_id) else None
-        if path is None:
-            raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
-        return path
+        if _ID.fullmatch(file_id):
+            folder = self._folder / _owner(caller) / file_id
+            files_in_folder = list(folder.glob("*"))  # one, or none if the upload is unknown
+            if files_in_folder:
+                return files_in_folder[0]
+        raise ProblemError(404, f"no file {file_id[:60]!r} was sent in", "POST /files first")
 
     def _count_bytes(self, owner: str, size: int) -> None:
         """Count bytes against the upload limits before the bytes are written.

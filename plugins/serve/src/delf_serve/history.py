@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final
 
 from delf.errors import ConfigurationError, DelfError
 from delf.network.outages import Outage
@@ -137,11 +137,13 @@ async def _journal_with_updated_index(tasks: Tasks) -> SharedJournal:
 def _filter(query: s.FilterQuery, caller: Caller) -> TaskFilter:
     """Convert query parameters to a filter for the tasks that the caller may see."""
     filter_fields = TaskFilter.__dataclass_fields__
-    conditions = {
-        name: value for name, value in query.model_dump().items() if name in filter_fields
-    }
+    parameters = query.model_dump()
+    conditions = {name: value for name, value in parameters.items() if name in filter_fields}
     # Other parameters are compared with fields of the tasks' records.
-    record_fields = {name: getattr(query, name) for name in filterable_fields()}
-    given_fields = {name: value for name, value in record_fields.items() if value is not None}
+    given_fields: dict[str, Any] = {}
+    for name in filterable_fields():
+        value = getattr(query, name)
+        if value is not None:
+            given_fields[name] = value
     # ``keys`` and ``owners`` are both the owner names of the visible tasks; None for all tasks.
     return TaskFilter(**conditions, fields=given_fields, keys=caller.owners)

@@ -217,19 +217,20 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
     query = operation.query.model_json_schema(ref_template=_SCHEMA_REF)
     for name, schema in query.get("properties", {}).items():
         plain = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        # An optional parameter is omitted, and never null.
         variants = [item for item in plain.get("anyOf", ()) if item != {"type": "null"}]
         if len(variants) == 1:
             plain = variants[0]
-        needed = name in query.get("required", ())
-        item = {"name": name, "in": "query", "required": needed, "schema": plain}
+        is_required = name in query.get("required", ())
+        parameter = {"name": name, "in": "query", "required": is_required, "schema": plain}
         if "description" in schema:
-            item["description"] = schema["description"]
-        parameters.append(item)
-    headers = (
+            parameter["description"] = schema["description"]
+        parameters.append(parameter)
+    headers = [
         {"name": name, "in": "header", "required": False, "schema": _HEADERS[name]}
         for name in operation.headers
-    )
-    return [*parameters, *headers]
+    ]
+    return parameters + headers
 
 
 def _responses(operation: Operation) -> dict[str, Any]:

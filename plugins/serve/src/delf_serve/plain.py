@@ -42,9 +42,14 @@ def plain(value: Any) -> Any:
     if record.keys() != {TAG, "v"}:
         return {name: plain(item) for name, item in record.items()}
     inner = plain(record["v"])
-    if record[TAG] == "dict":
-        return {name if isinstance(name, str) else _dumps(name): item for name, item in inner}
-    return inner
+    if record[TAG] != "dict":
+        return inner
+    # A mapping with keys of other types is encoded as pairs.
+    mapping: dict[str, Any] = {}
+    for key, item in inner:
+        name = key if isinstance(key, str) else _dumps(key)
+        mapping[name] = item
+    return mapping
 
 
 def _dumps(value: Any) -> str:

@@ -99,10 +99,10 @@ class ProjectSchedules:
         routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
         parameters = routine.routine.parameters
         # There is no item yet, so the parameters that get a field of the item have their defaults.
-        defaults = {
-            name: parameters[name].default if name in parameters else "" for name in call.item_paths
-        }
-        routine.task({**call.values, **defaults})  # raises if the call is invalid
+        values = dict(call.values)
+        for name in call.item_paths:
+            values[name] = parameters[name].default if name in parameters else ""
+        routine.task(values)  # raises if the call is invalid
 
     async def change(self, name: str, caller: Caller, *, paused: bool) -> s.ScheduleView:
         """Pause or resume one of a person's schedules."""

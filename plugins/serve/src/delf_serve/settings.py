@@ -56,11 +56,9 @@ class HookSettings(BaseModel):
                 "only a routine takes inputs; the scripts of a task find the hook's message in the "
                 "variable `item`"
             )
-        invalid_path = next(
-            (path for path in self.inputs.values() if not path.startswith("/")), None
-        )
-        if invalid_path is not None:
-            raise ValueError(f"{invalid_path!r} is not a JSON pointer, such as /order/id")
+        for path in self.inputs.values():
+            if not path.startswith("/"):
+                raise ValueError(f"{path!r} is not a JSON pointer, such as /order/id")
         return self
 
     @field_validator("secret")
@@ -278,11 +276,9 @@ class ServeSettings(PluginSettings):
     @field_validator("hooks")
     @classmethod
     def _check_hook_names(cls, value: dict[str, HookSettings]) -> dict[str, HookSettings]:
-        invalid_name = next((name for name in value if not _HOOK.fullmatch(name)), None)
-        if invalid_name is not None:
-            raise ValueError(
-                f"{invalid_name!r} cannot be the name of a hook: letters, digits, - and _"
-            )
+        for name in value:
+            if not _HOOK.fullmatch(name):
+                raise ValueError(f"{name!r} cannot be the name of a hook: letters, digits, - and _")
         return value
 
     @field_validator("public_url")

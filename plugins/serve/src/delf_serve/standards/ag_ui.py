@@ -123,8 +123,9 @@ async def _decide_interrupts(call: Call, answers: Sequence[Resume]) -> tuple[str
     task_id = ""
     after = 0
     for answer in answers:
-        # Without a payload, the decision is a rejection.
-        payload = (answer.payload or {}) if answer.status == "resolved" else {}
+        payload: Mapping[str, Any] = {}  # means a rejection
+        if answer.status == "resolved" and answer.payload is not None:
+            payload = answer.payload
         record = await call.service.approvals.record(answer.interrupt_id, call.caller)
         after = max(after, record.requested.seq)
         task_id = await decide(call, answer.interrupt_id, build_decision(payload))

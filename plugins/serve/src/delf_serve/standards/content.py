@@ -29,7 +29,9 @@ def add_message(turn: Turn, role: str, content: object, *, is_last: bool) -> Non
         raise ProblemError(422, "the content of a message is a text or a list of parts")
     parts = cast("list[object]", content)
     turn.add_message(role, text_of(parts))
-    for part in parts if is_last else ():
+    if not is_last:
+        return
+    for part in parts:
         if _text(part) is None:
             _attach(turn, as_object(part))
 
@@ -54,18 +56,20 @@ def forced_function(
     """
     functions: dict[str, Mapping[str, Any]] = {}
     for tool in tools:
+        # Chat completions describe a function below the key ``function``; responses do not.
         described = as_object(tool.get("function")) or tool
-        if described.get("name") not in (None, ignored_name):
-            functions[str(described["name"])] = described
+        function_name = described.get("name")
+        if function_name is not None and function_name != ignored_name:
+            functions[str(function_name)] = described
     chosen = as_object(choice)
     name = as_object(chosen.get("function")).get("name") or chosen.get("name")
+    if name == ignored_name:
+        return None
     if name is None:
         if choice != "required" or not functions:
             return None
         if len(functions) == 1:
             (name,) = functions
-    elif name == ignored_name:
-        return None
     function = functions.get(name) if isinstance(name, str) else None
     if function is None:
         raise ProblemError(

@@ -132,10 +132,12 @@ async def _task(call: Call, body: ChatBody) -> str:
     Return the id of the task.
     """
     last = body.messages[-1]
+    call_id = last.tool_call_id or ""
     # A forced function call, whose id has a prefix, contains an answer. Any other call asks for a
     # decision, and has the id of the approval request.
-    if last.role == "tool" and not (last.tool_call_id or "").startswith(CALL_ID_PREFIX):
-        record = await call.service.approvals.record(last.tool_call_id or "", call.caller)
+    is_decision = last.role == "tool" and not call_id.startswith(CALL_ID_PREFIX)
+    if is_decision:
+        record = await call.service.approvals.record(call_id, call.caller)
         text = text_of(last.content)
         decision = _decision_of(text) or parse_reply(record, text)
         if decision is None:
@@ -147,7 +149,10 @@ async def _task(call: Call, body: ChatBody) -> str:
             )
         return await decide(call, record.requested.request_id, decision)
     turn = turn_of(body)
-    return await continue_task(call, turn) or await begin(call, turn, is_retry=is_retry(call))
+    continued_task = await continue_task(call, turn)
+    if continued_task is not None:
+        return continued_task
+    return await begin(call, turn, is_retry=is_retry(call))
 
 
 def _decision_of(text: str) -> DecisionRequest | None:

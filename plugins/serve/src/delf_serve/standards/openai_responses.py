@@ -127,7 +127,10 @@ async def _task(call: Call, body: ResponseBody) -> str:
                 return previous_task
         if is_continue(turn.user_message):
             return previous_task
-    return await continue_task(call, turn) or await begin(call, turn, is_retry=is_retry(call))
+    continued_task = await continue_task(call, turn)
+    if continued_task is not None:
+        return continued_task
+    return await begin(call, turn, is_retry=is_retry(call))
 
 
 def _parse_response_id(response_id: str) -> tuple[str, int]:
@@ -137,7 +140,8 @@ def _parse_response_id(response_id: str) -> tuple[str, int]:
         ProblemError: If the id is malformed.
     """
     name, _, decided = response_id.removeprefix(_PREFIX).partition("_")
-    if not response_id.startswith(_PREFIX) or not decided.isdecimal() or len(decided) > 9:
+    is_count = decided.isdecimal() and len(decided) <= 9
+    if not response_id.startswith(_PREFIX) or not is_count:
         raise ProblemError(404, f"no response {response_id[:60]!r} is known")
     return f"{_TASK}{name}", int(decided)
 
@@ -223,11 +227,19 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
     The output is one call of the client's function, if the client forces this call. Otherwise, the
     output is a message and, while the task waits for an approval, the approval request.
     """
-    tool_call = call_of(None if body is None else body.forced, task_outcome)
+    forced = None if body is None else body.forced
+    tool_call = call_of(forced, task_outcome)
     if tool_call is not None:
         call_id, name, arguments = tool_call
-        item = {"type": "function_call", "id": f"fc_{call_id}", "status": "completed"}
-        return [{**item, "call_id": call_id, "name": name, "arguments": arguments}]
+        item = {
+            "type": "function_call",
+            "id": f"fc_{call_id}",
+            "status": "completed",
+            "call_id": call_id,
+            "name": name,
+            "arguments": arguments,
+        }
+        return [item]
     text: dict[str, Any] = {
         "type": "output_text",
         "text": answer_text(call, task_outcome),
@@ -242,9 +254,11 @@ def _items(call: Call, body: ResponseBody | None, task_outcome: Outcome) -> list
             "content": [text],
         }
     ]
-    pending = None if task_outcome.question is None else task_outcome.question.record.requested
+    if task_outcome.question is None:
+        return items
+    pending = task_outcome.question.record.requested
     # A question of a script is only a message; an approval is an item of its own, too.
-    if pending is not None and not pending.is_question:
+    if not pending.is_question:
         items.append(
             {
                 "id": pending.request_id,

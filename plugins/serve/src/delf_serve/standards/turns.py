@@ -116,7 +116,9 @@ class Turn:
             content = base64.b64decode(match["data"], validate=True)
         except binascii.Error:
             raise ProblemError(422, "the data of a file are not base64") from None
-        name = name or f"file{len(self.files) + 1}{_SUFFIXES.get(match['kind'], '')}"
+        if not name:
+            suffix = _SUFFIXES.get(match["kind"], "")
+            name = f"file{len(self.files) + 1}{suffix}"
         self.files.append((name, content))
 
     def task_text_for(self, user_message: str) -> str:
@@ -229,12 +231,17 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
         )
         if existing_task is not None:
             return existing_task
+    chosen_model: str | None = None
+    if kind == OWN_MODEL and name:
+        chosen_model = name
+    conversation_id = await _store_history(call, turn)
+    file_ids = await _store_files(call, turn)
     fields = {
         "task": task_text,
-        "llm": name if kind == OWN_MODEL and name else None,
+        "llm": chosen_model,
         "output": turn.output,
-        "conversation_id": await _store_history(call, turn),
-        "files": [{"id": file_id} for file_id in await _store_files(call, turn)],
+        "conversation_id": conversation_id,
+        "files": [{"id": file_id} for file_id in file_ids],
     }
     order = _validate(s.RunRequest, fields)
     submitted = await call.service.tasks.submit(
