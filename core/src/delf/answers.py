@@ -277,8 +277,8 @@ def join_continuation(first: str, second: str) -> str | None:
         if is_long_enough and next_line.startswith(broken_line):
             # A provider may strip the indentation at the start of the continuation.
             is_indented = second.startswith((" ", "\t"))
-            kept_text = first.removesuffix(last if is_indented else last.lstrip())
-            return kept_text + second
+            repeated_text = last if is_indented else last.lstrip()
+            return first.removesuffix(repeated_text) + second
         return first + second
     last_whole_line = lines[-1].strip() if lines else ""
     if next_line and next_line == last_whole_line:

@@ -134,17 +134,19 @@ class LLMConfig:
                 f"api_key of the model {model!r} is empty, or not a text",
                 hint='leave it out for the key of the environment, or write "none" for no key',
             )
-        object.__setattr__(
-            self, "fallbacks", tuple(map(as_llm_config, _as_sequence(self.fallbacks)))
-        )
-        object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
-        # Compare all fields except the last, ``fallbacks``.
-        models = [_all_of(each)[:-1] for each in (self, *self.fallbacks)]
-        if any(model in models[:index] for index, model in enumerate(models)):
-            raise ModelConfigurationError(
-                f"the model {model!r} has a fallback twice, or itself as a fallback",
-                hint="a fallback is another model, or the same model with another key",
-            )
+        fallbacks = tuple(map(as_llm_config, _as_sequence(self.fallbacks)))
+        object.__setattr__(self, "fallbacks", fallbacks)
+        settings = normalise_settings(self.settings or {})
+        object.__setattr__(self, "settings", frozen(settings))
+        earlier_models: list[list[Any]] = []
+        for each in (self, *fallbacks):
+            *all_but_fallbacks, _ = _all_of(each)
+            if all_but_fallbacks in earlier_models:
+                raise ModelConfigurationError(
+                    f"the model {model!r} has a fallback twice, or itself as a fallback",
+                    hint="a fallback is another model, or the same model with another key",
+                )
+            earlier_models.append(all_but_fallbacks)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):
@@ -288,10 +290,7 @@ def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in table.items() if value is not None}
     for name, value in fields.items():
         if name.endswith("_domains"):
-            domains = _as_sequence(value)
-            if not all(isinstance(domain, str) and domain for domain in domains):
-                raise ModelConfigurationError(f"{setting}: {name} must be a list of host names")
-            fields[name] = list(domains)
+            fields[name] = _host_names(f"{setting}: {name}", value)
     max_uses = fields.get("max_uses")
     if max_uses is not None and (type(max_uses) is not int or max_uses < 1):
         raise ModelConfigurationError(f"{setting}: max_uses must be a whole number from 1")
@@ -302,10 +301,20 @@ def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
     return fields
 
 
+def _host_names(setting: str, value: Any) -> list[str]:
+    names = list(_as_sequence(value))
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ModelConfigurationError(f"{setting} must be a list of host names")
+    return names
+
+
 def _as_sequence(value: Any) -> Sequence[Any]:
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return cast("Sequence[Any]", value)
-    return () if value is None else (value,)
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        return (value,)
+    return cast("Sequence[Any]", value)
 
 
 def as_llm_config(value: str | LLMConfig | Sequence[str | LLMConfig]) -> LLMConfig:

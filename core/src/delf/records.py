@@ -14,7 +14,7 @@ import operator
 import reprlib
 import threading
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import inspect
@@ -173,35 +173,68 @@ def _values_getter(names: list[str]) -> Callable[[Any], Any]:
     return lambda _: ()
 
 
+class _FieldSource(NamedTuple):
+    """The source code for a field in a generated ``__init__``.
+
+    Args:
+        parameter: The parameter, with its default.
+        passed_value: The expression for the field's value if it is a parameter.
+        default: The expression for the field's default value; empty without a default.
+    """
+
+    parameter: str
+    passed_value: str
+    default: str
+
+
+def _field_source(field: dataclasses.Field[Any], scope: dict[str, Any]) -> _FieldSource:
+    """Return the source code for a field, and add the objects that the code uses to ``scope``."""
+    name = field.name
+    default_name = f"_default_{name}"
+    factory_name = f"_make_{name}"
+    if field.default_factory is not dataclasses.MISSING:
+        scope[factory_name] = field.default_factory
+        scope[default_name] = _ABSENT
+        made_value = f"{factory_name}()"
+        passed_value = f"{made_value} if {name} is _absent else {name}"
+        return _FieldSource(f"{name}={default_name}", passed_value, made_value)
+    if field.default is not dataclasses.MISSING:
+        scope[default_name] = field.default
+        return _FieldSource(f"{name}={default_name}", name, default_name)
+    return _FieldSource(name, name, "")
+
+
 def _compile_init(cls: type) -> Callable[..., None]:
     """Compile the ``__init__`` of a dataclass from generated source, which runs fastest."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_absent": _ABSENT}
     is_frozen = cls.__setattr__ is not object.__setattr__
-    positional: list[str] = []
+    parameters = ["self"]
     keyword_only: list[str] = []
     body: list[str] = []
     for field in dataclasses.fields(cls):
-        name, default, make = field.name, f"_default_{field.name}", f"_make_{field.name}"
-        has_factory = field.default_factory is not dataclasses.MISSING
-        has_default = has_factory or field.default is not dataclasses.MISSING
-        if has_factory:
-            scope[make] = field.default_factory
-            scope[default] = _ABSENT
-        elif has_default:
-            scope[default] = field.default
+        source = _field_source(field, scope)
         if field.init:
-            parameter = f"{name}={default}" if has_default else name
-            (keyword_only if field.kw_only else positional).append(parameter)
-            value = f"{make}() if {name} is _absent else {name}" if has_factory else name
-        elif has_default:  # a field with init=False always gets its default
-            value = f"{make}()" if has_factory else default
+            value = source.passed_value
+            if field.kw_only:
+                keyword_only.append(source.parameter)
+            else:
+                parameters.append(source.parameter)
+        elif source.default:  # a field with init=False always gets its default
+            value = source.default
         else:
             continue  # the field stays unset
-        body.append(f"_set(self, {name!r}, {value})" if is_frozen else f"self.{name} = {value}")
+        if is_frozen:
+            body.append(f"_set(self, {field.name!r}, {value})")
+        else:
+            body.append(f"self.{field.name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
-    parameters = ", ".join(["self", *positional, *(["*", *keyword_only] if keyword_only else [])])
-    exec("\n ".join([f"def __init__({parameters}):", *(body or ["pass"])]), scope)  # noqa: S102
+    if not body:
+        body.append("pass")
+    if keyword_only:
+        parameters += ["*", *keyword_only]
+    head = f"def __init__({', '.join(parameters)}):"
+    exec("\n ".join([head, *body]), scope)  # noqa: S102
     init = scope["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {f.name: f.type for f in dataclasses.fields(cls) if f.init}

@@ -195,15 +195,22 @@ def _ask(hook: str, function: Any) -> list[Spec]:
     return [_check_spec(hook, HOOKS[hook], item) for item in items]
 
 
+def _is_name(value: object, max_words: int) -> bool:
+    """Return True for a text of one or more words with single spaces between the words."""
+    if not isinstance(value, str):
+        return False
+    words = value.split()
+    return 1 <= len(words) <= max_words and value == " ".join(words)
+
+
 def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     """Return the item if it is a spec with fields of the declared types; raise otherwise."""
     if not isinstance(item, expected):
         type_name = item.__name__ if isinstance(item, type) else type(item).__name__
         raise _BadPluginError(f"{hook} returned a {type_name}, not a {expected.__name__}")
     name: Any = item.name
-    words: list[str] = name.split() if isinstance(name, str) else []
     max_words = 2 if isinstance(item, CommandSpec) else 1  # a command may name its group first
-    if not 1 <= len(words) <= max_words or name != " ".join(words):
+    if not _is_name(name, max_words):
         raise _BadPluginError(f"{hook}: {name!r} is not a name: a name is a text without blanks")
     subject = f"{hook}: the spec {name!r}"
     if not isinstance(cast("Any", item.summary), str):  # lists and command help show it

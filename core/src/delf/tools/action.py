@@ -15,6 +15,7 @@ from delf.tools.signature import (
     ArgumentValidator,
     FullTypes,
     Parameter,
+    Signature,
     check_hints,
     check_name,
     read_signature,
@@ -332,18 +333,12 @@ def action_from_function(
             ``contents`` in ``flow`` name a parameter that the function does not have.
     """
     checked_name = check_name(name or function.__name__, "the name")
+    place = place or checked_name
     reader = _read_method if skip_first else read_signature
     signature = reader(function, skip_first=skip_first)
-    validator = ArgumentValidator(place or checked_name, signature)
+    validator = ArgumentValidator(place, signature)
     flow = flow or {}
-    parameter_names = [parameter.name for parameter in signature.parameters]
-    for kind in ("sinks", "contents"):
-        for each in flow.get(kind) or ():
-            if each not in parameter_names:
-                raise ToolDefinitionError(
-                    f"{place or checked_name} has no parameter {each!r}, which {kind} names"
-                    f"{did_you_mean(each, parameter_names)}"
-                )
+    _check_parameters_in_flow(flow, signature, place)
     return Action(
         name=checked_name,
         permission=permission or checked_name,
@@ -363,6 +358,18 @@ def action_from_function(
         tags=tags,
         **flow,
     )
+
+
+def _check_parameters_in_flow(flow: Mapping[str, Any], signature: Signature, place: str) -> None:
+    """Raise if ``sinks`` or ``contents`` name a parameter that a function does not have."""
+    parameter_names = [parameter.name for parameter in signature.parameters]
+    for kind in ("sinks", "contents"):
+        for each in flow.get(kind) or ():
+            if each not in parameter_names:
+                suggestion = did_you_mean(each, parameter_names)
+                raise ToolDefinitionError(
+                    f"{place} has no parameter {each!r}, which {kind} names{suggestion}"
+                )
 
 
 def check_flow(
@@ -388,15 +395,16 @@ def check_flow(
         ToolDefinitionError: For an unknown trust, for a string instead of a list of names, and if
             both ``sinks`` and ``contents`` are given.
     """
-    trust_by_field = {"*": trust} if isinstance(trust, str) else trust
-    for each in trust_by_field.values():
+    all_trusts = [trust] if isinstance(trust, str) else trust.values()
+    for each in all_trusts:
         if each not in TRUSTS:
             trust_names = ", ".join(TRUSTS)
             raise ToolDefinitionError(f"{place}: unknown trust {each!r}; one of: {trust_names}")
-    for name, names in (("sinks", sinks), ("contents", contents)):
+    for option, names in (("sinks", sinks), ("contents", contents)):
         if isinstance(names, str):
             raise ToolDefinitionError(
-                f"{place}: {name} is a text", hint=f"write a list of names: {name}=[{names!r}]"
+                f"{place}: {option} is a text",
+                hint=f"write a list of names: {option}=[{names!r}]",
             )
     if sinks is not None and contents is not None:
         raise ToolDefinitionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import Ranking, stem, words_of
@@ -76,26 +76,37 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         a perfect match.
     """
     # The first item of steps_of() is the whole task.
-    scored_matches_by_step = [scored_matches(catalog, step, limit) for step in steps_of(task)]
-    best_task_score = max((score for _, score in scored_matches_by_step[0]), default=1.0)
-    task_scores, *step_scores = map(_divide_by_best_score, scored_matches_by_step)
-    best_scores: dict[int, float] = {}
-    for part_scores in (task_scores, *step_scores):
-        for number, score in part_scores.items():
+    whole_task, *steps = steps_of(task)
+    task_matches = scored_matches(catalog, whole_task, limit)
+    task_scores = _divide_by_best_score(task_matches)
+    best_scores = dict(task_scores)
+    for step in steps:
+        step_scores = _divide_by_best_score(scored_matches(catalog, step, limit))
+        for number, score in step_scores.items():
             best_scores[number] = max(best_scores.get(number, 0.0), score)
     # After the division, the best action always has the score 1. The multiplication by the best
     # task score makes all scores low if even the best action matches the task weakly.
-    scores = {
-        number: best_task_score
-        * (_TASK_WEIGHT * task_scores.get(number, 0.0) + (1 - _TASK_WEIGHT) * score)
-        for number, score in best_scores.items()
-    }
-    return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
+    best_task_score = _best_score(task_matches)
+    scores: dict[int, float] = {}
+    for number, best_score in best_scores.items():
+        task_score = task_scores.get(number, 0.0)
+        weighted_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * best_score
+        scores[number] = best_task_score * weighted_score
+    best_first = sorted(scores, key=lambda number: (-scores[number], number))
+    return {number: scores[number] for number in best_first}
 
 
 def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
-    best_score = matches[0][1] if matches else 1.0
+    best_score = _best_score(matches)
     return {number: score / best_score for number, score in matches}
+
+
+def _best_score(matches: Sequence[tuple[int, float]]) -> float:
+    """Return the score of the first match, which is the best one; 1 without a match."""
+    if not matches:
+        return 1.0
+    _, score = matches[0]
+    return score
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:
@@ -112,17 +123,14 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
     short_step_matches = interleaved(
         [find_positions(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
     )
-    order = dict.fromkeys(
-        [
-            *matches[:_MATCHES_BEFORE_CHANGES],
-            *changes,
-            *matches[_MATCHES_BEFORE_CHANGES:_MATCHES_BEFORE_SHORT_STEPS],
-            *short_step_matches,
-            *matches[_MATCHES_BEFORE_SHORT_STEPS:],
-            *range(len(catalog)),
-        ]
-    )
-    return [catalog[number].name for number in order]
+    numbers = matches[:_MATCHES_BEFORE_CHANGES]
+    numbers += changes
+    numbers += matches[_MATCHES_BEFORE_CHANGES:_MATCHES_BEFORE_SHORT_STEPS]
+    numbers += short_step_matches
+    numbers += matches[_MATCHES_BEFORE_SHORT_STEPS:]
+    numbers += range(len(catalog))
+    numbers_without_repeats = dict.fromkeys(numbers)
+    return [catalog[number].name for number in numbers_without_repeats]
 
 
 def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
@@ -137,7 +145,7 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     word_positions: dict[str, int] = {}  # the position of each word's first occurrence
     for position, word in enumerate(words_of(step)):
         word_positions.setdefault(stem(word), position)
-    ranked_changes: list[tuple[int, bool, int, bool, int]] = []
+    changes: list[_RankedChange] = []
     # "Add the label new to the ticket" may create a label, or update a ticket. If a step allows
     # several kinds of change, a resource after "to" or "from" can only be updated, and any other
     # resource cannot be updated.
@@ -155,16 +163,40 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
             is_after_preposition = change.nouns <= words_after_preposition
             if is_update != is_after_preposition:
                 continue
-        noun_positions = sorted(word_positions[noun] for noun in change.nouns)
-        # In "the label of an issue" the words of "issue label" are apart.
-        is_apart = noun_positions[-1] - noun_positions[0] >= len(noun_positions)
-        replaces = entry.name.rpartition(".")[2].startswith(_REPLACE_VERBS)
-        # A lower rank is better. Compare the position of the first noun in the step; then prefer
-        # adjacent nouns, then more nouns, then updates of a part to replacements.
-        rank = (noun_positions[0], is_apart, -len(noun_positions), replaces)
-        ranked_changes.append((*rank, catalog_position))
-    best_changes = sorted(ranked_changes)[:_CHANGES_PER_STEP]
-    return [catalog_position for *_, catalog_position in best_changes]
+        noun_positions = [word_positions[noun] for noun in change.nouns]
+        first_noun = min(noun_positions)
+        last_noun = max(noun_positions)
+        _, _, method = entry.name.rpartition(".")
+        changes.append(
+            _RankedChange(
+                first_noun=first_noun,
+                is_apart=last_noun - first_noun >= len(noun_positions),
+                negative_noun_count=-len(noun_positions),
+                replaces=method.startswith(_REPLACE_VERBS),
+                catalog_position=catalog_position,
+            )
+        )
+    best_changes = sorted(changes)[:_CHANGES_PER_STEP]
+    return [change.catalog_position for change in best_changes]
+
+
+class _RankedChange(NamedTuple):
+    """An action that may do a step; the better action of two is the smaller tuple.
+
+    Args:
+        first_noun: The position in the step of the first noun of the action's name.
+        is_apart: Whether other words are between the nouns: "the label of an issue" has the nouns
+            of ``issue_label`` apart.
+        negative_noun_count: The negated number of nouns, so that more nouns are better.
+        replaces: Whether the action replaces the whole resource instead of updating a part.
+        catalog_position: The position of the action in the catalog.
+    """
+
+    first_noun: int
+    is_apart: bool
+    negative_noun_count: int
+    replaces: bool
+    catalog_position: int
 
 
 def _words_after_preposition(step: str) -> frozenset[str]:
@@ -187,18 +219,20 @@ def _ranking(catalog: Catalog) -> Ranking:
     """Return the catalog's search index, creating it on the first call."""
     cached_ranking = catalog.cache.get(_CACHE_KEY)
     if not isinstance(cached_ranking, Ranking):
-        cached_ranking = catalog.cache[_CACHE_KEY] = Ranking(
-            (
-                (
-                    (e.name, _NAME_WEIGHT),
-                    (e.summary, _SUMMARY_WEIGHT),
-                    (" ".join(e.tags), _TAGS_WEIGHT),
-                    (" ".join(map(" ".join, e.parameters)), _PARAMETERS_WEIGHT),
-                    (" ".join(e.values), _VALUES_WEIGHT),
-                    (e.description, _DESCRIPTION_WEIGHT),
-                )
-                for e in catalog
-            ),
-            names=(e.name.rpartition(".")[2] for e in catalog),
-        )
+        methods = [entry.name.rpartition(".")[2] for entry in catalog]
+        cached_ranking = Ranking(map(_weighted_texts, catalog), names=methods)
+        catalog.cache[_CACHE_KEY] = cached_ranking
     return cached_ranking
+
+
+def _weighted_texts(entry: CatalogEntry) -> list[tuple[str, float]]:
+    """Return the texts by which an action is found, each with its weight."""
+    parameters = [" ".join(parameter) for parameter in entry.parameters]
+    return [
+        (entry.name, _NAME_WEIGHT),
+        (entry.summary, _SUMMARY_WEIGHT),
+        (" ".join(entry.tags), _TAGS_WEIGHT),
+        (" ".join(parameters), _PARAMETERS_WEIGHT),
+        (" ".join(entry.values), _VALUES_WEIGHT),
+        (entry.description, _DESCRIPTION_WEIGHT),
+    ]

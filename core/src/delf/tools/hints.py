@@ -84,6 +84,18 @@ class _Context(NamedTuple):
     type_arguments: Mapping[Any, Any] = types.MappingProxyType({})
     field_budget: Iterator[int] = iter(())
 
+    def bind(self, type_arguments: Mapping[Any, Any]) -> _Context:
+        """Return a copy that also replaces the type variables in ``type_arguments``."""
+        return self._replace(type_arguments={**self.type_arguments, **type_arguments})
+
+    def enter(self, record: Any) -> _Context:
+        """Return a copy for the fields of a record."""
+        return self._replace(enclosing=(*self.enclosing, record))
+
+    def is_too_deep(self, record: Any) -> bool:
+        """Return True if a record is recursive or too deeply nested to write its fields."""
+        return record in self.enclosing or len(self.enclosing) >= self.depth
+
 
 def type_text(hint: Any, *, as_input: bool = False) -> str:
     """Format a type in compact stub notation, such as ``list[{"id": int, ?"name": str}]``.
@@ -120,8 +132,9 @@ def doc_of(hint: Any) -> str:
             texts += _texts_of(item)
         hint = typing.get_args(hint)[0]
     if _is_union(typing.get_origin(hint)):
-        inner = [doc_of(arg) for arg in typing.get_args(hint) if arg is not type(None)]
-        texts += inner[:1] if len(inner) == 1 else []
+        members = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        if len(members) == 1:
+            texts.append(doc_of(members[0]))
     owner = typing.get_origin(hint) or hint
     if isinstance(owner, type) and _is_described(owner):
         texts.append(class_doc(owner).rstrip("."))
@@ -219,13 +232,16 @@ def _typed_dict_fields(hint: Any, _as_input: bool) -> list[RecordField]:
     """
     fields: list[RecordField] = []
     for name, field_hint in _hints_of(hint).items():
-        qualifiers = {*_qualifiers(field_hint)}
-        required = name in hint.__required_keys__
-        if qualifiers:  # __required_keys__ ignores the qualifiers in string annotations
-            required = "NotRequired" not in qualifiers and (required or "Required" in qualifiers)
-        fields.append(
-            RecordField(name, field_hint, required, doc_of(_strip_qualifiers(field_hint)))
-        )
+        # __required_keys__ ignores the qualifiers in string annotations.
+        qualifiers = set(_qualifiers(field_hint))
+        if "NotRequired" in qualifiers:
+            required = False
+        elif "Required" in qualifiers:
+            required = True
+        else:
+            required = name in hint.__required_keys__
+        doc = doc_of(_strip_qualifiers(field_hint))
+        fields.append(RecordField(name, field_hint, required, doc))
     return fields
 
 
@@ -323,7 +339,7 @@ def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
 
 def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Context) -> str:
     """Format a type with arguments, such as ``list[int]`` or a union."""
-    if origin is typing.Annotated or _is_qualifier(origin):
+    if _is_wrapper(origin):
         return _hint_text(args[0], context) if args else "Any"
     if _is_union(origin):
         return " | ".join(dict.fromkeys(_hint_text(arg, context) for arg in args))
@@ -331,20 +347,14 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
         return _literal_text(args)
     value = _alias_value(origin)
     if value is not None:
-        type_by_variable = dict(zip(origin.__type_params__, args, strict=False))
-        return _hint_text(
-            value, context._replace(type_arguments={**context.type_arguments, **type_by_variable})
-        )
+        arg_by_variable = dict(zip(origin.__type_params__, args, strict=False))
+        return _hint_text(value, context.bind(arg_by_variable))
     if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
-        type_by_variable = {
+        arg_by_variable = {
             variable: context.type_arguments.get(arg, arg)
             for variable, arg in _bindings(hint).items()
         }
-        return _class_text(
-            origin,
-            context._replace(type_arguments={**context.type_arguments, **type_by_variable}),
-            hint,
-        )
+        return _class_text(origin, context.bind(arg_by_variable), hint)
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
@@ -381,10 +391,10 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
     key = hint if owner is None else owner
-    if key in context.enclosing or len(context.enclosing) >= context.depth:
+    if context.is_too_deep(key):
         return "dict"
     type_by_variable = {**_bindings(hint), **context.type_arguments}
-    inner = context._replace(enclosing=(*context.enclosing, key), type_arguments=type_by_variable)
+    inner = context.enter(key)._replace(type_arguments=type_by_variable)
     field_texts: list[str] = []
     for field in fields:
         # All records in the text share the budget: each field takes one item of the iterator.
@@ -392,7 +402,9 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
             raise _TooManyFieldsError
         optional_mark = "" if field.required else "?"
         field_texts.append(f'{optional_mark}"{field.name}": {_hint_text(field.hint, inner)}')
-    return "{" + ", ".join(field_texts) + "}" if field_texts else "dict"
+    if not field_texts:
+        return "dict"
+    return f"{{{', '.join(field_texts)}}}"
 
 
 def _is_root_model(hint: Any) -> bool:
@@ -413,15 +425,14 @@ def _bindings(hint: Any) -> dict[Any, Any]:
         zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False)
     )
     for base in getattr(origin, "__orig_bases__", ()):
-        inner = _bindings(base) if typing.get_origin(base) not in (None, typing.Generic) else {}
+        if typing.get_origin(base) in (None, typing.Generic):
+            continue
         # A base's variable may be bound to a variable of this class: replace that by its type.
-        type_by_variable = {
-            **{
-                variable: type_by_variable.get(type_argument, type_argument)
-                for variable, type_argument in inner.items()
-            },
-            **type_by_variable,
+        inherited = {
+            variable: type_by_variable.get(type_argument, type_argument)
+            for variable, type_argument in _bindings(base).items()
         }
+        type_by_variable = inherited | type_by_variable
     return type_by_variable
 
 
@@ -431,7 +442,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
     A description may be empty. The arguments of all other generic types are treated like the items
     of a list.
     """
-    while typing.get_origin(hint) is typing.Annotated or _is_qualifier(typing.get_origin(hint)):
+    while _is_wrapper(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
         hint = context.type_arguments.get(hint, Any)
@@ -439,30 +450,43 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
     origin = typing.get_origin(hint)
     if origin is typing.Literal:  # whose arguments are values, not types
         return
-    if isinstance(origin, type) and args:
-        context = context._replace(type_arguments={**context.type_arguments, **_bindings(hint)})
     record = origin if isinstance(origin, type) else hint
-    fields = record_fields(record, as_input=context.as_input) if isinstance(record, type) else None
-    if fields is None or _is_root_model(record):
-        inner_types: Sequence[Any] = args if fields is None else [_root_of(record)]
-        for inner_type in inner_types:
-            if inner_type is Ellipsis:
+    if isinstance(origin, type) and args:
+        context = context.bind(_bindings(hint))
+    fields: list[RecordField] | None = None
+    if isinstance(record, type):
+        fields = record_fields(record, as_input=context.as_input)
+    if fields is None:
+        for arg in args:
+            if arg is Ellipsis:
                 continue
-            # The path "orders[]" stands for one item of a list, but the keys of the item follow the
-            # path of the list: "orders.price". A union has members instead of items, and their
-            # descriptions are part of the union's own description.
-            item_doc = "" if _is_union(origin) else doc_of(inner_type)
-            yield f"{path}[]", item_doc
-            yield from _notes(inner_type, context, path)
-        return
-    if hint in context.enclosing or len(context.enclosing) >= context.depth:
-        return
-    inner = context._replace(enclosing=(*context.enclosing, hint))
-    docs = field_docs(record)
-    for field in fields:
-        field_path = f"{path}.{field.name}" if path else field.name
-        yield field_path, _join_texts(docs.get(field.attribute or field.name, ""), field.doc)
-        yield from _notes(field.hint, inner, field_path)
+            # A union has members instead of items, and their descriptions are part of the union's
+            # own description.
+            item_doc = "" if _is_union(origin) else doc_of(arg)
+            yield from _item_notes(arg, item_doc, context, path)
+    elif _is_root_model(record):
+        root = _root_of(record)
+        yield from _item_notes(root, doc_of(root), context, path)
+    elif not context.is_too_deep(hint):
+        inner = context.enter(hint)
+        docs = field_docs(record)
+        for field in fields:
+            field_path = f"{path}.{field.name}" if path else field.name
+            documented = docs.get(field.attribute or field.name, "")
+            yield field_path, _join_texts(documented, field.doc)
+            yield from _notes(field.hint, inner, field_path)
+
+
+def _item_notes(
+    hint: Any, item_doc: str, context: _Context, path: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and description of an item, and then the notes inside the item.
+
+    The path ``orders[]`` stands for one item of a list, but the keys of the item follow the path of
+    the list: ``orders.price``.
+    """
+    yield f"{path}[]", item_doc
+    yield from _notes(hint, context, path)
 
 
 def _hints_of(owner: Any) -> dict[str, Any]:
@@ -477,13 +501,18 @@ def _is_qualifier(origin: Any) -> bool:
     return getattr(origin, "_name", None) in _QUALIFIERS
 
 
+def _is_wrapper(origin: Any) -> bool:
+    """Return True for ``Annotated`` and qualifiers, whose first argument is the type itself."""
+    return origin is typing.Annotated or _is_qualifier(origin)
+
+
 def _is_union(origin: Any) -> bool:
     return origin in (typing.Union, types.UnionType)
 
 
 def _qualifiers(hint: Any) -> Iterator[str]:
     origin = typing.get_origin(hint)
-    while origin is typing.Annotated or _is_qualifier(origin):
+    while _is_wrapper(origin):
         if origin is not typing.Annotated:
             yield getattr(origin, "_name", "")
         hint = typing.get_args(hint)[0]
@@ -507,14 +536,15 @@ def _texts_of(item: Any) -> list[str]:
         return [item]
     documentation = getattr(item, "documentation", None)  # typing_extensions.Doc
     description = getattr(item, "description", None)
-    limits = [_limits_of(part) for part in (item, *_parts(getattr(item, "metadata", ())))]
     texts = [text for text in (documentation, description) if isinstance(text, str)]
+    constraints = [item, *_parts(getattr(item, "metadata", ()))]
+    limits = map(_limits_of, constraints)
     return [*texts, *filter(None, limits)]
 
 
-def _parts(as_input: Any) -> Sequence[Any]:
-    if isinstance(as_input, (list, tuple)):
-        return cast("Sequence[Any]", as_input)
+def _parts(value: Any) -> Sequence[Any]:
+    if isinstance(value, (list, tuple)):
+        return cast("Sequence[Any]", value)
     return ()
 
 
@@ -531,8 +561,11 @@ def _limits_of(item: Any) -> str:
 
 def _metadata_description(metadata: Mapping[Any, Any]) -> str:
     """Return the description in a dataclass field's metadata, under the usual keys."""
-    texts = (metadata.get(name) for name in ("description", "doc", "help"))
-    return next((text for text in texts if isinstance(text, str)), "")
+    for name in ("description", "doc", "help"):
+        text = metadata.get(name)
+        if isinstance(text, str):
+            return text
+    return ""
 
 
 def _join_texts(*texts: str) -> str:

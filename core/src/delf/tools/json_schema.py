@@ -197,13 +197,11 @@ class Checker:
             visited_ids.add(id(subschema))
             if len(visited_ids) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
-            is_quick = is_quick and not any(name in subschema for name in _EXPENSIVE)
-            is_quick = is_quick and len(_as_list(subschema.get("enum"))) <= _ENUM_VALUES_PER_STEP
+            if _is_expensive(subschema):
+                is_quick = False
             self._check_reference_keywords(subschema)
-            for pattern in (
-                subschema.get("pattern"),
-                *_as_dict(subschema.get("patternProperties")),
-            ):
+            _check_pattern(subschema.get("pattern"))
+            for pattern in _as_dict(subschema.get("patternProperties")):
                 _check_pattern(pattern)
             # Each "unevaluated" keyword checks a value again against all subschemas that apply.
             has_unevaluated = any(name in subschema for name in _UNEVALUATED)
@@ -470,6 +468,13 @@ def resolve_reference(root: Any, ref: str) -> Any:
     return node
 
 
+def _is_expensive(subschema: Mapping[str, Any]) -> bool:
+    """Return True if checking a value against a subschema may take long."""
+    if any(name in subschema for name in _EXPENSIVE):
+        return True
+    return len(_as_list(subschema.get("enum"))) > _ENUM_VALUES_PER_STEP
+
+
 def _check_pattern(pattern: object) -> None:
     """Raise for a pattern that repeats an empty match, such as ``^{9999}``, too often.
 
@@ -513,11 +518,15 @@ def _count_parts(value: Any) -> int:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return {}
 
 
 def clean(text: object, limit: int = 120) -> str:
@@ -539,4 +548,6 @@ def clean(text: object, limit: int = 120) -> str:
         text = re.sub(r" ([.,;:!?])", r"\1", text)
     if "```" in text or '"""' in text:
         text = text.replace("```", "'''").replace('"""', "'''")
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 1].rstrip()}…"

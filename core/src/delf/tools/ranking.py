@@ -7,7 +7,7 @@ import heapq
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 # The number of words of a name from which one of the words may be missing in a text.
@@ -166,6 +166,41 @@ def _terms(text: str) -> dict[str, float]:
     return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)
 
 
+def _term_weights(fields: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the terms of weighted texts, each with the sum of the weights of its texts."""
+    weights: dict[str, float] = {}
+    for text, weight in fields:
+        # _terms() has each term once, so a repeated word of a text counts once.
+        for term in _terms(text):
+            weights[term] = weights.get(term, 0.0) + weight
+    return weights
+
+
+def _rarity(matching_count: int, item_count: int) -> float:
+    """Return BM25's inverse document frequency of a term."""
+    return math.log(1 + (item_count - matching_count + 0.5) / (matching_count + 0.5))
+
+
+def _damping(sizes: Sequence[float]) -> list[float]:
+    """Return the number by which BM25 damps the weights in each item, larger for longer items."""
+    total = sum(sizes)
+    if not total:  # all items are empty
+        return [_SATURATION * (1 - _LENGTH_PENALTY)] * len(sizes)
+    average = total / len(sizes)
+    damping: list[float] = []
+    for size in sizes:
+        length_factor = 1 - _LENGTH_PENALTY + _LENGTH_PENALTY * (size / average)
+        damping.append(_SATURATION * length_factor)
+    return damping
+
+
+def _found_share(name: frozenset[str], search_terms: Iterable[str]) -> float:
+    """Return the share of a name's terms that a search has."""
+    if not name:
+        return 0.0
+    return len(name.intersection(search_terms)) / len(name)
+
+
 class Ranking:
     """A search index of items with weighted texts.
 
@@ -187,27 +222,18 @@ class Ranking:
         self._postings: dict[str, dict[int, float]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):
-            weights: dict[str, float] = {}
-            for text, weight in fields:
-                # _terms() has each word once, so a repeated word of a text counts once.
-                for word in _terms(text):
-                    weights[word] = weights.get(word, 0.0) + weight
-            for word, weight in weights.items():
-                self._postings.setdefault(word, {})[number] = weight
+            weights = _term_weights(fields)
+            for term, weight in weights.items():
+                self._postings.setdefault(term, {})[number] = weight
             sizes.append(sum(weights.values()))
-        average = sum(sizes) / len(sizes) if sizes else 0.0
-        damping = [
-            _SATURATION
-            * (1 - _LENGTH_PENALTY + _LENGTH_PENALTY * (size / average if average else 0.0))
-            for size in sizes
-        ]
+        damping = _damping(sizes)
         self._max_scores: dict[str, float] = {}
-        for word, postings in self._postings.items():
-            rarity = math.log(1 + (len(sizes) - len(postings) + 0.5) / (len(postings) + 0.5))
+        for term, postings in self._postings.items():
+            rarity = _rarity(len(postings), len(sizes))
             for number, weight in postings.items():
                 score = rarity * weight * (_SATURATION + 1) / (weight + damping[number])
                 postings[number] = score
-            self._max_scores[word] = max(postings.values())
+            self._max_scores[term] = max(postings.values())
         self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
@@ -230,18 +256,18 @@ class Ranking:
             limit: The maximum number of results.
         """
         terms = _terms(words)
-        search_terms = {
-            synonym: _SYNONYM_WEIGHT for word in terms for synonym in _SYNONYMS.get(word, ())
-        } | terms
+        weights: dict[str, float] = {}
+        for term in terms:
+            weights |= dict.fromkeys(_SYNONYMS.get(term, ()), _SYNONYM_WEIGHT)
+        weights |= terms  # a synonym that is also a search term has the full weight
         scores: dict[int, float] = {}
-        for word, weight in search_terms.items():
-            for number, score in self._postings.get(word, {}).items():
+        for term, weight in weights.items():
+            for number, score in self._postings.get(term, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
             for number in scores:
-                name = self._names[number]
-                found_fraction = len(name.intersection(search_terms)) / len(name) if name else 0.0
-                scores[number] *= (1 + _NAME_BONUS * found_fraction) / (1 + _NAME_BONUS)
+                found_share = _found_share(self._names[number], weights)
+                scores[number] *= (1 + _NAME_BONUS * found_share) / (1 + _NAME_BONUS)
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / ideal_score) for number in best]

@@ -109,29 +109,25 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
             f"cannot read the signature of {function_name}: {error}",
             hint="annotate its parameters with types that are importable where it is defined",
         ) from error
-    all_parameters = list(raw.parameters.values())[1 if skip_first else 0 :]
+    all_parameters = list(raw.parameters.values())
+    if skip_first:
+        all_parameters = all_parameters[1:]
     contexts = [item.name for item in all_parameters if _is_context(hints.get(item.name))]
     if len(contexts) > 1:
         raise ToolDefinitionError(f"{function_name} takes the call's context twice")
     passed_parameters = [item for item in all_parameters if item.name not in contexts]
     doc = inspect.getdoc(function) or ""
     parsed = read_docstring(doc)
+    parameter_hints = {item.name: hints.get(item.name, Any) for item in passed_parameters}
     parameters: list[Parameter] = []
+    defaults: dict[str, Any] = {}
     for item in passed_parameters:
         _check_parameter(item, function_name)
-        default = None if item.default is item.empty else _default_text(item.default)
-        hint = hints.get(item.name, Any)
-        texts = (parsed.parameters.get(item.name, ""), doc_of(hint), notes_of(hint, as_input=True))
-        parameters.append(
-            Parameter(
-                name=item.name,
-                type_text=type_text(hint, as_input=True),
-                default_text=default,
-                doc=_join_texts(*texts),
-            )
-        )
+        description = parsed.parameters.get(item.name, "")
+        parameters.append(_make_parameter(item, parameter_hints[item.name], description))
+        if item.default is not item.empty:
+            defaults[item.name] = item.default
     result = hints.get("return", Any)
-    optional = [item for item in passed_parameters if item.default is not item.empty]
     return Signature(
         parameters=tuple(parameters),
         returns=type_text(result),
@@ -139,9 +135,23 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         summary=parsed.summary,
         notes=parsed.notes,
         doc=doc,
-        hints={item.name: hints.get(item.name, Any) for item in passed_parameters},
-        defaults={item.name: item.default for item in optional},
+        hints=parameter_hints,
+        defaults=defaults,
         context=contexts[0] if contexts else None,
+    )
+
+
+def _make_parameter(item: inspect.Parameter, hint: Any, description: str) -> Parameter:
+    """Describe a parameter by its type and default, and its description in the docstring."""
+    default_text = None
+    if item.default is not item.empty:
+        default_text = _default_text(item.default)
+    doc = _join_texts(description, doc_of(hint), notes_of(hint, as_input=True))
+    return Parameter(
+        name=item.name,
+        type_text=type_text(hint, as_input=True),
+        default_text=default_text,
+        doc=doc,
     )
 
 
@@ -186,7 +196,11 @@ def _check_parameter(item: inspect.Parameter, place: str) -> None:
 def _join_texts(*texts: str) -> str:
     """Join texts to one line, leaving out repeated texts."""
     unique_texts = list(dict.fromkeys(filter(None, texts)))
-    return "; ".join([*(text.rstrip(".") for text in unique_texts[:-1]), *unique_texts[-1:]])
+    if not unique_texts:
+        return ""
+    *first_texts, last_text = unique_texts
+    without_full_stops = [text.rstrip(".") for text in first_texts]
+    return "; ".join([*without_full_stops, last_text])
 
 
 def _default_text(value: Any) -> str:

@@ -24,7 +24,9 @@ def steps_of(task: str) -> list[str]:
         task: The task in plain words.
     """
     long_parts = [part for part in _parts(task) if len(words_of(part)) >= _MIN_WORDS]
-    return [task, *long_parts[:_MAX_STEPS]] if len(long_parts) > 1 else [task]
+    if len(long_parts) <= 1:
+        return [task]
+    return [task, *long_parts[:_MAX_STEPS]]
 
 
 def short_steps_of(task: str) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -25,7 +24,7 @@ from delf.tools.resources import (
     shared_words,
 )
 from delf.tools.results import Result, Results, named_results
-from delf.tools.signature import Parameter
+from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import NameTest, shorten
 
 FIND_TOOLS: Final = "find_tools"
@@ -190,11 +189,12 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         omitted_names = [name for name in by_name if name not in kept_tools]
         text_of_omitted_names = names_of(omitted_names, budget)
         stubs_size = _size(
-            [*kept_tools.values()], _MIN_LIMITS, is_mentioned, budget, best_match_limits
+            list(kept_tools.values()), _MIN_LIMITS, is_mentioned, budget, best_match_limits
         )
+        free_size = budget - stubs_size - len(text_of_omitted_names)
         remaining_tools, selected = _select_within(
             remaining_tools,
-            budget - stubs_size - len(text_of_omitted_names),
+            free_size,
             is_mentioned,
             best_match_limits,
             kept_tools,
@@ -267,7 +267,8 @@ def _select_within(
         results = named_results((tool, tool))
         limits = best_match_limits.get(tool.name, _MIN_LIMITS)
         size = len(_stub(tool, limits, is_mentioned, results)) + 1
-        if tool.returns not in shown_result_types and (result := results.get(tool.returns)):
+        result = results.get(tool.returns)
+        if result is not None and tool.returns not in shown_result_types:
             size += len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
         if tool.connection not in shown_connections:
             size += len(_head(tool)) + 1
@@ -277,7 +278,8 @@ def _select_within(
         if size > max_size:
             rest.append(tool)
             if len(rest) > _MAX_MISFITS:
-                return [*rest, *tools[number:]], selected
+                untried = tools[number:]
+                return [*rest, *untried], selected
             continue
         max_size -= size
         shown_connections.add(tool.connection)
@@ -387,9 +389,8 @@ def _lines(
         if named_result is not None and named_result.first_tool is tool:
             definition_limits = max(limits_of_results.get(named_result.name, limits), limits)
             yield f"{indent}{_definition(named_result, definition_limits, is_mentioned)}"
-        yield _stub(
-            tool, max(best_match_limits.get(tool.name, limits), limits), is_mentioned, results
-        )
+        stub_limits = max(best_match_limits.get(tool.name, limits), limits)
+        yield _stub(tool, stub_limits, is_mentioned, results)
 
     actions_by_connection: dict[str, list[ToolDescription]] = {}
     for tool in tools:
@@ -430,38 +431,52 @@ def names_of(names: Iterable[str], budget: int) -> str:
         names: The names of the tools, in order.
         budget: The budget of all tools, in characters.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[_NameGroup, list[str]] = {}
     all_names = list(names)
     shared = shared_words(all_names)
     for name in all_names:
         connection, _, method = name.rpartition(".")
-        groups.setdefault((connection, resource_of(name, shared)), []).append(method)
+        group = _NameGroup(connection, resource_of(name, shared))
+        groups.setdefault(group, []).append(method)
     if not groups:
         return ""
     lines = {group: f"#   {', '.join(methods)}" for group, methods in groups.items()}
     max_chars = int(budget * _NAMES_SHARE)
-    by_size = sorted(lines, key=lambda group: len(lines[group]))
-    sizes = accumulate(len(lines[group]) + 1 for group in by_size)
-    fitting_count = sum(size <= max_chars for size in sizes)
-    fitting = set(by_size[:fitting_count])
-    counts_by_connection: dict[str, list[str]] = {}
-    for (connection, resource), methods in groups.items():
-        if (connection, resource) not in fitting:
-            counts_by_connection.setdefault(connection, []).append(f"{resource} ({len(methods)})")
+    listed_groups = _smallest_within(lines, max_chars)
     text = [f'# More tools, by resource; {FIND_TOOLS}("name") shows one whole:']
-    for connection in dict.fromkeys(connection for connection, _ in groups):
+    for connection in dict.fromkeys(group.connection for group in groups):
         if connection:
             text.append(f"# {connection}:")
-        groups_of_connection = [group for group in groups if group[0] == connection]
-        text += [lines[group] for group in groups_of_connection if group in fitting]
-        if connection in counts_by_connection:
-            text.append(
-                _one_line(
-                    f"{_MORE_RESOURCES} {', '.join(counts_by_connection[connection])}",
-                    max_chars // 4,
-                )
-            )
+        counts: list[str] = []
+        for group, methods in groups.items():
+            if group.connection != connection:
+                continue
+            if group in listed_groups:
+                text.append(lines[group])
+            else:
+                counts.append(f"{group.resource} ({len(methods)})")
+        if counts:
+            text.append(_one_line(f"{_MORE_RESOURCES} {', '.join(counts)}", max_chars // 4))
     return "\n".join(text)
+
+
+class _NameGroup(NamedTuple):
+    """The actions of a connection that are about the same resource."""
+
+    connection: str
+    resource: str
+
+
+def _smallest_within(lines: Mapping[_NameGroup, str], max_chars: int) -> set[_NameGroup]:
+    """Return as many groups as fit into a number of characters, those with short lines first."""
+    fitting: set[_NameGroup] = set()
+    size = 0
+    for group in sorted(lines, key=lambda group: len(lines[group])):
+        size += len(lines[group]) + 1
+        if size > max_chars:
+            break
+        fitting.add(group)
+    return fitting
 
 
 def _is_never_mentioned(_name: str) -> bool:
@@ -495,38 +510,38 @@ def _stub_text(
         is_mentioned: Returns True for a key or value that the text of the task mentions.
         results: The result types that the prompt defines by name.
     """
-    parameters, returns, result_notes = tool.parameters, tool.returns, ""
-    if tool.full_types is not None:
-        full_types = tool.full_types()
-        parameters, returns, result_notes = (
-            full_types.parameters,
-            full_types.returns,
-            full_types.notes,
-        )
+    if tool.full_types is None:
+        types = FullTypes(parameters=tool.parameters, returns=tool.returns)
+    else:
+        types = tool.full_types()
     named_result = results.get(tool.returns)
     if named_result is not None:
         return_type = named_result.text
+        result_notes = ""  # the definition of the record has the notes
     else:
-        return_type = shorten(returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values)
-    record_names = [p.name for p in parameters if p.type_text.startswith("{")]
-    parameter_texts = ", ".join(
-        _parameter(p, limits, is_mentioned, tool.name, is_only_record=record_names == [p.name])
-        for p in parameters
-    )
-    indent = "    " if tool.connection else ""
-    head = f"{indent}async def {tool.method}({parameter_texts}) -> {return_type}:"
-    summary = _summary_and_notes(tool, limits)
-    needs_approval = tool.asks
-    if needs_approval:
-        summary += " [asks]"
+        return_type = shorten(
+            types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
+        )
+        result_notes = types.notes
+    record_names = [p.name for p in types.parameters if p.type_text.startswith("{")]
+    parameter_texts: list[str] = []
     docs: list[tuple[str, str]] = []
-    for parameter in parameters:
+    for parameter in types.parameters:
+        is_only_record = record_names == [parameter.name]
+        parameter_texts.append(
+            _parameter(parameter, limits, is_mentioned, tool.name, is_only_record=is_only_record)
+        )
         is_described = limits.is_detailed or parameter.required or is_mentioned(parameter.name)
         if is_described:
             docs.append((parameter.name, _describe(parameter.doc, parameter.notes, limits)))
     if limits.is_detailed:
-        notes = "" if named_result else result_notes  # the definition of the record has the notes
-        docs.append(("returns", _describe(tool.returns_doc, notes, limits)))
+        docs.append(("returns", _describe(tool.returns_doc, result_notes, limits)))
+    indent = "    " if tool.connection else ""
+    head = f"{indent}async def {tool.method}({', '.join(parameter_texts)}) -> {return_type}:"
+    summary = _summary_and_notes(tool, limits)
+    needs_approval = tool.asks
+    if needs_approval:
+        summary += " [asks]"
     lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
     if not lines:
         return f'{head}  """{summary}"""'
@@ -551,7 +566,10 @@ def _truncate(text: str, max_length: int) -> str:
     if max_length == 0:
         return ""
     ends = [sentence_end.end() for sentence_end in _TEXT_END.finditer(line[:max_length])]
-    return f"{line[: ends[-1]]} …" if ends else "…"
+    if not ends:
+        return "…"
+    whole_sentences = line[: ends[-1]]
+    return f"{whole_sentences} …"
 
 
 def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:
@@ -632,5 +650,8 @@ def _is_simple(type_text: str, max_length: int) -> bool:
 
 def _one_line(text: str, max_length: int = 300) -> str:
     line = " ".join(text.split()).replace('"""', "'''")
-    line = f"{line} " if line.endswith('"') else line
-    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
+    if line.endswith('"'):  # a docstring cannot end with a quote
+        line += " "
+    if len(line) <= max_length:
+        return line
+    return f"{line[: max_length - 1]}…"

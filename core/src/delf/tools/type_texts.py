@@ -191,31 +191,37 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
         path: The path within the items.
         added_type: The type to add.
     """
-    list_indices = [n for n, part in enumerate(parts) if isinstance(part, str) and _LIST in part]
-    if not list_indices:
-        return parts
-    begin = list_indices[0]
-    # Read the parts of the items' type, from "list[" to the bracket that closes the list.
-    before_list, _, text_after_bracket = str(parts[begin]).partition(_LIST)
-    item_parts: list[str | _RecordOrLiteral] = []
+    for index, part in enumerate(parts):
+        if not isinstance(part, str) or _LIST not in part:
+            continue
+        before_list, _, after_bracket = part.partition(_LIST)
+        inside, after_list = _split_at_closing_bracket((after_bracket, *parts[index + 1 :]))
+        if not after_list:  # the list is not closed
+            return parts
+        items = _with_type(inside, path, added_type)
+        return (*parts[:index], before_list + _LIST, *items, *after_list)
+    return parts
+
+
+def _split_at_closing_bracket(parts: _Parts) -> tuple[_Parts, _Parts]:
+    """Split the parts after an opening bracket before the bracket that closes it.
+
+    Without a closing bracket, all parts are in the first result.
+    """
     open_brackets = 1
-    for part_index, part in enumerate((text_after_bracket, *parts[begin + 1 :]), begin):
+    for part_index, part in enumerate(parts):
         if isinstance(part, _RecordOrLiteral):
-            item_parts.append(part)
             continue
         for char_index, char in enumerate(part):
-            open_brackets += (char == "[") - (char == "]")
-            if not open_brackets:
-                item_parts.append(part[:char_index])
-                return (
-                    *parts[:begin],
-                    before_list + _LIST,
-                    *_with_type(tuple(item_parts), path, added_type),
-                    part[char_index:],
-                    *parts[part_index + 1 :],
-                )
-        item_parts.append(part)
-    return parts
+            if char == "[":
+                open_brackets += 1
+            elif char == "]":
+                open_brackets -= 1
+            if open_brackets == 0:
+                inside = (*parts[:part_index], part[:char_index])
+                outside = (part[char_index:], *parts[part_index + 1 :])
+                return inside, outside
+    return parts, ()
 
 
 def _is_never_in_task(_name: str) -> bool:
@@ -290,21 +296,28 @@ class _TypeParser:
         while True:
             while self._text[self._at : self._at + 1] == " ":
                 self._at += 1
-            head = None if is_literal else _KEY.match(self._text, self._at)
-            if head is not None:
-                self._at = head.end()
+            head = "" if is_literal else self._parse_head()
             item_parts = self.parse_type(f",{closing}", level + 1)
-            # The text of a key includes its mark and colon; a value of a Literal has no key.
-            key_text = "" if head is None else head[0]
-            if not key_text and item_parts == (_ELLIPSIS,):
+            if head:
+                key = head.strip("?: ")
+                items.append(_KeyOrValue(key.strip("\"'"), head, item_parts))
+            elif item_parts == (_ELLIPSIS,):
                 is_shortened = True
             else:
-                name = key_text.strip("?: ") if key_text else str(item_parts[0])
-                items.append(_KeyOrValue(name.strip("\"'"), key_text, item_parts))
+                value = str(item_parts[0])
+                items.append(_KeyOrValue(value.strip("\"'"), head, item_parts))
             end = self._text[self._at]  # parse_type() stopped at a comma or the closing bracket
             self._at += 1
             if end == closing:
                 return _RecordOrLiteral(not is_literal, tuple(items), is_shortened)
+
+    def _parse_head(self) -> str:
+        """Parse a key with its mark and colon; return an empty string if no key follows."""
+        head = _KEY.match(self._text, self._at)
+        if head is None:
+            return ""
+        self._at = head.end()
+        return head[0]
 
 
 def _format_type(parts: _Parts, limits: _Limits, is_mentioned: NameTest) -> str:

@@ -176,7 +176,9 @@ def fields_of(value: Any) -> dict[str, Any] | None:
             return cast("dict[str, Any]", dumped)
         return None
     attributes = getattr(kind, "__attrs_attrs__", None) or ()
-    names = [field.name for field in attributes] or list(getattr(kind, "__struct_fields__", ()))
+    names = [field.name for field in attributes]
+    if not names:
+        names = list(getattr(kind, "__struct_fields__", ()))  # of msgspec
     if names:
         return {name: getattr(value, name) for name in names}
     if kind.__name__ in _ROW_TYPES and callable(getattr(value, "keys", None)):
@@ -282,17 +284,12 @@ def _table(value: Any, convert_unsupported: Converter) -> Table | None:
         elif kind == "Series":
             value = value.to_frame(value.name or _ONE_COLUMN)
         if hasattr(value, "iter_slices"):
-            slices = value.iter_slices(_ROWS_AT_ONCE)
-            chunks = (list(map(_arrow_or_polars_cells, part.get_columns())) for part in slices)
-            return _by_columns(value.columns, chunks, convert_unsupported)
+            return _by_columns(value.columns, _polars_chunks(value), convert_unsupported)
     if library == "pyarrow":
         if kind == "RecordBatchReader":
             value = value.read_all()
         if hasattr(value, "column_names"):
-            starts = range(0, value.num_rows, _ROWS_AT_ONCE)
-            slices = (value.slice(start, _ROWS_AT_ONCE) for start in starts)
-            chunks = (list(map(_arrow_or_polars_cells, part.columns)) for part in slices)
-            return _by_columns(value.column_names, chunks, convert_unsupported)
+            return _by_columns(value.column_names, _arrow_chunks(value), convert_unsupported)
     if library in ("duckdb", "_duckdb") and hasattr(value, "fetchall"):
         rows = value.fetchall()
         columns = unique_names(map(str, value.columns))
@@ -335,15 +332,18 @@ def unique_names(names: Iterable[str]) -> list[str]:
     Args:
         names: Column names.
     """
-    unique: dict[str, None] = {}
     all_names = list(names)
-    for original in all_names:
-        name = original
-        number = 1
-        while name in unique or (number > 1 and name in all_names):
-            number += 1
-            name = f"{original}_{number}"
-        unique[name] = None
+    taken_names = set(all_names)
+    unique: dict[str, None] = {}
+    for name in all_names:
+        unique_name = name
+        if name in unique:
+            number = 1
+            while unique_name in taken_names:
+                number += 1
+                unique_name = f"{name}_{number}"
+            taken_names.add(unique_name)
+        unique[unique_name] = None
     return list(unique)
 
 
@@ -377,20 +377,29 @@ def _cell(value: Any, convert_unsupported: Converter) -> Any:
 
 def _pandas(frame: Any, convert_unsupported: Converter) -> Table:
     """Convert a pandas data frame; an index other than row numbers becomes leading columns."""
-    index = frame.index
-    levels = 0 if _is_default_index(index) else index.nlevels
-    pattern = "index" if levels == 1 else "level_{}"
-    index_names = index.names if levels else ()
-    names = [pattern.format(n) if name is None else name for n, name in enumerate(index_names)]
+    index_names = [] if _is_default_index(frame.index) else _index_names(frame.index)
+    chunks = _pandas_chunks(frame, len(index_names))
+    return _by_columns([*index_names, *frame.columns], chunks, convert_unsupported)
 
-    def parts() -> Iterator[list[list[Any]]]:
-        for start in range(0, len(frame), _ROWS_AT_ONCE):
-            part = frame.iloc[start : start + _ROWS_AT_ONCE]
-            index_columns = [part.index.get_level_values(n) for n in range(levels)]
-            cells = [part.iloc[:, n] for n in range(part.shape[1])]
-            yield [_pandas_cells(column) for column in chain(index_columns, cells)]
 
-    return _by_columns([*names, *frame.columns], parts(), convert_unsupported)
+def _index_names(index: Any) -> list[Any]:
+    """Return the names of a pandas index's levels, with pandas's own names for unnamed levels."""
+    names: list[Any] = []
+    for n, name in enumerate(index.names):
+        if name is not None:
+            names.append(name)
+        else:
+            names.append("index" if index.nlevels == 1 else f"level_{n}")
+    return names
+
+
+def _pandas_chunks(frame: Any, index_levels: int) -> Iterator[list[list[Any]]]:
+    """Yield the columns of each chunk of rows, those of the index first."""
+    for start in range(0, len(frame), _ROWS_AT_ONCE):
+        part = frame.iloc[start : start + _ROWS_AT_ONCE]
+        columns = [part.index.get_level_values(n) for n in range(index_levels)]
+        columns += [part.iloc[:, n] for n in range(part.shape[1])]
+        yield [_pandas_cells(column) for column in columns]
 
 
 def _is_default_index(index: Any) -> bool:
@@ -482,6 +491,19 @@ def _numpy_moment(value: Any) -> Any:
 
 
 # -- polars and Arrow -------------------------------------------------------------------------
+
+
+def _polars_chunks(frame: Any) -> Iterator[list[list[Any]]]:
+    """Yield the columns of each chunk of rows of a data frame."""
+    for part in frame.iter_slices(_ROWS_AT_ONCE):
+        yield [_arrow_or_polars_cells(column) for column in part.get_columns()]
+
+
+def _arrow_chunks(table: Any) -> Iterator[list[list[Any]]]:
+    """Yield the columns of each chunk of rows of an Arrow table."""
+    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+        part = table.slice(start, _ROWS_AT_ONCE)
+        yield [_arrow_or_polars_cells(column) for column in part.columns]
 
 
 def _arrow_or_polars_cells(column: Any) -> list[Any]:

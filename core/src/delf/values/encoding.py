@@ -225,9 +225,10 @@ class _Sizes:
             elif part_kind in PLAIN:
                 cost += 1
             else:
-                inner_cost, inner_characters, inner_levels = self._measured.get(
-                    id(part)
-                ) or self.measure(part, level + 1)
+                inner_sizes = self._measured.get(id(part))
+                if inner_sizes is None:
+                    inner_sizes = self.measure(part, level + 1)
+                inner_cost, inner_characters, inner_levels = inner_sizes
                 cost += inner_cost
                 characters += inner_characters
                 if inner_levels >= levels:  # the deepest part so far
