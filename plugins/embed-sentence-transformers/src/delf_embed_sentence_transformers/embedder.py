@@ -71,6 +71,10 @@ def _load_for(load: Future[_Loaded], name: str, device: str | None, download: bo
         load.set_exception(error)
 
 
+def _has_failed(load: Future[_Loaded]) -> bool:
+    return load.done() and load.exception() is not None
+
+
 def _missing_error(name: str) -> ConfigurationError:
     return ConfigurationError(
         f"the embedding model {name!r} cannot be loaded: it is neither a folder nor in "
@@ -175,14 +179,13 @@ class SentenceTransformersEmbedder:
             return
         await self.check()  # report a missing model before importing torch
         with self._lock:
-            if self._load_future is None or (
-                self._load_future.done() and self._load_future.exception() is not None
-            ):
-                # A thread of its own: an event loop that ends does not wait for it.
-                self._load_future = Future()
-                arguments = (self._load_future, self._name, self._device, self._download)
-                Thread(target=_load_for, args=arguments, daemon=True, name="delf-load").start()
             load_future = self._load_future
+            if load_future is None or _has_failed(load_future):
+                # A thread of its own: an event loop that ends does not wait for it.
+                load_future = Future[_Loaded]()
+                self._load_future = load_future
+                arguments = (load_future, self._name, self._device, self._download)
+                Thread(target=_load_for, args=arguments, daemon=True, name="delf-load").start()
         self._model = await asyncio.shield(asyncio.wrap_future(load_future))
 
     async def check(self) -> None:

@@ -259,13 +259,17 @@ def _clear(connection: Connection, key: int, unchanged_since: float | None = Non
         False, without a change, if the conversation was changed since the expected time or was
         already cleared.
     """
-    condition = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
+    condition = ""
+    values: dict[str, Any] = {"key": key, "now": time.time()}
+    if unchanged_since is not None:
+        condition = "AND messages > 0 AND updated_at = :since "
+        values["since"] = unchanged_since
     # The columns ``last`` and ``summarized`` are the positions of the last message and of the last
     # message that the summary covers. Positions go on after the conversation is cleared.
     rows = connection.execute(
         "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - only names of this module
         f"title = '', updated_at = :now WHERE id = :key {condition}RETURNING id",
-        {"key": key, "now": time.time(), **({"since": unchanged_since} if condition else {})},
+        values,
     )
     if rows:
         connection.execute("DELETE FROM delf_messages WHERE conversation = :key", {"key": key})

@@ -134,5 +134,6 @@ class VectorSearch:
             index = VectorIndex(dimension)
         for rows in self._database.vectors(model, after=index.highest):
             index.add(rows)
-        self._index, self._indexed_counters = index, counters
+        self._index = index
+        self._indexed_counters = counters
         return index

@@ -97,15 +97,18 @@ def _matrix_of(outcomes: Sequence[Iterable[float] | DelfError]) -> Any:
     Raises:
         DelfError: If there is no vector.
     """
-    rows = [
-        None if isinstance(each, DelfError) else np.asarray(each, dtype="float32")
-        for each in outcomes
-    ]
-    dimension = next((len(row) for row in rows if row is not None), None)
-    if dimension is None:
-        raise next(each for each in outcomes if isinstance(each, DelfError))
-    zeros = np.zeros(dimension, dtype="float32")
-    return np.stack([zeros if row is None else row for row in rows])
+    rows: dict[int, Any] = {}
+    errors: list[DelfError] = []
+    for number, outcome in enumerate(outcomes):
+        if isinstance(outcome, DelfError):
+            errors.append(outcome)
+        else:
+            rows[number] = np.asarray(outcome, dtype="float32")
+    if not rows:
+        raise errors[0]
+    first_row = next(iter(rows.values()))
+    zeros = np.zeros(len(first_row), dtype="float32")
+    return np.stack([rows.get(number, zeros) for number in range(len(outcomes))])
 
 
 def _embedded_text(entry: CatalogEntry) -> str:

@@ -166,7 +166,8 @@ def tables_of(
             continue
         # "p" is a primary key, "u" a unique column; any other role is a reference.
         if role == "p":
-            column.primary_key, column.nullable = True, False
+            column.primary_key = True
+            column.nullable = False
         elif role == "u":
             column.unique = True
         else:

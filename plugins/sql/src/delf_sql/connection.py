@@ -263,7 +263,8 @@ class SQL(Connection[SQLSettings]):
 
     async def _sample(self, table: Table) -> Table:
         """Return a table with descriptions of column values; unchanged if rows are unreadable."""
-        name, own_tables = table.relation.full_name, self._own_tables
+        name = table.relation.full_name
+        own_tables = self._own_tables
         rows: list[Sequence[Any]] = []
         # Read the first rows, and then the last ones unless the table has no more rows.
         for reads_last_rows in (False, True):

@@ -164,9 +164,11 @@ class EngineBackend:
     def stop(self, session: sa.Connection) -> None:
         """Stop the running statement from another thread, if the driver can."""
         driver = _driver_connection(session)
-        method = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
-        if method is not None:
-            getattr(driver, method)()
+        for name in _STOPS:
+            stop = getattr(driver, name, None)
+            if callable(stop):
+                stop()
+                return
 
     def discard(self, session: sa.Connection) -> None:
         """Discard a session, so that no other statement gets it."""
@@ -175,7 +177,8 @@ class EngineBackend:
     def dispose(self) -> None:
         """Close idle connections."""
         with self._lock:
-            engines, self._engines = list(self._engines.values()), {}
+            engines = list(self._engines.values())
+            self._engines = {}
         for engine in engines:
             engine.dispose()
 
