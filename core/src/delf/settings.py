@@ -8,7 +8,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Final, Self, TypeAlias, Union, cast, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AfterValidator,
@@ -32,12 +43,15 @@ from delf.environment import (
     source_of,
 )
 from delf.errors import ConnectionConfigurationError, KeyAddressError, did_you_mean
+from delf.network.urls import split_http_url
 
 __all__ = [
+    "HttpUrl",
     "LocalPath",
     "Named",
     "NamedValues",
     "PluginSettings",
+    "SecretHttpUrl",
     "SecretStr",
     "SentAlong",
     "SentTo",
@@ -90,6 +104,24 @@ LocalPath: TypeAlias = Annotated[str, BeforeValidator(_resolve_local_path)]
 A relative path in ``delf.toml`` is relative to the folder of that file; any other relative path is
 relative to the working directory. A URL is unchanged.
 """
+
+
+_Text = TypeVar("_Text", str, SecretStr)
+
+
+def _check_http_url(value: _Text) -> _Text:
+    """Raise ValueError unless the value is empty or an http or https URL; return the value."""
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if text and split_http_url(text) is None:
+        raise ValueError("it is not an http:// or https:// address with a valid host and port")
+    return value
+
+
+HttpUrl: TypeAlias = Annotated[str, AfterValidator(_check_http_url)]
+"""The type of a setting that is the address of an HTTP server; it may be empty."""
+
+SecretHttpUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_check_http_url)]
+"""The type of a secret setting that is the address of an HTTP server; it may be empty."""
 
 
 class Named(dict[str, "str | SecretStr"]):

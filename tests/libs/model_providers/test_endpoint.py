@@ -218,7 +218,17 @@ def test_missing_key_error_names_the_variable(model, variable, environ):
     assert variable in caught.value.describe()
 
 
-@pytest.mark.parametrize("url", ["localhost:11434", "ftp://h/v1", "http://", "u:secret@h"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:11434",
+        "ftp://h/v1",
+        "http://",
+        "u:secret@h",
+        "http://u:secret@h:99999/v1",
+        "http://u:secret@[::1/v1",
+    ],
+)
 def test_invalid_base_url_is_refused(url):
     with pytest.raises(ModelConfigurationError, match="base_url") as caught:
         endpoint("m", base_url=url)

@@ -166,6 +166,10 @@ async def test_missing_specification_is_reported() -> None:
         await actions_of("nowhere.json")
     with pytest.raises(ConnectionUnavailableError, match="is not available"):
         await actions_of("http://127.0.0.1:9/x.json")
+    with pytest.raises(ConnectionConfigurationError, match="invalid host or port"):
+        await actions_of("http://127.0.0.1:99999/x.json")
+    with pytest.raises(ConnectionConfigurationError, match="invalid host or port"):
+        await actions_of("http://[::1/x.json")
     with pytest.raises(ConnectionConfigurationError, match="'spec' is missing"):
         await actions_of(None)
 

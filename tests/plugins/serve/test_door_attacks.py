@@ -177,7 +177,12 @@ async def test_other_site_reaches_no_route(office):
     async with httpx.AsyncClient(base_url=office.url, headers=cookie) as browser:
         for method, path, body in routes:
             more = {} if body is None else {"json": body}
-            for headers in ({}, {"origin": "https://evil.example"}, {"x-csrf-token": "guess"}):
+            for headers in (
+                {},
+                {"origin": "https://evil.example"},
+                {"origin": "http://[::1"},
+                {"x-csrf-token": "guess"},
+            ):
                 answer = await browser.request(method, path, headers=headers, **more)
                 assert answer.status_code == 403, (method, path, headers, answer.status_code)
     assert (await office.client.get("/tasks")).json()["tasks"] == []

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from delf.errors import ConfigurationError, OptionalDependencyError
+from delf.network.urls import split_url
 from delf.records import dataclass
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -144,12 +145,10 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _scheme_of_proxy(url: str) -> str | None:
     """Return the scheme of a proxy's URL; None if no proxy can have this URL."""
-    try:
-        parts = urlsplit(url)
-        has_host_and_port = bool(parts.hostname) and parts.port != 0
-    except ValueError:
+    parts = split_url(url)
+    if parts is None or not parts.hostname or parts.port == 0:
         return None
-    return parts.scheme if has_host_and_port and parts.scheme in _SCHEMES else None
+    return parts.scheme if parts.scheme in _SCHEMES else None
 
 
 def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:

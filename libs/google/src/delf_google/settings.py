@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from delf.settings import LocalPath, PluginSettings, SecretStr
+from delf.settings import HttpUrl, LocalPath, PluginSettings, SecretStr
 
 
 class GoogleSettings(PluginSettings):
@@ -33,7 +33,7 @@ class GoogleSettings(PluginSettings):
         pattern=r"^[A-Za-z0-9_.@-]{1,64}$",
         description="The account of a `delf google login`, if there are several logins.",
     )
-    base_url: str | None = Field(
+    base_url: HttpUrl | None = Field(
         default=None, description="The base URL of the services, if not Google's own."
     )
     timeout: float = Field(

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from delf.environment import Source, SourcedText, source_of
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError, key_hint
 from delf.llm import AUTO, LLMConfig
+from delf.network.urls import split_http_url
 from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.records import dataclass
@@ -455,10 +456,11 @@ def _split_credentials(
             raise _key_address_error(config.model, f"the header {name}", source_of(value), source)
     if base_url is None:
         return None, headers
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    parts = split_http_url(base_url)
+    if parts is None:
         raise ModelConfigurationError(
-            f"base_url {base_url.rpartition('@')[2]!r} is not an http:// or https:// address",
+            f"base_url {base_url.rpartition('@')[2]!r} is not an http:// or https:// address with "
+            "a valid host and port",
             hint="the root of the API with its version, as http://localhost:11434/v1",
         )
     userinfo, _, address = parts.netloc.rpartition("@")

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from delf.settings import PluginSettings, SecretStr, SentTo
+from delf.settings import HttpUrl, PluginSettings, SecretStr, SentTo
 
 
 class SlackSettings(PluginSettings):
@@ -42,10 +42,10 @@ class SlackSettings(PluginSettings):
     )
     host: str = Field(default="127.0.0.1", description="The address on which to listen for HTTP.")
     port: int = Field(default=8799, ge=0, le=65535, description="Its port.")
-    api_url: str = Field(
+    api_url: HttpUrl = Field(
         default="https://slack.com/api/", description="The address of Slack's Web API."
     )
-    page_url: str | None = Field(
+    page_url: HttpUrl | None = Field(
         default=None, description="The address of delf's page, which messages link to."
     )
 

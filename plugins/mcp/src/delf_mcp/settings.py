@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
+from delf.settings import HttpUrl, LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
 from delf.types import Effect
 
 
@@ -24,7 +24,9 @@ class MCPSettings(PluginSettings):
         "certificates and proxies.",
     )
     cwd: LocalPath | None = Field(default=None, description="The working folder of the program.")
-    url: str | None = Field(default=None, description="The address of a server (streamable HTTP).")
+    url: HttpUrl | None = Field(
+        default=None, description="The address of a server (streamable HTTP)."
+    )
     headers: SentValues = Field(
         default_factory=dict, description="Headers for every request to the address."
     )
@@ -77,11 +79,11 @@ class MCPSettings(PluginSettings):
     signing_algorithm: str = Field(
         default="RS256", description=("The algorithm with which the private key signs.")
     )
-    issuer: str | None = Field(
+    issuer: HttpUrl | None = Field(
         default=None, description="For OAuth: the only permitted login server."
     )
     scopes: tuple[str, ...] = Field(default=(), description="For OAuth.")
-    client_metadata_url: str | None = Field(
+    client_metadata_url: HttpUrl | None = Field(
         default=None, description="For OAuth: the https address that describes this client."
     )
     oauth_port: int = Field(

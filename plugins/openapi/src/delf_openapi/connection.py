@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
-from urllib.parse import urlsplit
 
 from delf.llm import LLMConfig
+from delf.network.urls import split_http_url
 from delf.protocols.connection import SetupAsk
 from delf.settings import SecretStr
 from delf.tools.action import Action
@@ -441,8 +441,8 @@ def _possible_names(spec: Any) -> list[str]:
         title: Any = cast("Mapping[str, Any]", info).get("title")
         return [] if title is None else [str(title)[:40]]
     address = str(spec)
-    parts = urlsplit(address)
-    if parts.scheme in ("http", "https") and parts.hostname:
+    parts = split_http_url(address)
+    if parts is not None and parts.hostname:
         return [_stem(parts.path), *parts.hostname.split(".")]
     return [_stem(address)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from delf.errors import ConnectionConfigurationError
+from delf.network.urls import split_http_url
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
 
@@ -58,13 +59,7 @@ class KeyServers:
 def _full_address(name: str, server: str) -> str:
     """Return the address of a server with its scheme, which is https for a bare host."""
     address = server if "://" in server else f"https://{server}"
-    try:
-        parts = urlsplit(address)
-        is_valid = parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # raises for an invalid port
-    except ValueError:
-        is_valid = False
-    if not is_valid or "*" in address:
+    if split_http_url(address) is None or "*" in address:
         raise ConnectionConfigurationError(
             f"{name}: servers has {server!r}, which is no address of a server",
             hint="write them as https://api.shop.example, one for each host and port",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
 from delf.errors import ConnectionConfigurationError
+from delf.network.urls import join_url, split_http_url
 from delf_openapi.document import Document
 from delf_openapi.operations import Operation
 
@@ -30,15 +31,15 @@ def server_of(
         ConnectionConfigurationError: If no address is known.
     """
     if base_url:
-        return _normalise_url(base_url)
+        return _normalise_url("", base_url)
     root = document.at("#")
     for holder in (operation.raw, operation.item, root):
         servers = holder.get("servers")
         if isinstance(servers, list) and servers:
             address = _choose_address(cast("list[Any]", servers), values)
             if address is not None:
-                return _normalise_url(urljoin(document.trees.uri, address))
-    return _normalise_url(urljoin(document.trees.uri, "/"))
+                return _normalise_url(document.trees.uri, address)
+    return _normalise_url(document.trees.uri, "/")
 
 
 def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None:
@@ -70,21 +71,17 @@ def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | 
     return url
 
 
-def _normalise_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname or "{" in url:
+def _normalise_url(base: str, url: str) -> str:
+    parts = split_http_url(join_url(base, url) or "")
+    if parts is None or parts.hostname is None or "{" in url:
         raise ConnectionConfigurationError(
             "the specification does not say where the API is"
             + (f": {url.partition('?')[0][:120]!r} is not a whole address" if "{" in url else ""),
             hint="give base_url, or path_params for the {variables} of its server",
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    where = f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
-    return where + quote(parts.path.rstrip("/"), safe=_SAFE_PATH)
+    port = "" if parts.port is None else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}" + quote(parts.path.rstrip("/"), safe=_SAFE_PATH)
 
 
 def operation_path(path: str) -> str:

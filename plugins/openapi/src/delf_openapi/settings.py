@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
+from delf.settings import HttpUrl, LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
 from delf.types import Effect
 
 Validation = Literal["off", "warn", "raise"]
@@ -34,7 +34,7 @@ class OpenAPISettings(_Checks):
     spec: LocalPath | None = Field(
         default=None, description="The specification: a file or a URL, JSON or YAML."
     )
-    base_url: str | None = Field(
+    base_url: HttpUrl | None = Field(
         default=None, description="The API's address, instead of the specification's servers."
     )
     servers: tuple[str, ...] = Field(
@@ -61,7 +61,7 @@ class OpenAPISettings(_Checks):
     client_secret: SecretStr | None = Field(
         default=None, description="For OAuth2 client credentials."
     )
-    token_url: str | None = Field(
+    token_url: HttpUrl | None = Field(
         default=None, description="The URL for OAuth2 tokens, instead of the specification's."
     )
     scopes: tuple[str, ...] = Field(default=(), description="The OAuth2 scopes to ask for.")

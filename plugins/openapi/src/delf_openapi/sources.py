@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
-from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
+from delf.errors import (
+    ConnectionConfigurationError,
+    ConnectionFileNotFoundError,
+    ConnectionUnavailableError,
+)
 from delf.network.addresses import is_public
 from delf.network.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.network.proxies import transport
 from delf.network.tls import default_context
+from delf.network.urls import split_url
 from delf_openapi.failures import SpecError
 from delf_openapi.yaml_reader import parse_yaml
 
@@ -70,10 +75,12 @@ def uri_of(spec: str) -> str:
     Raises:
         ConnectionFileNotFoundError: If the file does not exist.
     """
-    scheme = urlsplit(spec).scheme.lower()
-    if scheme in ("http", "https"):
+    parts = split_url(spec)
+    if parts is None:
+        raise ConnectionConfigurationError("spec is a URL with an invalid host or port")
+    if parts.scheme in ("http", "https"):
         return spec
-    path = Path(unquote(urlsplit(spec).path) if scheme == "file" else spec).expanduser()
+    path = Path(unquote(parts.path) if parts.scheme == "file" else spec).expanduser()
     if not path.is_file():
         raise ConnectionFileNotFoundError(
             f"there is no specification {spec!r}",

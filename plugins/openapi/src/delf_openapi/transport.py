@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
 from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
 from delf.network.retries import pause, retry_after
+from delf.network.urls import join_url
 from delf_openapi.answers import CHECK_HINT, Answer, scrub
 from delf_openapi.requests import IDEMPOTENT, Request
 from delf_openapi.settings import OpenAPISettings
@@ -261,10 +262,9 @@ def _redirect_url(url: str, location: str, label: str) -> str:
         location: The Location header.
         label: The request, for messages.
     """
-    try:
-        parts = urlsplit(urljoin(url, location))
-        _ = parts.port
-    except ValueError:
-        raise ToolExecutionError(f"{label}: it redirects to no valid address") from None
+    new_url = join_url(url, location)
+    if new_url is None:
+        raise ToolExecutionError(f"{label}: it redirects to no valid address")
+    parts = urlsplit(new_url)
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, fragment="").geturl()

@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 from delf.errors import ConfigurationError, DelfError
 from delf.events import ApprovalAssigned, ApprovalCommented, Event, TaskFinished
 from delf.network.proxies import proxy_for
+from delf.network.urls import split_url
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.protocols.facts import Fact, facts, plain_lines
 from delf.protocols.journal import Journal, RequestRecord
@@ -512,8 +513,6 @@ def post(settings: ServeSettings, notice: Notice) -> None:
     """Post a notice to the webhook."""
     assert settings.webhook_url is not None  # noqa: S101 - called only if the setting is set
     url = settings.webhook_url.get_secret_value()
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError("a webhook has an http address")
     secret = settings.webhook_secret
     _post(url, "" if secret is None else secret.get_secret_value(), notice)
 
@@ -554,12 +553,10 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
     Raises:
         ConfigurationError: If the URL is invalid or not https, or its host is not permitted.
     """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        host = (parts.hostname or "").rstrip(".")
-    except ValueError:
-        raise ConfigurationError("the address of the webhook cannot be read") from None
+    parts = split_url(url)
+    if parts is None:
+        raise ConfigurationError("the address of the webhook cannot be read")
+    host = (parts.hostname or "").rstrip(".")
     # Check the original text, because urlsplit() removes line ends. urllib rejects blanks.
     has_only_printable_ascii = url.isascii() and url.isprintable() and " " not in url
     is_valid = has_only_printable_ascii and len(url) <= _MAX_URL_SIZE
@@ -569,7 +566,7 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
             "the address of a webhook begins with https:// and has no password and no blanks"
         )
     is_permitted = any(fnmatchcase(host, pattern.lower()) for pattern in settings.notice_hosts)
-    if port not in (None, 443) or not is_permitted:
+    if parts.port not in (None, 443) or not is_permitted:
         raise ConfigurationError(
             f"this server sends no notices to {host[:80] or 'that host'!r}",
             hint="notice_hosts of [plugins.serve] names the hosts",

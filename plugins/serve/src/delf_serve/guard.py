@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from delf.errors import DelfError
+from delf.network.urls import split_url
 from delf_serve import access
 from delf_serve.clients import TEST_CLIENT, client_of, is_address, is_loopback
 from delf_serve.keys import ANYBODY, Caller, Keys
@@ -516,7 +516,9 @@ def _is_same_site(scope: Scope, origin: str) -> bool:
     """Return True if the request's origin is this server, or if the request has no origin."""
     if not origin:
         return True
-    parts = urlsplit(origin)
+    parts = split_url(origin)
+    if parts is None:
+        return False
     host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
     # A proxy may pass on a request from an https page as http, so an https origin always fits. An
     # http origin fits only a server that is reached by http.

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from delf.settings import LocalPath, PluginSettings, SecretStr, SentTo
+from delf.network.urls import split_url
+from delf.settings import HttpUrl, LocalPath, PluginSettings, SecretHttpUrl, SecretStr, SentTo
 
 NAME: Final = "serve"
 # The minimum number of bytes of a webhook's secret.
@@ -159,7 +160,7 @@ class ServeSettings(PluginSettings):
         pattern=r"^([A-Za-z][A-Za-z0-9-]{0,60})?$",
         description="The header in which a trusted proxy names the user, such as X-Remote-User.",
     )
-    oidc_issuer: str = Field(
+    oidc_issuer: HttpUrl = Field(
         default="", description="The address of an OpenID Connect provider, for logins."
     )
     oidc_client_id: str = Field(
@@ -188,10 +189,10 @@ class ServeSettings(PluginSettings):
         default=None,
         description=("The folder for uploaded files; in delf's data folder when omitted."),
     )
-    public_url: str = Field(
+    public_url: HttpUrl = Field(
         default="", description="The address of the page, for links: https://delf.example.com"
     )
-    webhook_url: Annotated[SecretStr | None, SentTo()] = Field(
+    webhook_url: Annotated[SecretHttpUrl | None, SentTo()] = Field(
         default=None, description="The URL that gets a POST when a request waits for a decision."
     )
     webhook_secret: Annotated[SecretStr | None, SentTo()] = Field(
@@ -214,7 +215,7 @@ class ServeSettings(PluginSettings):
         description="The token of a Slack app with chat:write and users:read.email, for direct "
         "messages to people who want them.",
     )
-    slack_api_url: str = Field(default="https://slack.com/api/", description="Slack's API.")
+    slack_api_url: HttpUrl = Field(default="https://slack.com/api/", description="Slack's API.")
     notice_hosts: list[str] = Field(
         default_factory=list[str],
         description="The hosts of webhooks that people may set for themselves, such as "
@@ -266,6 +267,16 @@ class ServeSettings(PluginSettings):
         if self.oidc_issuer and not (self.oidc_client_id and self.public_url):
             raise ValueError("oidc_issuer needs oidc_client_id and public_url")
         return self
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _is_address_of_mail_server(cls, value: SecretStr | None) -> SecretStr | None:
+        text = "" if value is None else value.get_secret_value()
+        parts = split_url(text)
+        is_valid = parts is not None and parts.scheme in ("smtp", "smtps")
+        if text and not is_valid:
+            raise ValueError("it is not smtp://HOST:PORT or smtps://HOST:PORT")
+        return value
 
     @field_validator("webhook_secret")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import HttpUrl, PluginSettings, SecretStr
 
 
 class WebSearchSettings(PluginSettings):
@@ -22,7 +22,7 @@ class WebSearchSettings(PluginSettings):
             "The model's key; GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY when omitted."
         ),
     )
-    base_url: str | None = Field(
+    base_url: HttpUrl | None = Field(
         default=None, description=("The provider's address, if not the usual one.")
     )
     provider: Literal["auto", "google", "openai", "anthropic"] = Field(
