@@ -62,8 +62,10 @@ def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
 
 
 def _is_strict(archive: zipfile.ZipFile) -> bool:
-    rels = next((name for name in archive.namelist() if name == _KNOWN[1]), None)
-    return rels is not None and _STRICT_NAMESPACE.search(archive.read(rels)) is not None
+    rels_name = _KNOWN[1]
+    if rels_name not in archive.namelist():
+        return False
+    return _STRICT_NAMESPACE.search(archive.read(rels_name)) is not None
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:

@@ -405,7 +405,8 @@ def _allow_new_thread() -> list[bytes]:
 
 def _number_ranges(values: list[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and the last number of each sequence of consecutive numbers."""
-    first = last = values[0]
+    first = values[0]
+    last = first
     for value in values[1:]:
         if value > last + 1:
             yield first, last

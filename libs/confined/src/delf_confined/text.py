@@ -162,7 +162,10 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _WA
 
 
 def _encoding_by_mark(data: bytes) -> str | None:
-    return next((encoding for mark, encoding in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return encoding
+    return None
 
 
 def _decode_leniently(data: bytes, encoding: str, about: str) -> str:

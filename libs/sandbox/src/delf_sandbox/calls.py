@@ -94,9 +94,8 @@ class OpenCalls:
         """
         if request.call_id in self.open:
             raise WireError("the sandbox reused the number of a call that is open")
-        call = self.open[request.call_id] = OpenCall(
-            request, size + _BYTES_PER_CALL, self._current_script_number
-        )
+        call = OpenCall(request, size + _BYTES_PER_CALL, self._current_script_number)
+        self.open[request.call_id] = call
         self.held_bytes += call.memory_bytes
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 

@@ -156,7 +156,8 @@ class SessionPool(Generic[S, K]):
         """Close idle sessions of other kinds; start sessions of a kind until the pool is full."""
         if kind != self._kind_of_idle:
             # Set before the first await, so that nobody takes a session of the old kind meanwhile.
-            stale, self._kind_of_idle = list(self.idle), kind
+            self._kind_of_idle = kind
+            stale = list(self.idle)
             self.idle.clear()
             await asyncio.gather(*(session.aclose() for session in stale))
         try:

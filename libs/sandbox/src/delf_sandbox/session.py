@@ -170,7 +170,7 @@ class WireSession(asyncio.BufferedProtocol):
     @property
     def alive(self) -> bool:
         """True if the session can run another script."""
-        return not (self._is_lost or self._is_closed)
+        return not self._is_lost and not self._is_closed
 
     @property
     def cpu_seconds(self) -> float:
@@ -227,7 +227,8 @@ class WireSession(asyncio.BufferedProtocol):
         self._budget.begin_script()
         self._files.begin_script()
         self._host = host
-        outcome = self._outcome = self._loop.create_future()
+        outcome = self._loop.create_future()
+        self._outcome = outcome
         try:
             limit = self._spec.limits.frame_bytes
             self._write(exec_frame(self._script_count, code, limit, host.script_start))

@@ -151,7 +151,7 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
             kind=kind,
             message=message,
             line=_number(line),
-            source=source if isinstance(source, str) else None,
+            source=_text(source),
             variables=variables,
             call_id=_number(call_id),
         )
@@ -161,7 +161,7 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
             limit=limit,
             message=message,
             line=_number(line),
-            source=source if isinstance(source, str) else None,
+            source=_text(source),
             variables=variables,
         )
     if name == "rerun" and _has_types(frame, str, str, list, dict):
@@ -172,6 +172,10 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
 
 def _number(value: Any) -> int | None:
     return value if type(value) is int else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def limits_by_name(limits: Limits) -> dict[str, float]:

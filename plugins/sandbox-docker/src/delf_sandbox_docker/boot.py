@@ -249,7 +249,10 @@ def _exit_if_guest_ended(child: int, processor_time: _ProcessorTime) -> None:
             code = os.waitstatus_to_exitcode(status)
             is_out_of_memory = code == -signal.SIGKILL and _has_oom_kill()
             _report_exit(code, processor_time, is_out_of_memory=is_out_of_memory)
-            os._exit(128 - code if code < 0 else code)
+            was_ended_by_signal = code < 0
+            if was_ended_by_signal:
+                code = 128 - code  # as a shell reports the signal
+            os._exit(code)
 
 
 def _prefer_guest_for_oom_kill() -> None:

@@ -136,9 +136,8 @@ class Engine:
         Return False if some requests are not done.
         """
         while True:
-            _, unfinished = await asyncio.wait(
-                work, timeout=0 if self._failed_ping_recently() else self._ping_seconds
-            )
+            timeout = 0 if self._failed_ping_recently() else self._ping_seconds
+            _, unfinished = await asyncio.wait(work, timeout=timeout)
             if not unfinished:
                 return True
             if self._failed_ping_recently() or not await self._answers_ping():

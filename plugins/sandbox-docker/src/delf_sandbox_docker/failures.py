@@ -51,7 +51,8 @@ class FailedBuilds:
                 path.unlink()
             return
         again = f"a task tries again in {remaining_seconds:.0f} s"
-        raise SandboxUnavailableError(message, hint=f"{hint}; {again}" if hint else again)
+        hint = f"{hint}; {again}" if hint else again
+        raise SandboxUnavailableError(message, hint=hint)
 
     def record(self, inputs: Sequence[str], error: SandboxUnavailableError) -> None:
         """Store the error of a failed build.

@@ -98,7 +98,8 @@ class Recipe:
         with tarfile.open(fileobj=out, mode="w") as archive:
             for name, data in self._files():
                 info = tarfile.TarInfo(name)
-                info.size, info.mode = len(data), 0o644
+                info.size = len(data)
+                info.mode = 0o644
                 archive.addfile(info, io.BytesIO(data))
         return out.getvalue()
 

@@ -161,7 +161,9 @@ class ForkServer:
             SandboxUnavailableError: If no guest can be forked.
         """
         await self.ready()
-        max_threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
+        max_threads = limits.processes
+        if libraries:
+            max_threads += _LIBRARY_THREADS
         if max_threads > 0:
             # The system's limit counts all threads of the user, not only those of the guest.
             max_threads += await asyncio.to_thread(_count_threads_of_user)

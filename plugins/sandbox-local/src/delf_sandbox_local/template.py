@@ -187,7 +187,8 @@ class _TemplateProcess:
                 self._wake_up_writer,
             ):
                 os.close(descriptor)
-            limits, scratch = request["limits"], request["scratch"]
+            limits = request["limits"]
+            scratch = request["scratch"]
             null_device = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1):  # the template's streams are shared by all guests
                 os.dup2(null_device, descriptor)

@@ -109,7 +109,8 @@ class MontyBackend:
         for session in list(self._open):
             await session.aclose()
         if self._pool is not None:
-            pool, self._pool = self._pool, None
+            pool = self._pool
+            self._pool = None
             await pool.__aexit__(None, None, None)
 
     async def _running_pool(self) -> Any:

@@ -148,7 +148,8 @@ class MontyRewriting(Rewriting):
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._initial_names.tools:
             node = place.node
-            function = name(node, method_name(connection, method) if method else connection)
+            function_name = method_name(connection, method) if method else connection
+            function = name(node, function_name)
             place.put(_let_return_awaitables(function, label, line=node.lineno))
 
     def may_return_awaitables(self) -> bool:

@@ -412,7 +412,8 @@ class MontySession:
             problem = f"the arguments are too large: {len(data):,} bytes of at most {limit:,}"
             inspected_bytes = len(data)
         except TooLargeError as error:  # copying stopped at the limit
-            problem, inspected_bytes = str(error), self._max_copied_bytes
+            problem = str(error)
+            inspected_bytes = self._max_copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
         # The inspection of refused arguments takes time, too: count its bytes in the budget.
@@ -423,7 +424,8 @@ class MontySession:
 
     def _unpack(self, answer: CallAnswer) -> Any:
         if isinstance(answer, Raised):
-            raise _EXCEPTIONS.get(answer.kind, _EXCEPTIONS["ToolError"])(answer.message)
+            exception_type = _EXCEPTIONS.get(answer.kind, _EXCEPTIONS["ToolError"])
+            raise exception_type(answer.message)
         if isinstance(answer, ToolMessage):
             return answer.message
         limit = self._spec.limits.frame_bytes

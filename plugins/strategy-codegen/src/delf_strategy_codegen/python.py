@@ -103,14 +103,11 @@ def repair_script(code: str, indent: int = 0) -> str | None:
     code = code.strip("\n")
     if not code.strip():
         return None
-    repaired = next(
-        (
-            candidate
-            for candidate in _candidates(code, indent)
-            if parse_script(candidate) is not None
-        ),
-        code,
-    )
+    repaired = code
+    for candidate in _candidates(code, indent):
+        if parse_script(candidate) is not None:
+            repaired = candidate
+            break
     return _without_run_call(repaired.strip("\n"))
 
 

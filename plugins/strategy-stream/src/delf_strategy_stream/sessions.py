@@ -143,7 +143,9 @@ class SessionTurns:
 
     async def aclose(self) -> None:
         """Close the session; no-op without a session."""
-        session, self._session, self._session_knows_history = self._session, None, False
+        session = self._session
+        self._session = None
+        self._session_knows_history = False
         if session is not None:
             await session.aclose()
 

@@ -94,7 +94,8 @@ class Channel:
             read_fd: The descriptor for reading.
             write_fd: The descriptor for writing.
         """
-        self._read_fd, self._write_fd = read_fd, write_fd
+        self._read_fd = read_fd
+        self._write_fd = write_fd
         self._wait.register(read_fd, select.POLLIN)
         os.set_blocking(read_fd, False)
 

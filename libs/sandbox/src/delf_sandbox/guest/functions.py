@@ -290,7 +290,10 @@ class Functions:
         label = self._tool_names.calls.get(id(place.node))
         if label in self.initial_names.write_actions:
             return label
-        return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
+        for scope in self.targets(place):
+            if id(scope) in functions:
+                return functions[id(scope)]
+        return None
 
     def write_action_for_each_item(self, node: Any) -> str | None:
         """Return a write action that a generator or ``map`` calls for each item, if any."""

@@ -445,12 +445,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
         do the same as in the recorded run.
         """
         timers = self._scheduled
-        place = next((n for n, timer in enumerate(timers) if timer.number == number), None)
-        if place == 0:  # nearly always
-            self._fire(heapq.heappop(timers))
-        elif place is not None:
-            self._fire(timers.pop(place))
-            heapq.heapify(timers)
+        for index, timer in enumerate(timers):
+            if timer.number != number:
+                continue
+            if index == 0:  # nearly always
+                self._fire(heapq.heappop(timers))
+            else:
+                self._fire(timers.pop(index))
+                heapq.heapify(timers)
+            return
 
     def _wait(self) -> None:
         timeout = None

@@ -32,7 +32,8 @@ class AmbiguousError(SyntaxError):
     def at_node(cls, node: Any, message: str) -> Self:
         """Build the error with the line and column of a node of the script."""
         error = cls(message)
-        error.lineno, error.offset = node.lineno, node.col_offset + 1
+        error.lineno = node.lineno
+        error.offset = node.col_offset + 1  # columns of errors begin with 1
         return error
 
 

@@ -74,7 +74,8 @@ class Rewriting:
 
     def __init__(self, tree: ast.Module, initial_names: InitialNames) -> None:
         self._initial_names = initial_names
-        self._names = names = ToolNames(tree, initial_names)
+        names = ToolNames(tree, initial_names)
+        self._names = names
         self._syntax = names.syntax
         check_uses(tree, names)
         self._functions = Functions(names, await_everywhere=self.await_everywhere)

@@ -521,13 +521,15 @@ class ScriptSyntax:
         self._visit_all(node.bases, scope)
         for keyword in node.keywords:
             self._visit(keyword.value, scope, keyword, "value")
-        inner = self.scopes[id(node)] = Scope("class", node, scope)
+        inner = Scope("class", node, scope)
+        self.scopes[id(node)] = inner
         self._visit_all(node.body, inner)
 
     def _visit_comprehension(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
         """Record a comprehension as a separate scope, and visit its parts."""
         is_lazy = node.__class__ is ast.GeneratorExp
-        inner = Scope("generator" if is_lazy else "comprehension", node, scope)
+        kind = "generator" if is_lazy else "comprehension"
+        inner = Scope(kind, node, scope)
         self.scopes[id(node)] = inner
         if is_lazy:
             self.generators.append(Place(node, scope, container, key))

@@ -439,15 +439,16 @@ class GuestSession:
 
     def _unfinished_call_error(self) -> BaseException | None:
         """Return an error if a call was never awaited or a task failed unnoticed, else None."""
-        lines = self._script_helpers.uniterated_lines()
-        unfinished = [
-            *self._caller.unawaited(),
-            *(f"the generator on line {line}, over which nothing loops" for line in lines),
+        generator_lines = self._script_helpers.uniterated_lines()
+        unfinished = list(self._caller.unawaited())
+        unfinished += [
+            f"the generator on line {line}, over which nothing loops" for line in generator_lines
         ]
         if unfinished:
             call_list = ", ".join(unfinished[:5])
             return NotAwaitedError(f"never awaited, so never made: {call_list}; write `await …`")
-        return next(iter(self._loop.unretrieved_exceptions()), None)
+        errors = self._loop.unretrieved_exceptions()
+        return errors[0] if errors else None
 
     def _variables(self) -> dict[str, str]:
         return attempt(lambda: describe_variables(self._namespace, self._hidden_names), {})

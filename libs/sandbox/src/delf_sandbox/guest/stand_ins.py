@@ -72,7 +72,9 @@ def make_modules(output: Any, result_of: Callable[[Any], Any]) -> dict[str, type
     os_module.getenv = FunctionWithUsage("getenv(key, default)", _getenv)
     sys_module = _subset_module("sys", sys, _SYS)
     sys_module.stdout = sys_module.stderr = output
-    sys_module.argv, sys_module.path, sys_module.modules = ["script.py"], [], {}
+    sys_module.argv = ["script.py"]
+    sys_module.path = []
+    sys_module.modules = {}
     sys_module.exit = FunctionWithUsage("exit(code)", leave)
     sys_module.setrecursionlimit = _no_op
     inspect_module = _subset_module("inspect", inspect, _INSPECT)

@@ -149,7 +149,8 @@ class RecordedClockAndRandom:
         module.seed = module._inst.seed
         # These C functions of uuid1() would use the system's clock.
         _uuid._generate_time_safe = _uuid._UuidCreate = None
-        time.time_ns, time.time = self.now_ns, self.now
+        time.time_ns = self.now_ns
+        time.time = self.now
         for name in ("monotonic", "perf_counter"):
             _set_clock(name, self.monotonic_ns)
         for name in ("process_time", "thread_time"):
@@ -165,7 +166,8 @@ class RecordedClockAndRandom:
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
-        dt.date, dt.datetime = date_type, datetime_type
+        dt.date = date_type
+        dt.datetime = datetime_type
 
 
 _real_time_ns = time.time_ns
@@ -190,14 +192,18 @@ def _replayable_seed(
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
         # Without a seed, Python would use the system's randomness, which cannot be replayed.
-        original_seed(self, random_bytes(32) if a is None else a, version)
+        if a is None:
+            a = random_bytes(32)
+        original_seed(self, a, version)
 
     return seed
 
 
 def _with_default_time(real: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
     def function_of_time(secs: float | None = None) -> Any:
-        return real(now() if secs is None else secs)
+        if secs is None:
+            secs = now()
+        return real(secs)
 
     return function_of_time
 
@@ -227,12 +233,15 @@ def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: A
     load = getattr(loader, step)
 
     def load_with_types(self: Any, module_or_spec: Any) -> Any:
-        previous_types = dt.date, dt.datetime
-        dt.date, dt.datetime = date_type, datetime_type
+        previous_date_type = dt.date
+        previous_datetime_type = dt.datetime
+        dt.date = date_type
+        dt.datetime = datetime_type
         try:
             return load(self, module_or_spec)
         finally:
-            dt.date, dt.datetime = previous_types
+            dt.date = previous_date_type
+            dt.datetime = previous_datetime_type
 
     setattr(loader, step, load_with_types)
 
@@ -261,9 +270,9 @@ class _ComparableWithText:
     @classmethod
     def strptime(cls, text: Any, format: str) -> Any:
         parent: Any = super()
-        return parent.strptime(
-            text.strftime(format) if isinstance(text, _REAL_DATE) else text, format
-        )
+        if isinstance(text, _REAL_DATE):
+            text = text.strftime(format)
+        return parent.strptime(text, format)
 
     def __getitem__(self: Any, key: Any) -> str:
         return self.isoformat()[key]
