@@ -92,7 +92,7 @@ async def find_task(
     state: State, options: Options, text: str
 ) -> tuple[str, TaskQueued | TaskStarted | None]:
     """Return a task's id, and the event that queued or started the task; None without an event."""
-    from delf.events import TaskQueued, TaskStarted
+    from delf.events import start_event
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.journals import find_id, project_journal
 
@@ -103,8 +103,7 @@ async def find_task(
         events = await journal.read(name)
     finally:
         await journal.aclose()
-    begin = (event for event in events if isinstance(event, (TaskQueued, TaskStarted)))
-    return name, next(begin, None)
+    return name, start_event(events)
 
 
 def _sets_limit(options: Options) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
-from delf.events import TaskQueued, TaskStarted
+from delf.events import start_event
 from delf.machine.zones import Zone, local_zone
 from delf.messages import ModelDelta, system, user
 from delf.records import dataclass
@@ -166,7 +166,8 @@ class TaskRequest:
         """The owner of the task; None for the local user."""
         if self.key is not None:
             return self.key
-        return next((e.key for e in self.past if isinstance(e, (TaskQueued, TaskStarted))), None)
+        start = start_event(self.past)
+        return None if start is None else start.key
 
     @property
     def worker(self) -> str | None:

@@ -11,7 +11,14 @@ from typing import Any, cast
 import yaml
 
 from delf.errors import ConfigurationError
-from delf.events import CallStarted, Event, TaskFinished, TaskQueued, TaskStarted
+from delf.events import (
+    CallStarted,
+    Event,
+    TaskFinished,
+    TaskQueued,
+    TaskStarted,
+    start_event,
+)
 from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf.values.encoding import dumps
@@ -61,7 +68,7 @@ def add_task(
     Raises:
         ConfigurationError: If the task cannot become a case, or the file is not a YAML data set.
     """
-    first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    first_event = start_event(events)
     last_event = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
     _check_can_be_case(record, first_event, last_event)
     if path.suffix == ".json":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.errors import ConfigurationError, DelfError, did_you_mean
-from delf.events import TaskQueued, TaskStarted
+from delf.events import start_event
 from delf.terminal import visible
 from delf_cli import complete, errors
 from delf_cli.as_json import as_json_option, write_result
@@ -67,8 +67,8 @@ def add(
     context = _prompt_facts(state, record.task)
     case = add_task(path, record, events, context, name=name, judged=judged)
     data = {"dataset": str(path), "name": name, "checks": len(case["evaluators"])}
-    begin = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
-    tools = "" if begin is None else tool_options(begin.setup)
+    start = start_event(events)
+    tools = "" if start is None else tool_options(start.setup)
     text = f"added as {name} to {path}\nrun it with: delf evals run {to}{tools}"
     write_result(text, data, as_json=as_json)
 

@@ -14,7 +14,7 @@ import click
 
 from delf import Agent
 from delf.errors import ConfigurationError, DelfError, FolderNotTrustedError
-from delf.events import Event, TaskQueued, TaskStarted
+from delf.events import Event, start_event
 from delf.protocols.journal import TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.strategy import ToolDescription
@@ -140,7 +140,7 @@ def save(
     """
     state = state_of(ctx)
     record, events = load_task(ctx, task_id)
-    first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    first_event = start_event(events)
     if first_event is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
     agent = Setup.of(state, restore_options(state, Options(flags={}), first_event.setup)).agent()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from delf import Agent
 from delf.errors import ConfigurationError
-from delf.events import Event, TaskQueued, TaskStarted
+from delf.events import Event, start_event
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done, Failed
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolDescription
@@ -108,7 +108,7 @@ class BoundDraft:
         make_agent = maker_of_similar_agents(agent)
         tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
-        first_event = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+        first_event = start_event(events)
         if first_event is None:
             raise ConfigurationError("the task has not begun")
         scripts = scripts_of(events)

@@ -21,8 +21,7 @@ from delf.events import (
     ScriptFinished,
     ScriptGenerated,
     TaskFinished,
-    TaskQueued,
-    TaskStarted,
+    start_event,
 )
 from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import answer_of
@@ -117,8 +116,8 @@ def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:
 
     A value that the task or an earlier script contains, too, does not count.
     """
-    task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
-    task_and_scripts = [task]
+    start = start_event(before)
+    task_and_scripts = ["" if start is None else start.task]
     results: list[str] = []
     for event in before:
         if isinstance(event, ScriptGenerated):

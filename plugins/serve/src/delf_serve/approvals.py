@@ -249,10 +249,9 @@ class Approvals:
         # The gate of the task's own process validates the arguments in any case.
         if action is None:
             return
+        arguments = {**record.requested.arguments, **edited_arguments}
         try:
-            await asyncio.to_thread(
-                action.validate, {**record.requested.arguments, **edited_arguments}
-            )
+            await asyncio.to_thread(action.validate, arguments)
         except ToolRefusedError as error:
             raise ProblemError(422, error.message, param="arguments") from None
 
@@ -264,10 +263,9 @@ class Approvals:
     async def revoke(self, request_id: str, caller: Caller) -> Remembered:
         """Revoke a remembered approval by its full id."""
         journal = self._tasks.journal
-        request_ids = [
-            d.request_id for d in await remembered_decisions(journal) if caller.sees(d.key)
-        ]
-        if request_id not in request_ids:
+        decisions = await remembered_decisions(journal)
+        visible_ids = [each.request_id for each in decisions if caller.sees(each.key)]
+        if request_id not in visible_ids:
             raise ProblemError(404, f"no decision {request_id[:60]!r} is remembered")
         return _remembered_view(await revoke(journal, request_id, caller.name))
 

@@ -111,7 +111,8 @@ class Budgets:
             ledgers.append((caller.name, ledger))
         for team in sorted(caller.teams & self._limits.keys()):
             members = self._keys.of_team(team)
-            ledgers.append((team, await self._up_to_date_ledger(("team", team), team, members)))
+            ledger = await self._up_to_date_ledger(("team", team), team, members)
+            ledgers.append((team, ledger))
         return ledgers
 
     async def _up_to_date_ledger(
@@ -129,8 +130,10 @@ class Budgets:
         """
         now = datetime.now(UTC)
         begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        if self._month != (month := f"{begin:%Y-%m}"):
-            self._month, self._ledgers = month, {}
+        month = f"{begin:%Y-%m}"
+        if self._month != month:
+            self._month = month
+            self._ledgers = {}
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
         ledger = self._ledgers.setdefault(ledger_key, Ledger(limit))
         recorded_costs = await self._cost_of(begin.timestamp(), owners)

@@ -223,8 +223,10 @@ class Keys:
         person = self._callers_by_holder.get(holder)
         if person is not None:
             return person
-        matching = (caller for caller in self._callers_of_settings if caller.holder == holder)
-        return next(matching, None)
+        for caller in self._callers_of_settings:
+            if caller.holder == holder:
+                return caller
+        return None
 
     def known(self, holder: str | None) -> Person | None:
         """Return the person whose tasks are stored with the owner ``holder``; None if unknown.

@@ -124,8 +124,8 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
 
 async def _logins(call: Call, name: str) -> list[SessionRecord]:
     journal = call.service.tasks.journal
-    person = next((each for each in await journal.people() if each.name == name), None)
-    holder = _require_active(person, name).holder
+    people_by_name = {person.name: person for person in await journal.people()}
+    holder = _require_active(people_by_name.get(name), name).holder
     return [login for login in await journal.logins() if login.holder == holder]
 
 
