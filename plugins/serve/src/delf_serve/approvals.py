@@ -106,7 +106,9 @@ class Approvals:
                     decidable.append(record)
                 elif rejectable and _may_reject(record, caller):
                     only_rejectable.append(record)
-            records = [*decidable, *only_rejectable] if mine else only_rejectable
+            records = only_rejectable
+            if mine:
+                records = decidable + only_rejectable
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, caller) for record in page], more=more)

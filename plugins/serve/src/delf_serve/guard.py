@@ -402,7 +402,8 @@ class _Sender:
     """Wraps ``send`` to add the common response headers."""
 
     def __init__(self, send: Send, path: str) -> None:
-        self._send, self._path = send, path
+        self._send = send
+        self._path = path
         self.request_id = secrets.token_hex(8)
         self.varies_by_origin = False
         self.origin: str | None = None
@@ -413,7 +414,7 @@ class _Sender:
             self.status = message["status"]
             headers = list(message["headers"])
             names = {name for name, _ in headers}
-            headers += [item for item in _HEADERS if item[0] not in names]
+            headers += [(name, value) for name, value in _HEADERS if name not in names]
             headers.append((b"x-request-id", self.request_id.encode()))
             if b"cache-control" not in names:
                 headers.append((b"cache-control", b"no-store"))

@@ -679,20 +679,28 @@ def _is_listed(conversation: str, caller: Caller) -> bool:
     return caller.sees(owner_of(conversation)) and not is_kept_by_client(conversation)
 
 
+async def _listed_conversations(
+    chat: Any, caller: Caller, wanted_count: int
+) -> list[ConversationRecord]:
+    """Load conversations, newest first, until enough of them are listed for a caller."""
+    count = wanted_count
+    while True:
+        stored: Sequence[ConversationRecord] = await chat.aconversations(count)
+        listed = [each for each in stored if _is_listed(each.conversation, caller)]
+        has_more = len(stored) == count and count < _MAX_CONVERSATIONS
+        if len(listed) >= wanted_count or not has_more:
+            return listed
+        count *= 8
+
+
 @OPERATIONS.add("GET", "/conversations", "read")
 async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationList:
     """Return conversations, newest first."""
     chat: Any = call.service.agent.chat
     conversations: list[ConversationRecord] = []
-    wanted_count = query.offset + query.limit + 1
-    count = wanted_count
-    can_load_more = chat is not None
-    # Load more until enough of the loaded conversations are the caller's, and not a client's.
-    while can_load_more and len(conversations) < wanted_count:
-        stored: Sequence[ConversationRecord] = await chat.aconversations(count)
-        conversations = [each for each in stored if _is_listed(each.conversation, call.caller)]
-        can_load_more = len(stored) == count and count < _MAX_CONVERSATIONS
-        count *= 8
+    if chat is not None:
+        wanted_count = query.offset + query.limit + 1
+        conversations = await _listed_conversations(chat, call.caller, wanted_count)
     part, more = page_of(conversations, query)
     views = [
         s.Conversation(

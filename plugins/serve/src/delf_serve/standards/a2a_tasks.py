@@ -136,7 +136,9 @@ class A2ATasks(RequestHandler):
         self, params: pb.ListTasksRequest, context: ServerCallContext
     ) -> pb.ListTasksResponse:
         """Return the newest tasks, without their answers."""
-        size = min(params.page_size, _MAX_TASKS) if params.page_size > 0 else _MAX_TASKS
+        size = _MAX_TASKS
+        if params.page_size > 0:
+            size = min(params.page_size, _MAX_TASKS)
         try:
             tasks_found, next_cursor = await self._call.service.tasks.find(
                 limit=size, after=params.page_token or None, caller=self._call.caller
