@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Final, NamedTuple, cast
 from unicodedata import category
 from xml.etree import ElementTree as ET
@@ -105,16 +105,7 @@ def pdf_pages(source: str | IO[bytes], name: str, max_pages: int | None = None) 
     if damaged_pages:
         page_list = ", ".join(map(str, damaged_pages))
         note(f"{name}: the texts of damaged pages are empty: {page_list}")
-    garbled_pages: list[int] = []
-    for number, text in enumerate(texts, 1):
-        if number in pages_with_unknown_fonts or _is_garbled(text):
-            garbled_pages.append(number)
-    if garbled_pages:
-        page_list = ", ".join(map(str, garbled_pages))
-        note(
-            f"{name}: the fonts of pages {page_list} do not say which letters they draw, so the "
-            "text may be wrong: only reading the pictures (OCR) gives the right text"
-        )
+    _note_garbled_pages(name, texts, pages_with_unknown_fonts)
     if any(form_values):
         note(f"{name}: values of form fields stand below the text of their page")
         for index, field_values in enumerate(form_values):
@@ -135,6 +126,29 @@ def note_textless_pages(name: str, textless_pages: int, page_count: int) -> None
         note(
             f"{name}: {textless_pages} of {page_count} pages hold no text, as scanned pages do: "
             "only reading the pictures (OCR) gives their text"
+        )
+
+
+def _note_garbled_pages(
+    name: str, texts: Sequence[str], pages_with_unknown_fonts: Collection[int]
+) -> None:
+    """Add a note about the pages whose text may be wrong.
+
+    Args:
+        name: The name of the document.
+        texts: The text of each page.
+        pages_with_unknown_fonts: The numbers of the pages with a font that does not state the
+            letters of its glyphs, from 1.
+    """
+    garbled_pages: list[int] = []
+    for number, text in enumerate(texts, 1):
+        if number in pages_with_unknown_fonts or _is_garbled(text):
+            garbled_pages.append(number)
+    if garbled_pages:
+        page_list = ", ".join(map(str, garbled_pages))
+        note(
+            f"{name}: the fonts of pages {page_list} do not say which letters they draw, so the "
+            "text may be wrong: only reading the pictures (OCR) gives the right text"
         )
 
 

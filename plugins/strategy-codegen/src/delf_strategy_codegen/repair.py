@@ -296,18 +296,12 @@ class _Reader:
         Args:
             prefix: The string's prefix, such as ``f``.
         """
-        opening_quote = self._text[self._position]
-        # All typographic quotes of the opening quote's kind; empty if the quote is ASCII.
-        curly_quotes = ""
-        ascii_quote = opening_quote
-        for quotes, straight_quote in _ASCII_QUOTE_BY_CURLY_QUOTES.items():
-            if opening_quote in quotes:
-                curly_quotes = quotes
-                ascii_quote = straight_quote
-        closing_quotes = curly_quotes + ascii_quote
-        # Some answers open a string with a curly quote, and close it with an ASCII quote.
+        curly_quotes, ascii_quote = _quotes_of_same_kind(self._text[self._position])
         if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
+        else:
+            # Some answers open a string with a curly quote, and close it with an ASCII quote.
+            closing_quotes = curly_quotes + ascii_quote
         is_triple = self._are_next(closing_quotes, 3)
         quote_count = 3 if is_triple else 1
         self._position += quote_count
@@ -380,6 +374,17 @@ class _Reader:
             raise _UnreadableError
         self._position += 1
         return field
+
+
+def _quotes_of_same_kind(quote: str) -> tuple[str, str]:
+    """Return the typographic quotes of a quote's kind, and the ASCII quote of this kind.
+
+    The typographic quotes are empty for an ASCII quote.
+    """
+    for curly_quotes, ascii_quote in _ASCII_QUOTE_BY_CURLY_QUOTES.items():
+        if quote in curly_quotes:
+            return curly_quotes, ascii_quote
+    return "", quote
 
 
 def _string_prefix_at_end(code: str) -> str:
