@@ -159,14 +159,19 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
     """
     last: tuple[int, int] | None = None
     for closing in _CLOSING.finditer(text):
-        begins_line = text[: closing.start()].endswith("\n") or not text[: closing.start()].strip()
-        ends_line = not text[closing.end() :].partition("\n")[0].strip()
+        text_before = text[: closing.start()]
+        begins_line = text_before.endswith("\n") or not text_before.strip()
+        rest_of_line, _, _ = text[closing.end() :].partition("\n")
+        ends_line = not rest_of_line.strip()
         if begins_line or ends_line:
             last = closing.span()
-    # With an opening mark before the closing mark, the answer merely talks about such marks.
-    if last is None or _ANY_OPENING.search(text, 0, last[0]) is not None:
+    if last is None:
         return None
-    return None if _is_in_code_block(text, last[0]) else last
+    start, _ = last
+    # With an opening mark before the closing mark, the answer merely talks about such marks.
+    if _ANY_OPENING.search(text, 0, start) or _is_in_code_block(text, start):
+        return None
+    return last
 
 
 def _is_in_code_block(text: str, position: int) -> bool:

@@ -52,13 +52,10 @@ class FixedAttributes:
         is_own_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
         if name in vars(self) or is_own_method:
             return
-        attribute_names = {
-            *self._options,
-            *(word for word in dir(self) if not word.startswith("_")),
-        }
-        kind = type(self).__name__
+        public_names = {word for word in dir(self) if not word.startswith("_")}
+        suggestion = did_you_mean(name, sorted(public_names | self._options))
         raise FixedAttributeError(
-            f"{kind} has no attribute {name!r}{did_you_mean(name, sorted(attribute_names))}",
+            f"{type(self).__name__} has no attribute {name!r}{suggestion}",
             hint="options are given when it is made; a subclass may have attributes of its own",
         )
 

@@ -1130,9 +1130,10 @@ def end_of(
         error: The error with which the task ends.
         stopped: The person who stopped the task.
     """
+    last_event = events[-1]
     return TaskFinished(
-        task_id=events[-1].task_id,
-        seq=events[-1].seq + 1,
+        task_id=last_event.task_id,
+        seq=last_event.seq + 1,
         at=time.time(),
         status=False,
         text="",

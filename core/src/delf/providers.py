@@ -87,8 +87,11 @@ class Providers:
         """
         name = model.lower()
         prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
-        spellings = {name, f"{prefix}/{rest}", f"{prefix}:{rest}", rest} if rest else {name}
-        named_provider = self.by_name(prefix) if rest else None
+        spellings = {name}
+        named_provider = None
+        if rest:
+            spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
+            named_provider = self.by_name(prefix)
         provider = named_provider or self.for_model(name)
         if provider is not None:
             bare_name = rest if named_provider else name

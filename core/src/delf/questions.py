@@ -133,12 +133,11 @@ class Question:
         ]
         if len(matching_options) == 1:
             return matching_options[0]
-        omitted_count = len(self.options) - _MAX_NAMED
         option_names = ", ".join(map(repr, self.options[:_MAX_NAMED]))
-        raise _wrong_answer_error(
-            reply,
-            f"one of {option_names}" + (f" and {omitted_count} more" if omitted_count > 0 else ""),
-        )
+        omitted_count = len(self.options) - _MAX_NAMED
+        if omitted_count > 0:
+            option_names += f" and {omitted_count} more"
+        raise _wrong_answer_error(reply, f"one of {option_names}")
 
 
 def _comparable(text: object) -> str:

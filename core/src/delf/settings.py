@@ -371,11 +371,10 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
     slow. Its ``.env`` support is not used, because it reads only the working directory, and treats
     every other variable in the file as an unknown setting.
     """
-    variables = {
-        key.lower(): value
-        for key, value in current_environ().items()
-        if value and key.upper().startswith(prefix)
-    }
+    variables: dict[str, str] = {}
+    for key, value in current_environ().items():
+        if value and key.upper().startswith(prefix):
+            variables[key.lower()] = value
     if not variables:
         return {}
     from pydantic_settings import EnvSettingsSource, SettingsError
@@ -395,7 +394,8 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
         return source()
     except SettingsError as error:
         # The value is invalid JSON. It may be a secret, so the error's cause is dropped.
-        field = str(error).partition('"')[2].partition('"')[0]
+        _, _, text_from_field = str(error).partition('"')
+        field, _, _ = text_from_field.partition('"')
         raise ConnectionConfigurationError(
             f"{name}: {prefix}{field.upper()} is not valid JSON",
             hint='a list is written as a,b or as ["a", "b"], a table as {"a": "b"}',

@@ -79,11 +79,12 @@ def _without_commands(words: list[str]) -> int:
         sys.stdout.write(f"delf {__version__}\n")
         return 0
     command = next((word for word in words if not word.startswith("-")), None)
-    package = package_of("command", command) if command is not None else None
     if command is None:
         reason = "no command is installed"
+        package = None
     else:
         reason = f"no command {command!r} is installed"
+        package = package_of("command", command)
     hint = how_to_install(package or "delf-core[standard]")
     sys.stderr.write(f"error: {reason}\nhint: {hint}\n")
     return 2

@@ -27,15 +27,17 @@ def check_file_name(name: object) -> str:
     """
     if not isinstance(name, str) or not name.strip():
         raise ValueError("an output file needs a name")
-    if (
-        len(name) > _MAX_NAME
-        or not all(map(_is_valid_part, name.split("/")))
-        or name.startswith("~")
-    ):
+    if not _is_valid_name(name):
         raise ValueError(
             f"{name[:80]!r} cannot be an output file's name; use a plain name such as 'report.csv'"
         )
     return unicodedata.normalize("NFC", name)
+
+
+def _is_valid_name(name: str) -> bool:
+    if len(name) > _MAX_NAME or name.startswith("~"):
+        return False
+    return all(map(_is_valid_part, name.split("/")))
 
 
 def _is_valid_part(part: str) -> bool:

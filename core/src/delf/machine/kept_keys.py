@@ -90,7 +90,9 @@ class KeptKeys:
         ring = _keyring()
         in_ring = ring is not None and _write_keyring(ring, name, value)
         # The file lists all names; None as the value means that the keyring has the value.
-        self._write({**self._read(), name: None if in_ring else value})
+        values = dict(self._read())
+        values[name] = None if in_ring else value
+        self._write(values)
         return "the system's keyring" if in_ring else str(self.file)
 
     def remove(self, name: str) -> bool:

@@ -49,7 +49,10 @@ def _find_zone_file(name: str) -> Path | None:
     if not name:
         return _LOCAL if _LOCAL.exists() else None
     paths = [Path(name)] if name.startswith("/") else [folder / name for folder in _FOLDERS]
-    return next((path for path in paths if path.is_file()), None)
+    for path in paths:
+        if path.is_file():
+            return path
+    return None
 
 
 def _read_posix_rule(path: Path) -> str:

@@ -78,13 +78,14 @@ class Inflater:
         names = [name.strip().lower().removeprefix("x-") for name in encodings]
         names = [name for name in names if name not in ("", "identity")]
         if len(names) > 1:
-            encodings = ", ".join(names)[:100]
+            all_names = ", ".join(names)
             raise BodyEncodingError(
-                f"it is compressed several times ({encodings}), which delf did not request"
+                f"it is compressed several times ({all_names[:100]}), which delf did not request"
             )
-        if names and names[0] not in ("gzip", "deflate"):
-            raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
-        self._encoding = names[0] if names else None
+        encoding = names[0] if names else None
+        if encoding is not None and encoding not in ("gzip", "deflate"):
+            raise BodyEncodingError(f"it is compressed as {encoding[:40]}, which was not asked for")
+        self._encoding = encoding
         self._decompressor: Any = None
         self._max_bytes = max_bytes
         self._received_bytes = self._inflated_bytes = 0

@@ -240,7 +240,8 @@ class Attempts(Generic[A]):
                 # have arrived.
                 is_unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
                 progress.may_have_taken_effect |= not is_unsent
-                if is_last or not (is_unsent or self._is_repeatable):
+                may_repeat = is_unsent or self._is_repeatable
+                if is_last or not may_repeat:
                     raise NoAnswerError(
                         error, may_have_taken_effect=progress.may_have_taken_effect
                     ) from None

@@ -121,10 +121,10 @@ class Proxies:
             return None
         if address is not None and address.is_loopback:
             return None
-        is_direct = any(
-            _is_exempt(entry, host, address, port) for entry in self._direct_entries if entry
-        )
-        return None if is_direct else proxy
+        for entry in self._direct_entries:
+            if entry and _is_exempt(entry, host, address, port):
+                return None
+        return proxy
 
 
 def proxy_for(url: str) -> Proxy | None:
@@ -156,15 +156,19 @@ def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:
     if entry == "*":
         return True
     # More than one colon without brackets is an IPv6 address, whose last part is no port.
-    if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
+    is_bare_ipv6 = entry.count(":") > 1 and not entry.startswith("[")
+    if "/" in entry or is_bare_ipv6:
         return _is_within(entry, address)
     name, entry_port = _split_port(entry)
     if entry_port is not None and entry_port != port:
         return False
-    if (address_of_name := _address(name)) is not None:
-        return address_of_name == address
-    name = name.removeprefix("*").lstrip(".").rstrip(".")
-    return bool(name) and (host == name or host.endswith(f".{name}"))
+    entry_address = _address(name)
+    if entry_address is not None:
+        return entry_address == address
+    domain = name.removeprefix("*").strip(".")
+    if not domain:
+        return False
+    return host == domain or host.endswith(f".{domain}")
 
 
 def _split_port(entry: str) -> tuple[str, int | None]:

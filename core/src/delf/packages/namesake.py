@@ -23,11 +23,13 @@ def is_in_same_folder(file: str) -> bool:
     Args:
         file: The ``__init__.py`` of this package.
     """
-    start = len(NAMESAKE) + 1
+    prefix = f"{NAMESAKE}-"
     try:
         names = os.listdir(os.path.dirname(os.path.dirname(file)))  # noqa: PTH120, PTH208 - quick
     except OSError:  # in an archive nothing is installed
         return False
-    return any(
-        name.startswith(f"{NAMESAKE}-") and name[start : start + 1].isdigit() for name in names
-    )
+    for name in names:
+        version = name.removeprefix(prefix)
+        if name.startswith(prefix) and version[:1].isdigit():
+            return True
+    return False

@@ -117,8 +117,10 @@ class Catalog:
         faulty_records.sort(key=lambda record: record.distribution is not None)
         messages = [f"plugin {each.name!r}{_package(each)} {each.fault}" for each in faulty_records]
         omitted_count = len(messages) - _MAX_LISTED_FAILURES
-        rest = [f"{omitted_count} more failed: see delf plugins"] if omitted_count > 0 else []
-        return "; ".join([*messages[:_MAX_LISTED_FAILURES], *rest])
+        if omitted_count > 0:
+            del messages[_MAX_LISTED_FAILURES:]
+            messages.append(f"{omitted_count} more failed: see delf plugins")
+        return "; ".join(messages)
 
     def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Add the plugins that failed to load to the hint of an error about an unknown name.

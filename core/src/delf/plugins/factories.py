@@ -153,15 +153,19 @@ def _check_settings(settings: type[PluginSettings], options: Mapping[str, Any], 
         for problem in error.errors():
             if problem["type"] == "missing" or not problem["loc"]:
                 continue
-            *outer, name = map(str, problem["loc"])
+            path = [str(key) for key in problem["loc"]]
             if problem["type"] != "extra_forbidden":
                 fault = problem["msg"].removeprefix("Value error, ")
-                raise ConfigurationError(f"{place} {'.'.join([*outer, name])}: {fault}") from None
-            option_names = [] if outer else list(settings.model_fields)
-            option_path = f"{place} {'.'.join(outer)}" if outer else place
+                raise ConfigurationError(f"{place} {'.'.join(path)}: {fault}") from None
+            *tables, name = path
+            if tables:
+                raise ConfigurationError(
+                    f"{place} {'.'.join(tables)}: there is no setting {name!r}"
+                ) from None
+            known_names = list(settings.model_fields)
             raise ConfigurationError(
-                f"{option_path}: there is no setting {name!r}{did_you_mean(name, option_names)}",
-                hint=f"its settings: {', '.join(option_names)}" if option_names else None,
+                f"{place}: there is no setting {name!r}{did_you_mean(name, known_names)}",
+                hint=f"its settings: {', '.join(known_names)}" if known_names else None,
             ) from None
 
 

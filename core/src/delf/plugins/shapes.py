@@ -35,10 +35,11 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
     """
     spec = next(spec for spec in HOOKS.values() if spec.kind == kind)
     module = (spec.protocol or "").partition(":")[0]
-    return {
-        import_target(name if ":" in name else f"{module}:{name}"): feature
-        for name, feature in spec.optional.items()
-    }
+    protocols: dict[type, str] = {}
+    for name, feature in spec.optional.items():
+        target = name if ":" in name else f"{module}:{name}"
+        protocols[import_target(target)] = feature
+    return protocols
 
 
 def require_type(value: object, expected_type: type, subject: str) -> None:
@@ -113,10 +114,10 @@ def faults(kind: str, instance: object) -> Iterator[str]:
     # A connection may lack members here, because delf adds members such as ``name`` later.
     if missing and kind != "connection":
         yield f"has no {', '.join(missing)}"
-    problems = (
-        mismatched_async_methods(each, instance) for each in (protocol, *optional_protocols(kind))
-    )
-    yield from dict.fromkeys(fault for problem in problems for fault in problem)
+    mismatches: dict[str, None] = {}
+    for each in (protocol, *optional_protocols(kind)):
+        mismatches |= dict.fromkeys(mismatched_async_methods(each, instance))
+    yield from mismatches
 
 
 def _return_annotation(function: FunctionType) -> str:

@@ -170,16 +170,17 @@ def plain_lines(facts_to_show: Iterable[Fact], mark: str = "! ") -> Iterator[str
     for fact in facts_to_show:
         first, *further_lines = fact.text.split("\n")
         prefix = mark if fact.required and fact.weight != "information" else ""
-        has_label = bool(fact.label)
-        if has_label:
+        if fact.label:
             line_start = f"{prefix}{fact.heading}: "  # the heading is the label with the note
+        elif fact.note:
+            line_start = f"{fact.note} "
         else:
-            line_start = f"{fact.note} " if fact.note else ""
-        if further_lines and has_label:
+            line_start = ""
+        if further_lines and fact.label:
             yield line_start.rstrip()
             yield from (f"    {line}" for line in (first, *further_lines))
         else:
-            yield "\n    ".join((f"{line_start}{first}", *further_lines))
+            yield "\n    ".join([line_start + first, *further_lines])
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
@@ -253,8 +254,10 @@ def _warning_facts(request: ApprovalRequest) -> Iterator[Fact]:
     if not can_be_undone(request.effect):
         weight = "danger"
     yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question_text(request))
-    question = request.question
-    text, mark = (effect.text, effect.mark) if question is None else (question.kind_text, "?")
+    if request.question is None:
+        text, mark = effect.text, effect.mark
+    else:
+        text, mark = request.question.kind_text, "?"
     yield Fact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
     if request.outcome_unknown:
         yield Fact(
@@ -397,11 +400,13 @@ def _task_facts(request: ApprovalRequest) -> Iterator[Fact]:
         yield Fact(kind=FactKind.PERMISSION, label="permission", text=permission, required=False)
     if request.changes:
         count = request.changes_before + len(request.changes)
-        lines = [f"… {request.changes_before:,} before these"] if request.changes_before else []
+        lines = [visible(change) for change in request.changes]
+        if request.changes_before:
+            lines.insert(0, f"… {request.changes_before:,} before these")
         yield Fact(
             kind=FactKind.CHANGES,
             label="changed so far in this task",
-            text="\n".join([*lines, *map(visible, request.changes)]),
+            text="\n".join(lines),
             note=f"{count:,}",
             required=False,
         )

@@ -217,7 +217,8 @@ def check_name(name: str, what: str = "name") -> str:
     Raises:
         ConfigurationError: If the name is invalid, or reserved for the local user.
     """
-    if not _NAME.fullmatch(name) or name == LOCAL or not all(map(_is_latin, name)):
+    is_valid = _NAME.fullmatch(name) and all(map(_is_latin, name))
+    if not is_valid or name == LOCAL:
         raise ConfigurationError(
             f"{name[:80]!r} cannot be the {what}",
             hint="a letter, then Latin letters, digits and . @ - _; `local` is the local user",

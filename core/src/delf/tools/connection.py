@@ -299,14 +299,21 @@ def _checked_contents(contents: Any, name: str) -> Mapping[str, tuple[str, ...]]
     Raises:
         ConnectionConfigurationError: If the value is not such a mapping.
     """
-    table = cast("Mapping[Any, Any]", {} if contents is None else contents)
-    is_table = isinstance(table, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not is_table or not all(isinstance(names, (list, tuple)) for names in table.values()):
+    if contents is None:
+        return {}
+    if not _is_table_of_lists(contents):
         raise ConnectionConfigurationError(
             f"connection {name!r}: contents is {contents!r}",
             hint='lists of parameters by action: {"send": ["text"]}',
         )
-    return {str(action): tuple(map(str, names)) for action, names in table.items()}
+    return {str(action): tuple(map(str, names)) for action, names in contents.items()}
+
+
+def _is_table_of_lists(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    table = cast("Mapping[Any, Any]", value)
+    return all(isinstance(item, (list, tuple)) for item in table.values())
 
 
 def _first_line(cls: type) -> str:

@@ -63,23 +63,37 @@ def read_docstring(doc: str) -> Docstring:
         elif section in _RETURNS:
             returns_lines += lines
         elif section not in _IGNORED_SECTIONS:
-            title = [] if section == _TEXT_AFTER_SECTION else [f"{section.capitalize()}:"]
-            note_lines += ["", *title, *lines]
+            note_lines.append("")
+            if section != _TEXT_AFTER_SECTION:
+                note_lines.append(f"{section.capitalize()}:")
+            note_lines += lines
     returns_text = _returns_text(returns_lines)
     # Sphinx fields, such as ``:param name: text``, have no section of their own.
     for field in _fields(unnamed_lines):
-        if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
-            parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
-        elif field["kind"] in ("ivar", "cvar", "var") and field["about"]:
-            attributes[field["about"].split()[-1]] = " ".join(field["text"].split())
-        elif field["kind"] in ("return", "returns"):
-            returns_text = " ".join(field["text"].split())
-        elif field["kind"] not in ("type", "rtype", "raises", "raise"):
-            about = f"{field['kind'].capitalize()} {field['about']}".strip()
-            note_lines.append(f"{about}: {field['text']}")
-    summary, _, rest = "\n".join(_before_fields(unnamed_lines)).strip().partition("\n\n")
-    notes = " ".join("\n".join([rest, *note_lines]).split())
-    return Docstring(" ".join(summary.split()), parameters, returns_text, notes, attributes)
+        kind, about = field["kind"], field["about"]
+        text = _one_line(field["text"])
+        if kind in ("param", "parameter", "arg", "argument") and about:
+            parameters[_last_word(about)] = text
+        elif kind in ("ivar", "cvar", "var") and about:
+            attributes[_last_word(about)] = text
+        elif kind in ("return", "returns"):
+            returns_text = text
+        elif kind not in ("type", "rtype", "raises", "raise"):
+            title = f"{kind.capitalize()} {about}".strip()
+            note_lines.append(f"{title}: {text}")
+    body = "\n".join(_before_fields(unnamed_lines)).strip()
+    summary, _, rest = body.partition("\n\n")
+    notes = _one_line("\n".join([rest, *note_lines]))
+    return Docstring(_one_line(summary), parameters, returns_text, notes, attributes)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _last_word(text: str) -> str:
+    """Return the name in ``int count``, as in ``:param int count:``."""
+    return text.rsplit(maxsplit=1)[-1]
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -135,8 +149,10 @@ def _header(lines: list[str], index: int) -> tuple[str, int]:
 
 def _is_numpy(part: list[str]) -> bool:
     """Return True if a section is in the NumPy style, in which items are not indented."""
-    first = next((line for line in part if line.strip()), None)
-    return first is None or not first.startswith((" ", "\t"))
+    for line in part:
+        if line.strip():
+            return not line.startswith((" ", "\t"))
+    return True
 
 
 def _items(lines: list[str]) -> dict[str, str]:
@@ -161,8 +177,8 @@ def _returns_text(lines: list[str]) -> str:
     """Return the text of a docstring's section ``Returns``, without the type before the text."""
     if lines and _margin(lines) == 0:  # NumPy's: the type, then its description
         body = [line.strip() for line in lines if line.startswith((" ", "\t"))]
-        return " ".join(" ".join(body or lines).split())
-    text = " ".join(" ".join(lines).split())
+        return _one_line(" ".join(body or lines))
+    text = _one_line(" ".join(lines))
     kind, colon, rest = text.partition(": ")
     is_type = kind in _PLAIN or ("[" in kind and _TYPE.fullmatch(kind) is not None)
     if colon and is_type:
@@ -186,8 +202,10 @@ def _fields(lines: list[str]) -> Iterator[dict[str, str]]:
 
 
 def _before_fields(lines: list[str]) -> list[str]:
-    number = next((n for n, line in enumerate(lines) if _FIELD.match(line.strip())), len(lines))
-    return lines[:number]
+    for number, line in enumerate(lines):
+        if _FIELD.match(line.strip()):
+            return lines[:number]
+    return lines
 
 
 def _margin(lines: list[str]) -> int:

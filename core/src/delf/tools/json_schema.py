@@ -391,9 +391,8 @@ class _Steps:
         count = 1 + len(_as_list(subschema.get("enum"))) // _ENUM_VALUES_PER_STEP
         if "pattern" in subschema and isinstance(value, str):
             count += _PATTERN_STEPS
-        count += sum(
-            self.estimate(part, value) for part in _in_place_subschemas(subschema, self._target)
-        )
+        for part in _in_place_subschemas(subschema, self._target):
+            count += self.estimate(part, value)
         if any(name in subschema for name in _UNEVALUATED):
             count *= 2
         if isinstance(value, dict):

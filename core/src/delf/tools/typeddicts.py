@@ -88,15 +88,18 @@ def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
     required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        # With string annotations, __required_keys__ ignores NotRequired and Required.
         inner = hint
-        qualified = set[Any]()
-        while (qualifier := typing.get_origin(inner)) in _QUALIFIERS:
-            qualified.add(qualifier)
+        qualifiers = set[Any]()
+        while typing.get_origin(inner) in _QUALIFIERS:
+            qualifiers.add(typing.get_origin(inner))
             inner = typing.get_args(inner)[0]
-        is_required = typing.NotRequired not in qualified and (
-            name in required or typing.Required in qualified
-        )
+        # With string annotations, __required_keys__ ignores NotRequired and Required.
+        if typing.NotRequired in qualifiers:
+            is_required = False
+        elif typing.Required in qualifiers:
+            is_required = True
+        else:
+            is_required = name in required
         wrap = typing_extensions.Required if is_required else typing_extensions.NotRequired
         fields[name] = wrap[_translate(inner, translations)]
     make: Any = typing_extensions.TypedDict

@@ -133,12 +133,12 @@ class Trust:
         if not items or any(real.is_relative_to(folder) for folder in self.fully_trusted):
             return
         trusted = load_trusted(real)
-        changed = [] if trusted is None else list(trusted.changes(items))
-        if trusted is not None and not changed:
-            return
-        # For a trusted folder, list only the changed files: the user has reviewed all others.
-        files = dict.fromkeys(change.file for change in changed) if trusted else items
-        raise FolderNotTrustedError(real, tuple(files), changed=trusted is not None)
+        if trusted is None:
+            raise FolderNotTrustedError(real, tuple(items), changed=False)
+        # List only the changed files: the user has reviewed all others.
+        changed_files = dict.fromkeys(change.file for change in trusted.changes(items))
+        if changed_files:
+            raise FolderNotTrustedError(real, tuple(changed_files), changed=True)
 
     def keep(self, root: Path, items: Items) -> None:
         """Update the trust record after delf changed a trusted file on the user's behalf.

@@ -70,18 +70,28 @@ def _upwards(start: Path) -> Iterator[Path]:
     parent with another owner ends the sequence and is not yielded. The home folder and its parents
     are never yielded as parents.
     """
-    folders = (start, *start.parents)
-    # The index of the root of the repository; None outside of a repository.
-    top = next((index for index, folder in enumerate(folders) if _is_repository(folder)), None)
+    repository = _repository_of(start)
     home = _home()
     yield start
-    for parent in start.parents if top is None else start.parents[:top]:
+    if start == repository:
+        return
+    for parent in start.parents:
         holds_home = home is not None and home.is_relative_to(parent)
         if holds_home:
             return
-        if top is None and not _is_own(parent):
+        if repository is None and not _is_own(parent):
             return
         yield parent
+        if parent == repository:
+            return
+
+
+def _repository_of(folder: Path) -> Path | None:
+    """Return the root of the repository that has a folder; None outside of a repository."""
+    for candidate in (folder, *folder.parents):
+        if _is_repository(candidate):
+            return candidate
+    return None
 
 
 def _is_repository(folder: Path) -> bool:
@@ -183,16 +193,21 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
         path, value = pending.pop()
         if isinstance(value, Mapping) and (value or not path):
             table = cast("Mapping[str, Any]", value)
-            pending += [((*path, key), item) for key, item in list(table.items())[::-1]]
+            inner = [((*path, key), item) for key, item in table.items()]
+            pending += reversed(inner)  # the last item is taken first
         else:
             yield path, value
 
 
 def path_text(path: tuple[str, ...]) -> str:
     """Return a path of keys as a dotted key of TOML."""
-    bare_keys = (key.replace("_", "a").replace("-", "a") for key in path)
-    fits = [text.isascii() and text.isalnum() for text in bare_keys]
-    return ".".join(key if fit else json.dumps(key) for key, fit in zip(path, fits, strict=True))
+    return ".".join(key if _is_bare_key(key) else json.dumps(key) for key in path)
+
+
+def _is_bare_key(key: str) -> bool:
+    """Return True if TOML allows a key without quotes: ASCII letters, digits, ``_`` and ``-``."""
+    letters = key.replace("_", "a").replace("-", "a")
+    return letters.isascii() and letters.isalnum()
 
 
 def texts_in(value: Any) -> Iterator[str]:

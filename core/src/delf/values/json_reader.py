@@ -106,7 +106,9 @@ def format_names(names: list[str], count: int | None = None) -> str:
         names: The names, or the first of them.
         count: The total number of names; the number of ``names`` when omitted.
     """
-    omitted_count = (len(names) if count is None else count) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (
-        f" and {omitted_count} more" if omitted_count > 0 else ""
-    )
+    if count is None:
+        count = len(names)
+    text = ", ".join(names[:MAX_NAMED])
+    if count > MAX_NAMED:
+        text += f" and {count - MAX_NAMED} more"
+    return text
