@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final
@@ -22,6 +21,7 @@ from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
+from delf_engine.origins.outline import SourcesByParameter
 from delf_engine.origins.texts import has_address_or_code
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
@@ -251,7 +251,7 @@ class _Suspect:
         return deciding_paths
 
     def _differences_from_plan(
-        self, sources_by_parameter: Mapping[str, AbstractSet[str] | None] | None
+        self, sources_by_parameter: SourcesByParameter | None
     ) -> Sequence[Sequence[str]]:
         """Compare the checked call with each planned call, and return the parameters that differ.
 
@@ -276,7 +276,7 @@ class _Suspect:
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
 
-    def _untrusted_sources(self, paths: Sequence[str]) -> Mapping[str, AbstractSet[str] | None]:
+    def _untrusted_sources(self, paths: Sequence[str]) -> SourcesByParameter:
         return {
             parameter_of(path): self.origins.untrusted_sources(self.bound.name, path, self.line)
             for path in paths

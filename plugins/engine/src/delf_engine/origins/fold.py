@@ -12,7 +12,6 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, cast
 
 from delf.events import (
@@ -31,7 +30,7 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, PastCall, Results, find_in
 from delf_engine.origins.outline import Outline
 from delf_engine.origins.scripts import Scripts
-from delf_engine.origins.sources import action_of, actions_in, field_names_used
+from delf_engine.origins.sources import UNKNOWN, Sources, field_names_used
 from delf_engine.origins.texts import mentions, mentions_record, normalized_text
 from delf_engine.origins.values import items_of, texts_with_trust, values_of
 
@@ -297,12 +296,15 @@ class Origins:
         if self.has_author_read_untrusted_data:
             return False
         sources = self.untrusted_sources(action, path, line)
-        if sources is None:  # the script does not show where the value comes from
+        if sources is None or UNKNOWN in sources:
             return False
         # An action may return untrusted data in some fields, and the user's own data in others.
         return all(
-            self._is_only_in_trusted_fields(name, text, field_names_used(sources, name))
-            for name in actions_in(sources)
+            self._is_only_in_trusted_fields(
+                source.name, text, field_names_used(sources, source.name)
+            )
+            for source in sources
+            if source.kind == "action"
         )
 
     def are_only_from_user(
@@ -322,11 +324,8 @@ class Origins:
             self.is_only_from_user(action, path, text, line) for path, text in values_of(arguments)
         )
 
-    def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
-        """Return the actions whose results flow into an argument, by analysis of the script.
-
-        For each field of a result that the script reads, the set also contains ``.name``, with the
-        field's name. None if the sources are unknown.
+    def sources(self, action: str, path: str, line: int | None) -> Sources | None:
+        """Return the sources of an argument, by analysis of the script; None if they are unknown.
 
         Args:
             action: The called action.
@@ -338,23 +337,21 @@ class Origins:
             return frozenset()
         return self._analysed_scripts.sources(action, path, line)
 
-    def untrusted_sources(
-        self, action: str, path: str, line: int | None
-    ) -> AbstractSet[str] | None:
-        """Return the actions from whose results a value comes, and the fields read on the way.
+    def untrusted_sources(self, action: str, path: str, line: int | None) -> Sources | None:
+        """Return the sources of a value without the actions that returned only the user's data.
 
-        Actions whose results the user alone wrote are left out. A field of a result that the script
-        reads is in the set as a dot and the field's name, such as ``.mail``. None if the script
-        does not show where the value comes from.
+        None if the script does not show where the value comes from.
         """
         sources = self.sources(action, path, line)
         if sources is None:
             return None
         return {
-            source for source in sources if not self._returned_only_user_data(action_of(source))
+            source
+            for source in sources
+            if source.action is None or not self._returned_only_user_data(source.action)
         }
 
-    def _sources_in_outline(self, node: ast.expr) -> AbstractSet[str]:
+    def _sources_in_outline(self, node: ast.expr) -> Sources:
         """Return the sources of an expression in an outline.
 
         The sources are the names of the actions that the expression calls, and the fields that it

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 from delf.records import dataclass
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.sources import UNKNOWN
+from delf_engine.origins.sources import UNKNOWN_FIELD
 from delf_engine.origins.texts import letters_and_digits, normalized_text, pieces_of
 from delf_engine.origins.values import fields_at, leaves_of, texts_with_trust
 
@@ -207,7 +207,7 @@ def _user_texts_in(item: Any, trust_by_field: Mapping[str, Trust]) -> Iterator[s
 
 
 def _is_user_field(trust: Mapping[str, Trust], name: str) -> bool:
-    rest = "outside" if name == UNKNOWN else trust.get("*", "outside")
+    rest = "outside" if name == UNKNOWN_FIELD else trust.get("*", "outside")
     return trust.get(name, rest) == "own"
 
 

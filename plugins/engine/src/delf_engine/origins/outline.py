@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import filterfalse
 from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import PastCall
-from delf_engine.origins.sources import UNKNOWN, fields_in
+from delf_engine.origins.sources import UNKNOWN, Sources, uses_named_fields
 from delf_engine.origins.syntax import (
     arguments_of_action,
     calls_in,
@@ -64,11 +63,10 @@ IsContent = Callable[[str, str], bool]
 
 Content is text for people to read, such as the body of a mail. The user's words need not state it.
 """
-SourcesByParameter = Mapping[str, AbstractSet[str] | None]
+SourcesByParameter = Mapping[str, Sources | None]
 """A mapping from a parameter's name to the sources of the untrusted data in its argument.
 
-A source is an action, such as ``mail.read``, or a field, such as ``.email``. The value is None if
-the sources are unknown. Parameters with only the user's own data are left out.
+The value is None if the sources are unknown. Parameters with only the user's own data are left out.
 """
 
 
@@ -89,7 +87,7 @@ class Outline:
         self,
         past_calls: Mapping[str, Sequence[PastCall]],
         tool_of: Callable[[str], BoundAction | None],
-        sources_of_expression: Callable[[ast.expr], AbstractSet[str]],
+        sources_of_expression: Callable[[ast.expr], Sources],
         is_mentioned_in_untrusted_text: Callable[[str], bool],
         is_in_user_words: Callable[[str], bool],
     ) -> None:
@@ -295,7 +293,7 @@ class Outline:
         value: Any,
         name: str,
         is_content: IsContent,
-        sources: AbstractSet[str] | None,
+        sources: Sources | None,
     ) -> bool:
         """Return whether an argument has the planned sources, or else a value that the plan allows.
 
@@ -424,9 +422,7 @@ class Outline:
         field = None if node is None else field_of(node)
         return field is not None and self._field_contains(*field, text, inner)
 
-    def _is_computed_from(
-        self, planned_node: ast.expr, script_sources: AbstractSet[str] | None
-    ) -> bool:
+    def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
         """Return whether an argument in a script has no other sources than the planned argument.
 
         If ``find(sender="Ada").mail`` is planned, the script must compute the argument only from
@@ -443,8 +439,9 @@ class Outline:
             return False
         planned_sources = self._sources_of_expression(planned_node)
         # A script that names no field may use each field of the results.
-        uses_whole_results = bool(fields_in(planned_sources)) and not fields_in(script_sources)
-        if uses_whole_results or not script_sources <= planned_sources:
+        if uses_named_fields(planned_sources) and not uses_named_fields(script_sources):
+            return False
+        if not script_sources <= planned_sources:
             return False
         for planned_call in calls_in(planned_node):
             past_calls = self._past_calls.get(dotted(planned_call.func), ())

@@ -12,11 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from delf_engine.origins.sources import (
-    FIELD,
     UNKNOWN,
+    UNKNOWN_FIELD,
+    Source,
+    Sources,
     enclosed,
     field_of_value,
     result_of,
@@ -80,7 +82,8 @@ _METHODS_THAT_ADD_ITEMS: Final = "add append extend insert"
 _KNOWN_FUNCTIONS: Final = frozenset(
     f"{_HARMLESS_BUILTINS} {_CONSTRUCTORS} {_SELECTING_FUNCTIONS}".split()
 )
-_Sources = set[str]
+_Item = TypeVar("_Item")
+_Sources = set[Source]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -147,7 +150,7 @@ class Scripts:
         # needed.
         self._has_new_sources = True
         # The results of :meth:`sources` for the last script.
-        self._cached_sources: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
+        self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
 
     def add(self, code: str) -> None:
         """Analyse another script of the task, to find the sources of its calls' arguments.
@@ -179,7 +182,7 @@ class Scripts:
         # arguments, the sources of all calls are unknown.
         self._argument_sources.clear()
 
-    def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
+    def sources(self, action: str, path: str, line: int | None) -> Sources | None:
         """Return the actions and fields whose values flow into an argument in the last script.
 
         Args:
@@ -196,7 +199,7 @@ class Scripts:
             self._cached_sources[key] = self._find_sources(*key)
         return self._cached_sources[key]
 
-    def _find_sources(self, action: str, parameter: str, line: int | None) -> frozenset[str] | None:
+    def _find_sources(self, action: str, parameter: str, line: int | None) -> Sources | None:
         """Return the actions and fields whose values flow into a parameter of an action's calls.
 
         ``{UNKNOWN}`` if no call passes the parameter; None if the script's text has no such call,
@@ -211,7 +214,7 @@ class Scripts:
         can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
         if not calls or can_hide_calls:
             return None
-        passed: list[AbstractSet[str]] = []
+        passed: list[Sources] = []
         for sources_by_parameter in calls.values():
             # The name "*" stands for arguments that a call passes with * or **.
             unpacked = sources_by_parameter.get("*")
@@ -220,9 +223,9 @@ class Scripts:
                 passed.append(sources)
         if not passed:
             return frozenset({UNKNOWN})
-        return with_one_form_of_whole_results(set[str]().union(*passed))
+        return with_one_form_of_whole_results(_Sources().union(*passed))
 
-    def sources_of_expression(self, node: ast.expr) -> frozenset[str]:
+    def sources_of_expression(self, node: ast.expr) -> Sources:
         """Return the actions and fields whose values flow into the value of an expression."""
         return with_one_form_of_whole_results(self.read(node))
 
@@ -365,7 +368,7 @@ class Scripts:
         is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._modules
         if is_of_module:
             return sources
-        return field_of_value(sources, {f"{FIELD}{node.attr}"})
+        return field_of_value(sources, {Source("field", node.attr)})
 
     def _read_change(self, node: ast.AST, targets: Iterable[ast.expr]) -> _Sources:
         """Record that a statement such as ``a += b`` or ``del a[0]`` changes its targets."""
@@ -387,7 +390,7 @@ class Scripts:
         return self._read_branching(node, node.body)
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
-        return set[str]().union(*map(self.read, nodes))
+        return _Sources().union(*map(self.read, nodes))
 
     def _read_dict(self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr]) -> _Sources:
         sources: _Sources = set()
@@ -492,7 +495,7 @@ class Scripts:
             The sources: the actions and fields from which the values in all parts come.
         """
         with self._visiting(node, set()):
-            test_sources = set[str]().union(*map(self._read_test, tests))
+            test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
             self._add_to(sources, test_sources, self._read_all(parts))
             # Any part may decide whether another part runs, so the sources of all parts decide. The
@@ -862,7 +865,7 @@ class Scripts:
         for name in _parameters(node):
             self._add_to(self._variable_sources[name], sources)
 
-    def _add_to(self, known: _Sources, *more: Iterable[str]) -> None:
+    def _add_to(self, known: set[_Item], *more: Iterable[_Item]) -> None:
         """Add items to a set, and note whether the set has grown."""
         size = len(known)
         known.update(*more)
@@ -903,9 +906,9 @@ def _fields(key: ast.expr) -> _Sources:
         case ast.Slice() | ast.UnaryOp() | ast.Constant(value=int()):
             return set()  # indexes of lists, such as ``[0]``, ``[-1]`` and ``[1:]``
         case ast.Constant(value=str(name)):
-            return {f"{FIELD}{name}"}
+            return {Source("field", name)}
         case _:
-            return {f"{FIELD}{UNKNOWN}"}
+            return {Source("field", UNKNOWN_FIELD)}
 
 
 def _fields_read_by_call(call: ast.Call, method: str) -> _Sources:
@@ -915,7 +918,7 @@ def _fields_read_by_call(call: ast.Call, method: str) -> _Sources:
         call: The call of the function or method.
         method: The name of the method; empty for a function.
     """
-    unknown_field = {f"{FIELD}{UNKNOWN}"}
+    unknown_field = {Source("field", UNKNOWN_FIELD)}
     # ``f(**record)`` passes each field of the record.
     if any(each.arg is None for each in call.keywords):
         return unknown_field

@@ -1,36 +1,55 @@
-"""The sources of a value in a script: actions, fields, and whole results of actions.
-
-A source is a text. ``mail.send`` is an action whose results flow into the value, and ``.email`` a
-field that the script reads on the way. ``mail.send.?`` says that the script may use all fields of
-the action's results, as in ``str(record)``.
-"""
+"""The sources of a value in a script: actions, fields, and whole results of actions."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Final
-
-UNKNOWN: Final = "?"
-"""Stands for the source of a value, or for a field name, that the script does not show."""
-FIELD: Final = "."
-"""The prefix of a source that is a field, such as ``.email``.
-
-A source without the prefix is an action, such as ``mail.send``, or the whole result of an action.
-"""
-# The suffix of a source that is the whole result of an action. When the script reads a field of a
-# value with this source, the field takes the place of the source.
-_WHOLE: Final = f"{FIELD}{UNKNOWN}"
-# The suffix of a source that is a whole result inside another value, such as ``{"id": record}``.
-# The field ``id`` of this value is the whole record, so the source stays when the script reads it.
-_ENCLOSED_WHOLE: Final = f"{_WHOLE}!"
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 
-def result_of(action: str) -> set[str]:
+class Source(NamedTuple):
+    """A source of a value in a script.
+
+    Args:
+        kind: What the source is:
+
+            ``action``
+                The results of an action flow into the value.
+            ``field``
+                The script reads the value from this field of a result, such as ``email``.
+            ``whole result``
+                The script may use all fields of an action's results, as in ``str(record)``. When
+                the script reads a field of the value, the field takes the place of this source.
+            ``enclosed result``
+                A whole result is inside the value, as in ``{"id": record}``. The field ``id`` of
+                this value is the whole record, so this source stays when the script reads a field.
+            ``unknown``
+                The script does not show where the value comes from.
+        name: The name of the action or field; :data:`UNKNOWN_FIELD` for a field whose name the
+            script does not show. Empty for an unknown source.
+    """
+
+    kind: Literal["action", "field", "whole result", "enclosed result", "unknown"]
+    name: str
+
+    @property
+    def action(self) -> str | None:
+        """The action whose results flow into the value; None for a field or unknown source."""
+        return None if self.kind in ("field", "unknown") else self.name
+
+
+Sources: TypeAlias = AbstractSet[Source]
+
+UNKNOWN: Final = Source("unknown", "")
+UNKNOWN_FIELD: Final = "?"
+"""The name of a field whose name the script does not show."""
+
+
+def result_of(action: str) -> set[Source]:
     """Return the sources of the result of an action."""
-    return {action, f"{action}{_WHOLE}"}
+    return {Source("action", action), Source("whole result", action)}
 
 
-def field_of_value(sources: AbstractSet[str], fields: AbstractSet[str]) -> set[str]:
+def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
     """Return the sources of a field that the script reads of a value.
 
     Args:
@@ -38,64 +57,48 @@ def field_of_value(sources: AbstractSet[str], fields: AbstractSet[str]) -> set[s
         fields: The fields that the script reads; empty for an item of a list, which may be a whole
             record.
     """
-    if not fields:
-        return {*sources}
-    return {source for source in sources if not _is_whole(source)} | fields
+    return without_plain_whole_results(sources) | fields if fields else {*sources}
 
 
-def enclosed(sources: AbstractSet[str]) -> set[str]:
+def enclosed(sources: Sources) -> set[Source]:
     """Return the sources of a value that contains another value, such as ``{"id": record}``.
 
     Args:
         sources: The sources of the inner value.
     """
     return {
-        f"{source.removesuffix(_WHOLE)}{_ENCLOSED_WHOLE}" if _is_whole(source) else source
+        Source("enclosed result", source.name) if source.kind == "whole result" else source
         for source in sources
     }
 
 
-def without_whole_results(sources: AbstractSet[str]) -> set[str]:
+def without_whole_results(sources: Sources) -> set[Source]:
     """Return sources for a value that reveals no field of a result, such as the number of rows."""
-    return {
-        source for source in sources if not (_is_whole(source) or source.endswith(_ENCLOSED_WHOLE))
-    }
+    return {source for source in sources if source.kind not in ("whole result", "enclosed result")}
 
 
-def without_plain_whole_results(sources: AbstractSet[str]) -> set[str]:
+def without_plain_whole_results(sources: Sources) -> set[Source]:
     """Return sources for a test of whether a value is empty, which reveals no field of a result.
 
     A whole result inside the value, such as in ``"Bob" in str(record)``, stays among the sources.
     """
-    return {source for source in sources if not _is_whole(source)}
+    return {source for source in sources if source.kind != "whole result"}
 
 
-def with_one_form_of_whole_results(sources: AbstractSet[str]) -> frozenset[str]:
+def with_one_form_of_whole_results(sources: Sources) -> frozenset[Source]:
     """Return sources in which whole results inside other values count as whole results."""
-    enclosed = {source for source in sources if source.endswith(_ENCLOSED_WHOLE)}
-    whole = {f"{source.removesuffix(_ENCLOSED_WHOLE)}{_WHOLE}" for source in enclosed}
-    return frozenset(sources - enclosed | whole)
+    return frozenset(
+        Source("whole result", source.name) if source.kind == "enclosed result" else source
+        for source in sources
+    )
 
 
-def action_of(source: str) -> str:
-    """Return the action of a source that is an action or the whole result of an action.
-
-    Empty for a field of unknown name.
-    """
-    return source.removesuffix(_WHOLE)
+def uses_named_fields(sources: Sources) -> bool:
+    """Return whether a script reads a field on the way to a value."""
+    return any(source.kind == "field" for source in sources)
 
 
-def actions_in(sources: AbstractSet[str]) -> AbstractSet[str]:
-    """Return the actions among sources."""
-    return {source for source in sources if not (source.startswith(FIELD) or _is_whole(source))}
-
-
-def fields_in(sources: AbstractSet[str]) -> AbstractSet[str]:
-    """Return the fields among sources, such as ``.email``."""
-    return {source for source in sources if source.startswith(FIELD)}
-
-
-def field_names_used(sources: AbstractSet[str], action: str) -> AbstractSet[str]:
+def field_names_used(sources: Sources, action: str) -> AbstractSet[str]:
     """Return the names of the fields of an action's results that flow into a value.
 
     Args:
@@ -103,13 +106,9 @@ def field_names_used(sources: AbstractSet[str], action: str) -> AbstractSet[str]
         action: The action; another action's fields may be among the returned names.
 
     Returns:
-        The names. ``UNKNOWN`` stands for any field, and is the only name if the script names no
-        field.
+        The names. ``UNKNOWN_FIELD`` stands for any field, and is the only name if the script names
+        no field.
     """
-    names = {field.removeprefix(FIELD) for field in fields_in(sources)}
-    uses_whole_result = f"{action}{_WHOLE}" in sources
-    return {*names, UNKNOWN} if uses_whole_result or not names else names
-
-
-def _is_whole(source: str) -> bool:
-    return source.endswith(_WHOLE) and source != _WHOLE
+    names = {source.name for source in sources if source.kind == "field"}
+    uses_whole_result = Source("whole result", action) in sources
+    return {*names, UNKNOWN_FIELD} if uses_whole_result or not names else names
