@@ -27,6 +27,7 @@ from delf_runner_dbos.runner import Runner, RunnerOptions
 from delf_runner_dbos.schedules import seen_digests
 from delf_runner_dbos.settings import QueueSettings
 from delf_serve.keys import Keys
+from delf_serve.people import RequestedChanges
 from delf_serve.people_tasks import ServedPeople
 from delf_serve.settings import ServeSettings
 from support import program
@@ -474,6 +475,21 @@ async def test_schedule_of_a_person_without_rights_starts_no_task(
     assert await journal.keep_person(replace(ada, **change), ada)
     fired = await runner.fire("two", context)
     assert (fired["tasks"], fired["failure"]) == ([], "ada may not run tasks any more")
+
+
+async def test_schedule_of_a_removed_person_stays_ended_after_a_namesake_is_added(
+    runner: Runner, journal: SqlJournal
+) -> None:
+    ada = Person(name="ada", uid="1", made_at=1.0, rights=("read", "run"))
+    assert await journal.keep_person(ada, None)
+    removed = replace(ada, revoked_at=2.0)
+    assert await journal.keep_person(removed, ada)
+    namesake = RequestedChanges().apply_to(removed, "ada")
+    assert await journal.keep_person(namesake, removed)
+    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
+    fired = await runner.fire("one", {**context, "key": ada.holder})
+    assert (fired["tasks"], fired["failure"]) == ([], "ada may not run tasks any more")
+    assert (await runner.fire("two", {**context, "key": namesake.holder}))["tasks"]
 
 
 async def test_failed_first_firing_leaves_the_next_one_the_first(

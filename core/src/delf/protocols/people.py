@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, field, fields
 from typing import Any, Final, Literal, get_args
 
@@ -96,6 +96,7 @@ class Person:
         webhook: The address of the person's own webhook; empty for none.
         webhook_secret: The key that signs messages to that webhook.
         history: The latest changes made to the person's record, newest last.
+        former_uids: The ids of the removed people who had this name before.
     """
 
     name: str
@@ -112,11 +113,17 @@ class Person:
     webhook: str = field(default="", repr=False)
     webhook_secret: str = field(default="", repr=False)
     history: tuple[PersonEntry, ...] = ()
+    former_uids: tuple[str, ...] = ()
 
     @property
     def holder(self) -> str:
         """The owner name of the person's tasks in journals."""
         return f"{self.name}:{self.uid}"
+
+    @property
+    def former_holders(self) -> Sequence[str]:
+        """The owner names of the removed people who had this name before."""
+        return [f"{self.name}:{uid}" for uid in self.former_uids]
 
 
 def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | None:
@@ -307,7 +314,7 @@ def person_of(text: str) -> Person:
     """Decode a person stored by :func:`person_text`, ignoring unknown fields of newer versions."""
     data = _known_fields(Person, json.loads(text))
     keys = tuple(_key_of(_known_fields(PersonKey, item)) for item in data.pop("keys", ()))
-    for name in {"rights", "teams", "notices", "notice_ways"} & set(data):
+    for name in {"rights", "teams", "notices", "notice_ways", "former_uids"} & set(data):
         data[name] = tuple(data[name])
     history = tuple(
         PersonEntry(**_known_fields(PersonEntry, item)) for item in data.pop("history", ())

@@ -478,7 +478,10 @@ class Runner:
         # the runner does not know.
         for person in await self._journal.people():
             may_run = person.revoked_at is None and "run" in person.rights
-            if person.holder == holder and not may_run:
+            has_lost_right = person.holder == holder and not may_run
+            # A new person of the same name does not own the removed person's schedules.
+            was_removed = holder in person.former_holders
+            if has_lost_right or was_removed:
                 raise ConfigurationError(f"{person.name} may not run tasks any more")
 
     async def _submit_test(

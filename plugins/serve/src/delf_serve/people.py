@@ -160,7 +160,13 @@ class RequestedChanges:
         """
         now = time.time()
         if person is None or person.revoked_at is not None:
-            person = Person(name=check_name(name), uid=secrets.token_hex(6), made_at=now)
+            former_uids = () if person is None else (*person.former_uids, person.uid)
+            person = Person(
+                name=check_name(name),
+                uid=secrets.token_hex(6),
+                made_at=now,
+                former_uids=former_uids,
+            )
         keys = person.keys
         if self.secret is not None:
             check_name(self.label, "name of the key")
