@@ -176,9 +176,12 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
 
 def _is_in_code_block(text: str, position: int) -> bool:
     """Return True if a position is between the opening and closing fence of a code block."""
-    before = sum(line.lstrip().startswith("```") for line in text[:position].split("\n"))
-    after = sum(line.lstrip().startswith("```") for line in text[position:].split("\n"))
-    return before % 2 == 1 and after % 2 == 1
+    return _has_odd_fences(text[:position]) and _has_odd_fences(text[position:])
+
+
+def _has_odd_fences(text: str) -> bool:
+    fence_count = sum(line.lstrip().startswith("```") for line in text.split("\n"))
+    return fence_count % 2 == 1
 
 
 def _split_channels(text: str) -> tuple[str, str, bool]:
@@ -209,9 +212,11 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
 def _strip_control_tokens(text: str) -> str:
     """Strip a model's control tokens, such as ``<|im_end|>``, from the start and end of a text."""
     while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
-        text = text.rstrip()[: -len(tail.group())]
+        text = text.rstrip().removesuffix(tail[0])
     head = _HEAD.match(text)
-    return text if head is None else text[head.end() :]
+    if head is None:
+        return text
+    return text[head.end() :]
 
 
 def without_reasoning(reply: ModelReply) -> ModelReply:
@@ -337,6 +342,9 @@ def truncation_error(reply: ModelReply) -> LLMExecutionError:
 def quote_answer(text: str) -> str:
     """Quote a model's answer for an error message; the middle of a long answer is left out."""
     text = " ".join(text.split())
+    if not text:
+        return "its answer is empty"
     if len(text) > _MAX_QUOTED:
-        text = f"{text[: _MAX_QUOTED // 2]} … {text[-_MAX_QUOTED // 2 :]}"
-    return f"its answer: {text}" if text else "its answer is empty"
+        half = _MAX_QUOTED // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return f"its answer: {text}"

@@ -208,12 +208,14 @@ class FolderNotTrustedError(ConfigurationError):
 
     def __init__(self, folder: Path, files: tuple[str, ...], *, changed: bool) -> None:
         file_list = ", ".join(files[:_MAX_FILES])
-        rest_note = f" and {len(files) - _MAX_FILES} more" if len(files) > _MAX_FILES else ""
+        if len(files) > _MAX_FILES:
+            file_list += f" and {len(files) - _MAX_FILES} more"
         reason = "has changed since you trusted it" if changed else "is not trusted yet"
+        quoted_folder = shlex.quote(str(folder))
         super().__init__(
-            f"{folder} {reason}, so its files have no effect: {file_list}{rest_note}",
-            hint=f"look at it with: delf trust {shlex.quote(str(folder))}; for one process "
-            f"DELF_TRUST={shlex.quote(str(folder))}",
+            f"{folder} {reason}, so its files have no effect: {file_list}",
+            hint=f"look at it with: delf trust {quoted_folder}; for one process "
+            f"DELF_TRUST={quoted_folder}",
         )
         self.folder = folder
         self.files = files
@@ -603,10 +605,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         ``"; did you mean 'x'?"``, or an empty string when nothing is close.
     """
     candidates = list(islice(known, _MAX_COMPARED))
-    if (synonym := _SYNONYMS.get(name.lower())) in candidates:
+    synonym = _SYNONYMS.get(name.lower())
+    if synonym in candidates:
         return f"; did you mean {synonym!r}?"
     close_names = difflib.get_close_matches(name[:_LONGEST_COMPARED], candidates, n=1, cutoff=0.6)
-    return f"; did you mean {close_names[0]!r}?" if close_names else ""
+    if close_names:
+        return f"; did you mean {close_names[0]!r}?"
+    return ""
 
 
 def __getattr__(name: str) -> Any:

@@ -1081,7 +1081,8 @@ def decode(record: Mapping[str, Any]) -> Event:
             hint="it was written by a newer delf",
         )
     data = from_jsonable(record["data"])
-    known_fields = frozen_fields(cls, {name: data[name] for name in _FIELDS[cls] if name in data})
+    known_data = {name: data[name] for name in _FIELDS[cls] if name in data}
+    known_fields = frozen_fields(cls, known_data)
     if "usage" in known_fields:
         known_fields["usage"] = Usage(**known_fields["usage"])
     if "calls" in known_fields:
@@ -1184,10 +1185,14 @@ def cost_of(events: Sequence[Event]) -> float | None:
 
 
 def _one_line(text: object, limit: int = 300) -> str:
-    line = " ".join(str(text).split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    return _truncate(" ".join(str(text).split()), limit)
 
 
 def _short(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return _truncate(repr(value), limit)
+
+
+def _truncate(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 1]}…"

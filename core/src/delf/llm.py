@@ -216,7 +216,10 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
                 hint=f"known settings: {', '.join(SETTINGS)}",
             )
         check = _CHECKS.get(canonical)
-        result[canonical] = value if check is None or value is None else check(value)
+        if check is not None and value is not None:
+            result[canonical] = check(value)
+        else:
+            result[canonical] = value
     return result
 
 

@@ -135,8 +135,9 @@ def _cut(value: object) -> str:
 
 def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:
     """Make an assistant message of a text and the tool calls that the model requested."""
-    parts = (TextPart(text),) if text or not calls else ()
-    return Message("assistant", (*parts, *calls))
+    if calls and not text:
+        return Message("assistant", tuple(calls))
+    return Message("assistant", (TextPart(text), *calls))
 
 
 def results(tool_results: Sequence[ToolResult]) -> Message:

@@ -52,7 +52,9 @@ class Question:
     @property
     def choices(self) -> tuple[str, ...]:
         """All possible answers as texts; empty for a free text and a number."""
-        return self.options or (("yes", "no") if self.answer == "yes/no" else ())
+        if self.options:
+            return self.options
+        return ("yes", "no") if self.answer == "yes/no" else ()
 
     @property
     def kind_text(self) -> str:
@@ -167,5 +169,6 @@ def _is_finite(number: float) -> bool:
 
 def _wrong_answer_error(reply: object, hint: str) -> DelfError:
     answer_text = repr(reply)
-    answer_text = answer_text if len(answer_text) <= 100 else f"{answer_text[:100]}…"
+    if len(answer_text) > 100:
+        answer_text = f"{answer_text[:100]}…"
     return DelfError(f"{answer_text} does not answer the question", hint=hint)

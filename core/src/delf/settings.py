@@ -245,16 +245,16 @@ class PluginSettings(BaseModel):
         given_values = {key: value for key, value in values.items() if value is not None}
         prefix = f"DELF_{name.upper()}_"
         environment_values = _from_environ(cls, name, prefix)
+        all_values = environment_values | given_values
         sources: dict[str, Source] = {
             key: _source_of_any(value) for key, value in given_values.items()
         }
-        sources |= {
-            key: _variable_source(f"{prefix}{key}")
-            for key in environment_values.keys() - given_values.keys()
-        }
-        _check_addresses(cls, name, prefix, {**environment_values, **given_values}, sources)
+        for key in environment_values:
+            if key not in given_values:
+                sources[key] = _variable_source(f"{prefix}{key}")
+        _check_addresses(cls, name, prefix, all_values, sources)
         try:
-            settings = cls(**environment_values | given_values)
+            settings = cls(**all_values)
         except ValidationError as error:
             raise _explain(cls, name, prefix, given_values, error) from None
         settings._sources.update(sources)
@@ -431,10 +431,10 @@ def _explain(
             message = item["msg"].removeprefix("Value error, ")
             if not item["loc"]:
                 problems.append(message)
-                continue
-            # A value that neither code nor a file gives comes from an environment variable.
-            is_given = str(item["loc"][0]) in values
-            problems.append(f"{path if is_given else variable}: {message}")
+            elif str(item["loc"][0]) in values:
+                problems.append(f"{path}: {message}")
+            else:  # the value comes from an environment variable
+                problems.append(f"{variable}: {message}")
     return ConnectionConfigurationError(
         f"{name}: {'; '.join(problems)}", hint=f"its settings: {', '.join(field_names)}"
     )

@@ -104,9 +104,9 @@ def hidden_characters(text: str) -> Iterator[str]:
 def _is_all_visible(text: str) -> bool:
     """Return True if each character is visible, a line break or a tab."""
     text_without_breaks = text.replace("\n", "").replace("\t", "")
-    return text_without_breaks.isprintable() and (
-        text_without_breaks.isascii() or not re.search(_INVISIBLE, text_without_breaks)
-    )
+    if not text_without_breaks.isprintable():
+        return False
+    return text_without_breaks.isascii() or not re.search(_INVISIBLE, text_without_breaks)
 
 
 def _escape_marks(marks: re.Match[str]) -> str:
@@ -141,12 +141,13 @@ def _is_part_of_spelling(before: str, after: str) -> bool:
     # The spelling of words in Arabic, Indic and related scripts has joiners.
     if re.match(_LETTERS_WITH_JOINERS, before) and re.match(_LETTERS_WITH_JOINERS, after):
         return True
-    if not (before and after):
+    is_emoji_after = after != "" and unicodedata.category(after) == "So"
+    if before == "" or not is_emoji_after:
         return False
-    is_emoji_after = unicodedata.category(after) == "So"
+    if unicodedata.category(before) == "So":
+        return True
     # The last character of an emoji may choose its style or skin tone.
-    is_emoji_before = unicodedata.category(before) == "So" or before in _EMOJI_STYLES
-    return is_emoji_after and (is_emoji_before or re.match(_SKIN_TONES, before) is not None)
+    return before in _EMOJI_STYLES or re.match(_SKIN_TONES, before) is not None
 
 
 def _escape(character: str) -> str:

@@ -73,8 +73,9 @@ def _iana_name(path: Path) -> str:
 
 def _format_fixed_offset(seconds: int) -> str:
     """Return the POSIX rule for a zone that is a fixed number of seconds ahead of UTC."""
+    if seconds == 0:
+        return "UTC0"
     # POSIX counts offsets westwards, so their sign is the opposite of the sign in the name.
-    sign = "-" if seconds >= 0 else "+"
+    name_sign, offset_sign = ("+", "-") if seconds > 0 else ("-", "+")
     hours, minutes = divmod(abs(seconds) // 60, 60)
-    offset_text = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"
-    return f"<{offset_text}>{sign}{hours}:{minutes:02}" if seconds else "UTC0"
+    return f"<{name_sign}{hours:02}{minutes:02}>{offset_sign}{hours}:{minutes:02}"

@@ -40,7 +40,8 @@ def _context_for(*_cache_key: str | None) -> ssl.SSLContext:
         return httpx.create_ssl_context()
     except OSError as error:
         name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
-        if not (path := os.environ.get(name)):
+        path = os.environ.get(name)
+        if not path:
             raise
         cause = error.strerror or str(error)
         raise CertificatesError(f"{name} ({path}) is not a file of certificates: {cause}") from None

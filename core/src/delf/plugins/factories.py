@@ -52,19 +52,22 @@ def make(
         PluginError: If the factory cannot be imported or fails.
     """
     factory = host.resolve(spec)
-    plugin_options = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
+    plugin = host.plugin_of(spec) or spec.name
+    plugin_options = fitting_options(host, spec, options.get(plugin, {}))
     signature = inspect.signature(factory)
     context = replace(context, installed_providers=host.providers)
-    offered_arguments = {**(arguments_by_name or {}), "context": context}
+    offered_arguments = dict(arguments_by_name or {})
+    offered_arguments["context"] = context
     accepted_arguments = {k: v for k, v in offered_arguments.items() if k in signature.parameters}
     arguments = {**plugin_options, **accepted_arguments, **extras}
     try:
         signature.bind(**arguments)
     except TypeError as error:
+        offered_names = ", ".join(sorted(offered_arguments | extras))
         raise ConfigurationError(
             f"{_place(host, spec)}: {error}",
-            hint=f"its factory {spec.factory} is called with "
-            f"{', '.join(sorted(offered_arguments | extras))} and its options, as keywords",
+            hint=f"its factory {spec.factory} is called with {offered_names} and its options, "
+            "as keywords",
         ) from None
     try:
         instance = call_in_empty_context(factory, **arguments)

@@ -370,8 +370,10 @@ def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> 
 
 def _block_plugin(candidate: Candidate, disabled_plugins: Iterable[tuple[str, str]]) -> Candidate:
     """Return a plugin marked with the setting that blocks it, or unchanged if none does."""
-    reason = next((reason for name, reason in disabled_plugins if _names(name, candidate)), None)
-    return candidate if reason is None else replace(candidate, blocked=reason)
+    for name, reason in disabled_plugins:
+        if _names(name, candidate):
+            return replace(candidate, blocked=reason)
+    return candidate
 
 
 def _names(name: str, candidate: Candidate) -> bool:

@@ -129,8 +129,11 @@ def import_target(target: str) -> Any:
     """
     module_name, _, path = target.partition(":")
     value: Any = importlib.import_module(module_name.strip())
+    if not path:
+        return value
     # An entry point may end with extras, as in "module:attribute [extra]".
-    for part in path.split("[", 1)[0].strip().split(".") if path else ():
+    path_without_extras, _, _ = path.partition("[")
+    for part in path_without_extras.strip().split("."):
         try:
             value = getattr(value, part)
         except AttributeError as error:

@@ -20,8 +20,10 @@ def protocol_of(kind: str) -> type | None:
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.
     """
-    target = next((spec.protocol for spec in HOOKS.values() if spec.kind == kind), None)
-    return None if target is None else import_target(target)
+    for spec in HOOKS.values():
+        if spec.kind == kind:
+            return None if spec.protocol is None else import_target(spec.protocol)
+    return None
 
 
 def optional_protocols(kind: str) -> Mapping[type, str]:
@@ -70,12 +72,14 @@ def members(protocol: type) -> Iterator[str]:
     """
     seen_names: set[str] = set()
     for base in reversed(protocol.__mro__):
-        if getattr(base, "_is_protocol", False):
-            names = (*(n for n in vars(base) if not n.startswith("_")), *_annotations_of(base))
-            for name in names:
-                if name not in seen_names:
-                    seen_names.add(name)
-                    yield name
+        if not getattr(base, "_is_protocol", False):
+            continue
+        names = [name for name in vars(base) if not name.startswith("_")]
+        names += _annotations_of(base)
+        for name in names:
+            if name not in seen_names:
+                seen_names.add(name)
+                yield name
 
 
 def has(value: object, name: str) -> bool:

@@ -196,9 +196,10 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
     """
     old_arguments = request.arguments
     missing = object()
-    unchanged = {
-        name for name, value in arguments.items() if old_arguments.get(name, missing) == value
-    }
+    unchanged: set[str] = set()
+    for name, value in arguments.items():
+        if old_arguments.get(name, missing) == value:
+            unchanged.add(name)
     if len(unchanged) == len(arguments) == len(old_arguments):
         return request
     flow = request.flow
@@ -210,12 +211,13 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
         is_about_argument = path in request.origins
         if is_about_argument and root_of(path) not in unchanged:
             flow = None
+    origins = {
+        path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
+    }
     return replace(
         without_verdict(request),
         arguments=arguments,
-        origins={
-            path: origin for path, origin in request.origins.items() if root_of(path) in unchanged
-        },
+        origins=origins,
         flow=flow,
         made_before=None,  # only the call with the old arguments was made before
     )
@@ -345,13 +347,16 @@ def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") ->
         characters |= dict.fromkeys(hidden_characters(text))
     if not characters:
         return
-    character_names = [_describe_hidden(part) for part in list(characters)[:_MAX_NAMED]]
-    omitted_count = len(characters) - len(character_names)
+    shown_characters = list(characters)[:_MAX_NAMED]
+    text = ", ".join(map(_describe_hidden, shown_characters))
+    omitted_count = len(characters) - len(shown_characters)
+    if omitted_count:
+        text += f" and {omitted_count} more"
     yield Fact(
         kind=FactKind.HIDDEN,
         weight="danger",
         label=f"hidden characters in {visible(name)}",
-        text=", ".join(character_names) + (f" and {omitted_count} more" if omitted_count else ""),
+        text=text,
         about=about,
     )
 
@@ -496,9 +501,11 @@ def _size_text(value: Any, text: str = "") -> str:
     if isinstance(value, str):
         is_long = len(value) > _LONG_TEXT or "\n" in value
         return f"{len(value):,} characters" if is_long else ""
-    if len(text) > _LONG_TEXT and isinstance(value, _CONTAINERS):
+    if len(text) <= _LONG_TEXT:
+        return ""
+    if isinstance(value, _CONTAINERS):
         return f"{len(cast('Sequence[Any]', value)):,} items"
-    return f"{len(text):,} characters" if len(text) > _LONG_TEXT else ""
+    return f"{len(text):,} characters"
 
 
 def _argument_texts(name: str, value: Any) -> Iterator[str]:
@@ -523,24 +530,24 @@ def _origin_facts(request: ApprovalRequest, name: str) -> Iterator[Fact]:
     The label of a fact has the argument and the paths inside the argument to the values from this
     source, such as ``source of items[0].name, [2].name and 4 more``.
     """
-    paths_by_origin: dict[tuple[str, bool], list[str]] = {}
+    inner_paths_by_origin: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
-        if root_of(path) == name:
-            is_untrusted = origin["trust"] == "outside"
-            paths_by_origin.setdefault((str(origin["text"]), is_untrusted), []).append(
-                path[len(name) :]
-            )
-    for (text, is_untrusted), paths in paths_by_origin.items():
-        inner_paths = [path for path in paths if path]  # an empty path is the whole argument
-        path_list = ", ".join(inner_paths[:_MAX_NAMED])
+        if root_of(path) != name:
+            continue
+        is_untrusted = origin["trust"] == "outside"
+        text = str(origin["text"])
+        inner_paths = inner_paths_by_origin.setdefault((text, is_untrusted), [])
+        is_whole_argument = path == name
+        if not is_whole_argument:
+            inner_paths.append(path.removeprefix(name))
+    for (text, is_untrusted), inner_paths in inner_paths_by_origin.items():
+        path_list = visible(", ".join(inner_paths[:_MAX_NAMED]))
         if len(inner_paths) > _MAX_NAMED:
-            rest_note = f" and {len(inner_paths) - _MAX_NAMED} more"
-        else:
-            rest_note = ""
+            path_list += f" and {len(inner_paths) - _MAX_NAMED} more"
         yield Fact(
             kind=FactKind.ORIGIN,
             weight="caution" if is_untrusted else "information",
-            label=f"source of {visible(name)}{visible(path_list)}{rest_note}",
+            label=f"source of {visible(name)}{path_list}",
             text=visible(text),
             about=name,
             required=is_untrusted,

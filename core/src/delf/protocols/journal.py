@@ -101,9 +101,13 @@ class TaskRecord:
     @property
     def columns(self) -> dict[str, str]:
         """The values that lists show in further columns, by the heading of the column."""
-        headings = ((item.name, item.metadata.get("heading")) for item in fields(self))
-        values = ((heading, getattr(self, name)) for name, heading in headings if heading)
-        return {heading: str(value) for heading, value in values if value is not None}
+        columns: dict[str, str] = {}
+        for item in fields(self):
+            heading = item.metadata.get("heading")
+            value = getattr(self, item.name)
+            if heading and value is not None:
+                columns[heading] = str(value)
+        return columns
 
     @property
     def place(self) -> ListPlace:

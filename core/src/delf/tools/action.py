@@ -134,10 +134,13 @@ class Action:
 
     def texts(self) -> Iterator[str]:
         """Yield all descriptions that a prompt may show."""
-        full_types = None if self.full_types is None else self.full_types()
-        yield from (self.summary, self.notes, self.returns_doc)
-        yield "" if full_types is None else full_types.notes
-        for parameter in self.parameters if full_types is None else full_types.parameters:
+        if self.full_types is None:
+            parameters, result_notes = self.parameters, ""
+        else:
+            full_types = self.full_types()
+            parameters, result_notes = full_types.parameters, full_types.notes
+        yield from (self.summary, self.notes, self.returns_doc, result_notes)
+        for parameter in parameters:
             yield from (parameter.doc, parameter.notes)
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
@@ -276,11 +279,11 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
     result: list[Action] = []
     for name, mark in marks_by_name.items():
         function = getattr(owner, name)
-        function_of_instance = getattr(instance, name) if instance is not None else function
+        definition = inspect.getattr_static(owner, name)
         result.append(
             action_from_function(
                 function,
-                call=function_of_instance,
+                call=function if instance is None else getattr(instance, name),
                 name=name,
                 permission=mark.permission,
                 effect=mark.effect,
@@ -289,9 +292,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
                 flow=mark.flow,
                 place=f"{where}.{name}" if where else name,
                 # Static methods have no first parameter to skip, and class methods are bound.
-                skip_first=not isinstance(
-                    inspect.getattr_static(owner, name), (staticmethod, classmethod)
-                ),
+                skip_first=not isinstance(definition, (staticmethod, classmethod)),
             )
         )
     return result

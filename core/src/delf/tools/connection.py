@@ -262,16 +262,19 @@ class Connection(Generic[S]):
 
 def _declared_settings(cls: type[Connection[Any]]) -> type[PluginSettings] | None:
     """Return the settings class that a class names in its base ``Connection[…]``, if any."""
-    generic = [base for base in vars(cls).get("__orig_bases__", ()) if _is_connection(base)]
-    arguments = [argument for base in generic for argument in get_args(base)]
+    arguments: list[Any] = []
+    for base in vars(cls).get("__orig_bases__", ()):
+        if _is_connection(base):
+            arguments += get_args(base)
     if not arguments or isinstance(arguments[0], TypeVar):
         return None
     from delf.settings import PluginSettings
 
-    if isinstance(arguments[0], type) and issubclass(arguments[0], PluginSettings):
-        return arguments[0]
+    settings = arguments[0]
+    if isinstance(settings, type) and issubclass(settings, PluginSettings):
+        return settings
     raise ToolDefinitionError(
-        f"{cls.__name__} has the settings {arguments[0]!r}",
+        f"{cls.__name__} has the settings {settings!r}",
         hint="give a subclass of delf.settings.PluginSettings that is defined above the class",
     )
 

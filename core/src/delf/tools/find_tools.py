@@ -28,11 +28,11 @@ def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
         return ()
 
     async def find_tools(words: str) -> str:
-        if named_tools := _tools_by_name(choice, words):
+        named_tools = _tools_by_name(choice, words)
+        if named_tools:
             return render_stubs(named_tools)
-        descriptions = [
-            choice.describe(entry.name) for entry in search(choice.catalog, words, _MAX_RESULTS)
-        ]
+        matches = search(choice.catalog, words, _MAX_RESULTS)
+        descriptions = [choice.describe(entry.name) for entry in matches]
         # Long stubs are shortened, but keep every key that the search words mention.
         stubs = render_stubs(descriptions, _STUB_LIMITS, is_mentioned=named_by(words))
         return stubs or f"no tool fits {words!r}"
@@ -48,15 +48,18 @@ def find_tools_if_needed(choice: ToolChoice) -> Sequence[ConnectionLike]:
 
 def _tools_by_name(choice: ToolChoice, words: str) -> list[ToolDescription]:
     """Return the tools that a text names; empty if any word of the text is not a tool's name."""
-    wanted_names = {
-        word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()
-    }
-    names = [
-        entry.name
-        for entry in choice.catalog
-        if wanted_names.intersection((entry.name, entry.name.rpartition(".")[2]))
-    ]
-    known_names = {part for name in names for part in (name, name.rpartition(".")[2])}
-    if wanted_names <= known_names:
-        return [choice.describe(name) for name in names]
-    return []
+    wanted_names: set[str] = set()
+    for word in words.replace(",", " ").split():
+        before_parenthesis, _, _ = word.partition("(")
+        wanted_names.add(before_parenthesis.strip("`'\""))
+    found_tools: list[str] = []
+    unknown_names = set(wanted_names)
+    for entry in choice.catalog:
+        _, _, method = entry.name.rpartition(".")
+        names_of_tool = {entry.name, method}
+        if not names_of_tool.isdisjoint(wanted_names):
+            found_tools.append(entry.name)
+            unknown_names -= names_of_tool
+    if unknown_names:
+        return []
+    return [choice.describe(name) for name in found_tools]

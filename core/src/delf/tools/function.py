@@ -130,7 +130,8 @@ def tool(
     if isinstance(function, str):
         if name is not None:
             raise ToolDefinitionError(f"@tool has two names, {function!r} and {name!r}")
-        function, name = None, function
+        name = function
+        function = None
 
     def make(target: Callable[..., Any]) -> Tool[Any, Any]:
         """Make the tool of a function, after checking the options."""
@@ -153,7 +154,9 @@ def tool(
             tool_action.validate.check_defaults()
         return Tool(target, tool_action, confirm)
 
-    return make(function) if function is not None else make
+    if function is None:
+        return make
+    return make(function)
 
 
 def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
@@ -173,13 +176,14 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
         if hasattr(function, name):
             setattr(new_partial, name, getattr(function, name))
     signature = inspect.signature(partial)
-    unbound_parameters = [
-        item for name, item in signature.parameters.items() if name not in new_partial.keywords
-    ]
-    new_partial.__signature__ = signature.replace(parameters=unbound_parameters)
+    unbound = {
+        name: item for name, item in signature.parameters.items() if name not in partial.keywords
+    }
+    new_partial.__signature__ = signature.replace(parameters=list(unbound.values()))
     hints = getattr(function, "__annotations__", {})
-    kept_names = {"return", *(item.name for item in unbound_parameters)}
-    new_partial.__annotations__ = {name: hint for name, hint in hints.items() if name in kept_names}
+    new_partial.__annotations__ = {
+        name: hint for name, hint in hints.items() if name in unbound or name == "return"
+    }
     return new_partial
 
 
@@ -189,9 +193,8 @@ def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) ->
             f"@tool needs a function, got {type(target).__name__}",
             hint="use keywords for options: @tool(name=…, confirm=False)",
         )
-    if not (
-        handle_error is None or isinstance(handle_error, (bool, str)) or callable(handle_error)
-    ):
+    is_plain_value = handle_error is None or isinstance(handle_error, (bool, str))
+    if not is_plain_value and not callable(handle_error):
         raise ToolDefinitionError(
             f"handle_error of {target.__name__} is a {type(handle_error).__name__}",
             hint="give True, False, a string or a callable, or leave handle_error out",
@@ -219,12 +222,12 @@ def _check_callable_by_scripts(target: Callable[..., Any]) -> None:
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
         return  # read_signature() reports this fault
-    without_hint = [item for item in parameters if item.name not in hints]
-    warn_of_missing_hints(name, [item.name for item in without_hint if _is_named(item)])
-    for item, hint in hints.items():
-        if item != "return" and _has_callable(hint):
+    named_parameters = [item.name for item in parameters if _is_named(item)]
+    warn_of_missing_hints(name, [each for each in named_parameters if each not in hints])
+    for parameter, hint in hints.items():
+        if parameter != "return" and _has_callable(hint):
             raise ToolDefinitionError(
-                f"{name} takes a function as {item!r}, and a script cannot pass one",
+                f"{name} takes a function as {parameter!r}, and a script cannot pass one",
                 hint="take its name or its data instead",
             )
 

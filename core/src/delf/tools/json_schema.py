@@ -216,8 +216,11 @@ class Checker:
         for name in _DYNAMIC_REFERENCES:
             if name in schema:
                 raise ValueError(f"{name} is not followed")
-        name = schema.get("id" if "draft-04" in str(self._root.get("$schema")) else "$id")
-        if schema is not self._root and isinstance(name, str) and not name.startswith("#"):
+        if schema is self._root:
+            return
+        is_draft_4 = "draft-04" in str(self._root.get("$schema"))
+        name = schema.get("id" if is_draft_4 else "$id")
+        if isinstance(name, str) and not name.startswith("#"):
             raise ValueError("a subschema has its own $id, which is not supported")
 
     def _subschemas(self, schema: dict[str, Any]) -> Iterator[Any]:

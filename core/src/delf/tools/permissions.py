@@ -78,7 +78,8 @@ def check_permission_names(
     if value is None or isinstance(value, bool):
         return
     valid_names = permission_names(actions)
-    for name in (value,) if isinstance(value, str) else value:
+    names = (value,) if isinstance(value, str) else value
+    for name in names:
         if name not in valid_names:
             kind = AgentConfirmationError if option == "confirm" else ConnectionConfigurationError
             raise kind(

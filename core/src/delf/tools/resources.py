@@ -93,12 +93,14 @@ def shared_words(names: Iterable[str]) -> frozenset[str]:
         names: The names of actions, such as ``tickets.close``. For a small number of names, no word
             is returned.
     """
-    words_by_name = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
-    counts = Counter(word for words in words_by_name for word in words)
-    if len(words_by_name) < _MIN_NAMES_FOR_SHARED:
+    methods = [name.rpartition(".")[2] for name in names]
+    if len(methods) < _MIN_NAMES_FOR_SHARED:
         return frozenset()
-    max_uses = _SHARED_FRACTION * len(words_by_name)
-    return frozenset(word for word, uses in counts.items() if uses > max_uses)
+    uses = Counter[str]()
+    for method in methods:
+        uses.update(set(_words(method)) - _VERBS)
+    max_uses = _SHARED_FRACTION * len(methods)
+    return frozenset(word for word, count in uses.items() if count > max_uses)
 
 
 def nouns_of(name: str) -> list[str]:
@@ -212,16 +214,14 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     # Words in most names of actions, such as "v1", do not tell the resources apart.
     words_in_most_names = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     positions_and_names: list[tuple[int, str]] = []
-    read_actions_of_all_resources = chain.from_iterable(
-        _read_actions_by_rarest_noun(catalog).values()
-    )
-    for read_actions in read_actions_of_all_resources:
+    for read_actions in chain.from_iterable(_read_actions_by_rarest_noun(catalog).values()):
         nouns = _without_connection(read_actions.nouns) - words_in_most_names
         if nouns and nouns <= first_positions.keys():
             last_position = max(first_positions[noun] for noun in nouns)
             shortest_name = read_actions.names[0]  # the names are sorted by length
             positions_and_names.append((last_position, shortest_name))
-    return [name for _, name in sorted(positions_and_names)[:_MAX_MENTIONED_READERS]]
+    positions_and_names.sort()
+    return [name for _, name in positions_and_names[:_MAX_MENTIONED_READERS]]
 
 
 class _ReadActions(NamedTuple):
@@ -265,9 +265,10 @@ def _read_actions_by_rarest_noun(
     """
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
-        if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):
+        reads = entry.reads or has_read_verb(entry.name)
+        if reads and not is_count(entry.name):
             groups.setdefault(_nouns(entry.name), []).append(entry.name)
-    counts = Counter(noun for nouns in groups for noun in nouns)
+    counts = Counter(chain.from_iterable(groups))
     actions_by_noun: dict[str, list[_ReadActions]] = {}
     for nouns, names in groups.items():
         if nouns:

@@ -93,5 +93,5 @@ def _record_name(tools: Sequence[ToolDescription], used_names: set[str]) -> str:
     number = 2
     while name in used_names:
         name = f"{base}{number}"
-        number = number + 1
+        number += 1
     return name

@@ -415,10 +415,14 @@ def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> s
     """
     limit = 2 * limits.result  # the definition is written once for all tools that return the record
     record_text = shorten(result.record, limit, is_mentioned, 2 * _MIN_RESULT_KEYS)
-    make_full_types = result.first_tool.full_types  # None if the tool's types are complete
-    full_notes = "" if make_full_types is None else make_full_types().notes
-    notes = _truncate(full_notes, limits.notes)
-    return f"{result.name} = {record_text}{f'  # {notes}' if notes else ''}"
+    definition = f"{result.name} = {record_text}"
+    make_full_types = result.first_tool.full_types
+    if make_full_types is None:  # the tool's types are complete
+        return definition
+    notes = _truncate(make_full_types().notes, limits.notes)
+    if not notes:
+        return definition
+    return f"{definition}  # {notes}"
 
 
 def names_of(names: Iterable[str], budget: int) -> str:
@@ -645,7 +649,7 @@ def _is_important(
 
 def _is_simple(type_text: str, max_length: int) -> bool:
     """Return True for a short type without brackets, such as ``int | None``."""
-    return len(type_text) <= max_length and not {*"[{("} & {*type_text}
+    return len(type_text) <= max_length and set("[{(").isdisjoint(type_text)
 
 
 def _one_line(text: str, max_length: int = 300) -> str:

@@ -373,8 +373,12 @@ def _kept_items(
 
 def _is_envelope(group: _RecordOrLiteral) -> bool:
     """Return True if a record has few keys, and exactly one of them holds a large record."""
-    large = [item for item in group.items if any(map(_is_large_record, item.parts))]
-    return len(group.items) <= _MAX_ENVELOPE_KEYS and len(large) == 1
+    if len(group.items) > _MAX_ENVELOPE_KEYS:
+        return False
+    items_with_large_record = [
+        item for item in group.items if any(map(_is_large_record, item.parts))
+    ]
+    return len(items_with_large_record) == 1
 
 
 def _is_large_record(part: str | _RecordOrLiteral) -> bool:
@@ -392,5 +396,8 @@ def _is_named(item: _KeyOrValue, is_mentioned: NameTest) -> bool:
     """Return True if the task names an item or a part of it."""
     if is_mentioned(item.key):
         return True
-    groups = [part for part in item.parts if isinstance(part, _RecordOrLiteral)]
-    return any(_is_named(inner, is_mentioned) for group in groups for inner in group.items)
+    inner_items: list[_KeyOrValue] = []
+    for part in item.parts:
+        if isinstance(part, _RecordOrLiteral):
+            inner_items += part.items
+    return any(_is_named(inner, is_mentioned) for inner in inner_items)

@@ -106,18 +106,16 @@ class Trust:
         Raises:
             ConfigurationError: If ``DELF_TRUST`` has a relative path.
         """
-        listed_folders = [
-            Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name
-        ]
+        names = os.environ.get(VARIABLE, "").split(os.pathsep)
+        listed_folders = [Path(name) for name in names if name]
         for folder in listed_folders:
             if not folder.is_absolute():
                 raise ConfigurationError(
                     f"{VARIABLE} names {str(folder)!r}, which is a relative path",
                     hint=f"an absolute path, as {VARIABLE}=/srv/project",
                 )
-        return cls(
-            fully_trusted=tuple(path.resolve() for path in (*listed_folders, *map(Path, folders)))
-        )
+        all_folders = (*listed_folders, *map(Path, folders))
+        return cls(fully_trusted=tuple(folder.resolve() for folder in all_folders))
 
     def check(self, root: Path, items: Items) -> None:
         """Raise unless the user trusts the given files of a folder.
@@ -310,10 +308,13 @@ def _read(path: Path) -> Trusted | None:
         data: Any = json.loads(read_private(path) or b"")
         if data["format"] != _FORMAT:
             return None
-        root, digests = Path(data["root"]), {k: dict(v) for k, v in data["digests"].items()}
+        root = Path(data["root"])
+        digests = {file: dict(parts) for file, parts in data["digests"].items()}
         record = Trusted(root=root, at=float(data["at"]), salt=data["salt"], digests=digests)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     # The name of a record's file is derived from the trusted folder, so that a record copied to
     # another name is invalid.
-    return record if _file(path.parent, root) == path else None
+    if path != _file(path.parent, root):
+        return None
+    return record

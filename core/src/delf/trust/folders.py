@@ -60,7 +60,10 @@ def project_folder(start: Path) -> Path:
         start: The folder in which the search starts.
     """
     start = start.resolve()
-    return next((folder for folder in _upwards(start) if is_file(folder / CONFIG_FILE)), start)
+    for folder in _upwards(start):
+        if is_file(folder / CONFIG_FILE):
+            return folder
+    return start
 
 
 def _upwards(start: Path) -> Iterator[Path]:

@@ -269,9 +269,9 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     if isinstance(value, Collection):
         members = cast("Collection[Any]", value)
         return islice(members, len(members)), len(members)  # an iterator may yield more than len()
-    names: Iterable[str] = getattr(kind, "__dataclass_fields__", None) or getattr(
-        kind, "__pydantic_fields__", ()
-    )
+    names: Iterable[str] = getattr(kind, "__dataclass_fields__", ())
+    if not names:
+        names = getattr(kind, "__pydantic_fields__", ())
     fields = [getattr(value, name, None) for name in names]
     return fields, len(fields)
 

@@ -66,9 +66,10 @@ def cost_of_values(payload: bytes) -> int:
     total = 0
     is_in_string = False
     for start in range(0, len(payload), _PIECE):
+        # Of the parts between quotes, every second part is outside of strings.
         parts = payload[start : start + _PIECE].split(b'"')
-        first_outside = 1 if is_in_string else 0
-        total += cost(b"".join(parts[first_outside::2]))
+        parts_outside = parts[1::2] if is_in_string else parts[::2]
+        total += cost(b"".join(parts_outside))
         has_odd_quotes = len(parts) % 2 == 0
         if has_odd_quotes:
             is_in_string = not is_in_string
