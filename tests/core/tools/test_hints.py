@@ -72,6 +72,15 @@ class Answer(pydantic.BaseModel, Generic[T]):
 
 
 Pages = te.TypeAliasType("Pages", list[Page[Color]])
+Pair = te.TypeAliasType("Pair", tuple[T, T], type_params=(T,))
+
+
+@dataclasses.dataclass
+class Batch(Generic[T]):
+    page: Page[list[T]]
+    numbers: NumberPage
+    pair: Pair[list[T]]
+
 
 # what the type is: what a script finds in a result, what it writes in an argument
 TYPES: dict[str, tuple[Any, str, str]] = {
@@ -290,3 +299,18 @@ async def test_stub_shows_every_description_of_a_function():
         "    limit: How many; ≤ 50",
         '    returns: The best first; street: with its number; line: on one line"""',
     ]
+
+
+@pytest.mark.parametrize(("hint", "item"), [(Batch[str], "str"), (Batch, "Any")])
+def test_type_variable_of_several_classes_has_its_meaning_in_each(hint, item):
+    page = f'{{"items": list[list[{item}]], "next": str | None}}'
+    numbers = '{"items": list[int], "next": str | None}'
+    pair = f"tuple[list[{item}], list[{item}]]"
+    assert type_text(hint) == f'{{"page": {page}, "numbers": {numbers}, "pair": {pair}}}'
+
+
+def test_notes_replace_a_type_variable_of_several_classes():
+    notes = notes_of(Batch[Point])
+    assert "page.items.y: the letter" in notes
+    assert "numbers.items.y" not in notes
+    assert "pair.y: the letter" in notes

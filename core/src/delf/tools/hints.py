@@ -73,7 +73,8 @@ class _Context(NamedTuple):
         as_input: Whether scripts pass values of the type, so fields with defaults are optional.
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
-        type_arguments: The types that replace type variables.
+        type_arguments: The types that replace type variables. These types have no variables that
+            the type around them replaces.
         field_budget: An iterator with one item for each field that may still be written, shared by
             all nested records. When no item is left, formatting stops with ``_TooManyFieldsError``.
     """
@@ -84,9 +85,32 @@ class _Context(NamedTuple):
     type_arguments: Mapping[Any, Any] = types.MappingProxyType({})
     field_budget: Iterator[int] = iter(())
 
-    def bind(self, type_arguments: Mapping[Any, Any]) -> _Context:
-        """Return a copy that also replaces the type variables in ``type_arguments``."""
-        return self._replace(type_arguments={**self.type_arguments, **type_arguments})
+    def with_variables_of_alias(self, type_arguments: Mapping[Any, Any]) -> _Context:
+        """Return a copy that also replaces the type variables of an alias."""
+        return self._replace(
+            type_arguments={**self.type_arguments, **self._resolve(type_arguments)}
+        )
+
+    def with_variables_of_class(self, owner: Any) -> _Context:
+        """Return a copy that replaces only the type variables of a class and its bases.
+
+        The same variable may have another meaning outside of the class: many modules have only one
+        ``T``.
+
+        Args:
+            owner: The class, or a generic class with its arguments.
+        """
+        return self._replace(type_arguments=self._resolve(_bindings(owner)))
+
+    def without_variables(self) -> _Context:
+        """Return a copy that replaces no type variables."""
+        return self._replace(type_arguments={})
+
+    def _resolve(self, type_arguments: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {
+            variable: _substitute(type_argument, self.type_arguments)
+            for variable, type_argument in type_arguments.items()
+        }
 
     def enter(self, record: Any) -> _Context:
         """Return a copy for the fields of a record."""
@@ -327,7 +351,9 @@ def _alias_value(hint: Any) -> Any:
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
     type_argument = context.type_arguments.get(variable)
     if type_argument is not None:
-        return _hint_text(type_argument, context)
+        # The type's own variables were replaced when it became a type argument. In a class with the
+        # field ``page: Page[list[T]]``, the variable ``T`` of ``Page`` may be the same object.
+        return _hint_text(type_argument, context.without_variables())
     if variable.__constraints__:
         return " | ".join(
             dict.fromkeys(_hint_text(each, context) for each in variable.__constraints__)
@@ -348,13 +374,9 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     value = _alias_value(origin)
     if value is not None:
         arg_by_variable = dict(zip(origin.__type_params__, args, strict=False))
-        return _hint_text(value, context.bind(arg_by_variable))
+        return _hint_text(value, context.with_variables_of_alias(arg_by_variable))
     if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
-        arg_by_variable = {
-            variable: context.type_arguments.get(arg, arg)
-            for variable, arg in _bindings(hint).items()
-        }
-        return _class_text(origin, context.bind(arg_by_variable), hint)
+        return _class_text(origin, context, hint)
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
@@ -385,16 +407,16 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
             return "list[dict]"
         if hint.__name__ in _COLUMNS:
             return "list"
+    key = hint if owner is None else owner
+    context = context.with_variables_of_class(key)
     if _is_root_model(hint):
         return _hint_text(_root_of(hint), context)
     fields = record_fields(hint, as_input=context.as_input)
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
-    key = hint if owner is None else owner
     if context.is_too_deep(key):
         return "dict"
-    type_by_variable = {**_bindings(hint), **context.type_arguments}
-    inner = context.enter(key)._replace(type_arguments=type_by_variable)
+    inner = context.enter(key)
     field_texts: list[str] = []
     for field in fields:
         # All records in the text share the budget: each field takes one item of the iterator.
@@ -427,13 +449,25 @@ def _bindings(hint: Any) -> dict[Any, Any]:
     for base in getattr(origin, "__orig_bases__", ()):
         if typing.get_origin(base) in (None, typing.Generic):
             continue
-        # A base's variable may be bound to a variable of this class: replace that by its type.
+        # A base's argument may have variables of this class: replace them by their types.
         inherited = {
-            variable: type_by_variable.get(type_argument, type_argument)
+            variable: _substitute(type_argument, type_by_variable)
             for variable, type_argument in _bindings(base).items()
         }
         type_by_variable = inherited | type_by_variable
     return type_by_variable
+
+
+def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
+    """Replace the type variables in a type: ``list[T]`` becomes ``list[int]``."""
+    if isinstance(hint, typing.TypeVar):
+        return type_arguments.get(hint, hint)
+    if typing.get_origin(hint) is None:  # a class without arguments
+        return hint
+    variables: tuple[Any, ...] = getattr(hint, "__parameters__", ())
+    if not variables or not all(isinstance(each, typing.TypeVar) for each in variables):
+        return hint
+    return hint[tuple(type_arguments.get(variable, variable) for variable in variables)]
 
 
 def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
@@ -446,13 +480,12 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
         hint = context.type_arguments.get(hint, Any)
+        context = context.without_variables()
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin is typing.Literal:  # whose arguments are values, not types
         return
     record = origin if isinstance(origin, type) else hint
-    if isinstance(origin, type) and args:
-        context = context.bind(_bindings(hint))
     fields: list[RecordField] | None = None
     if isinstance(record, type):
         fields = record_fields(record, as_input=context.as_input)
@@ -466,9 +499,9 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
             yield from _item_notes(arg, item_doc, context, path)
     elif _is_root_model(record):
         root = _root_of(record)
-        yield from _item_notes(root, doc_of(root), context, path)
+        yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
-        inner = context.enter(hint)
+        inner = context.with_variables_of_class(hint).enter(hint)
         docs = field_docs(record)
         for field in fields:
             field_path = f"{path}.{field.name}" if path else field.name
