@@ -100,6 +100,10 @@ PARTS = {
     "a default": "def q(n=name):\n    return 'select ' + n\nshop.query(q())",
     "a generator": "def q():\n    yield name\nshop.query('select ' + next(q()))",
     "splitting": "shop.query('x '.join(name.split()))",
+    "an argument of a class": (
+        "class C:\n    def __init_subclass__(cls, key):\n        shop.query('select ' + key)\n"
+        "class D(C, key=name):\n    pass"
+    ),
     "a decorator": "@name.join\ndef f():\n    pass",
 }
 WHOLE = {
@@ -116,6 +120,7 @@ WHOLE = {
     "without spaces around": "mail.send(to=name.strip().lower())",
     "a loop": "for to in [name, 'ada@example.com']:\n    mail.send(to=to)",
     "a condition": "if name and len(name) > 2:\n    mail.send(to=name if 1 else 'x')",
+    "a condition of a comprehension": "mail.send(to=[n for n in ['Ada'] if name])",
     "never": "print(1)",
 }
 

@@ -201,8 +201,9 @@ class _VariableUses:
             case ast.keyword(arg=None):  # a dictionary after **
                 return False
             case ast.keyword():
-                call = self._parents[id(parent)]
-                return self._is_harmless_argument(call, node)
+                owner = self._parents[id(parent)]
+                is_argument = isinstance(owner, ast.Call)  # and not in ``class Row(key=name)``
+                return is_argument and self._is_harmless_argument(owner, node)
             case ast.Call():
                 return parent.func is not node and self._is_harmless_argument(parent, node)
             case ast.Attribute():
@@ -216,13 +217,13 @@ class _VariableUses:
                 # expression, such as a list with the value, could be taken apart later.
                 has_exact_value = isinstance(node, (ast.Name, ast.Call))
                 return has_exact_value and self._is_harmless_variable(word, parent)
+            case ast.comprehension() if node in parent.ifs:
+                return True
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
                 # A loop over a literal such as [name] gives the value to the loop's variable. A
                 # loop over the value itself takes its characters.
                 is_literal = isinstance(node, (ast.List, ast.Tuple, ast.Set))
                 return is_literal and self._is_harmless_variable(word, parent)
-            case ast.comprehension():
-                return node in parent.ifs
             case _:
                 return False
 

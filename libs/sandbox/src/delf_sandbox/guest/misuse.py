@@ -369,11 +369,16 @@ class _Uses:
                 case ast.Call() if parent.func is not collection:
                     return self._is_tool(parent.func)
                 case ast.keyword():
-                    return self._is_tool(self._parents[id(parent)].func)
+                    return self._is_argument_of_tool(parent)
                 case _:
                     pass
             collection = parent  # the parent may be an outer collection
         return False
+
+    def _is_argument_of_tool(self, keyword: ast.keyword) -> bool:
+        """Return True if a keyword argument is in a tool call, and not in a class statement."""
+        parent = self._parents[id(keyword)]
+        return isinstance(parent, ast.Call) and self._is_tool(parent.func)
 
     def _is_tool(self, function: Any) -> bool:
         """Return True if a called expression is a tool or an action."""
@@ -410,7 +415,7 @@ class _Uses:
             case ast.Call() if self._is_tool(parent.func):
                 return node in parent.args
             case ast.keyword():
-                return self._is_tool(self._parents[id(parent)].func)
+                return self._is_argument_of_tool(parent)
             case ast.Call(func=ast.Name(id=name), args=args):
                 return node in args and name in _FUNCTIONS_THAT_NEED_VALUES and name in BUILTINS
             case ast.Call(func=ast.Attribute(value=ast.Constant()), args=args):
