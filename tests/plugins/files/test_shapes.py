@@ -250,6 +250,17 @@ async def test_parquet_nulls_are_counted_over_all_rows(files: Any, tmp_path: Pat
     assert reported.endswith("'late': BIGINT: int 0 | None")
 
 
+async def test_parquet_rows_are_counted_once(files: Any, tmp_path: Path):
+    # With so many columns, the first rows and the last rows could overlap.
+    numbers = ", ".join(f"i AS n{number}" for number in range(999))
+    text = "CASE WHEN i % 2 = 0 THEN '' ELSE 'text ' || i END AS text"
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT {text}, {numbers} FROM range(300) t(i)) TO '{path}'")
+    reported = await files(path).context("")
+    assert "a.parquet: 300 rows\n" in reported
+    assert "'text': VARCHAR: 'text 1' ('' in 150 of 300)" in reported
+
+
 async def test_texts_among_numbers_are_listed(files: Any, tmp_path: Path):
     rows = [{"n": n} for n in range(50)] + [{"n": text} for text in ("n/a", "sick", "?", "x")]
     (tmp_path / "a.json").write_text(json.dumps(rows))

@@ -385,10 +385,10 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
     max_rows = max(_SAMPLE_ROWS, _MAX_CELLS // len(names))
     rows = connection.sql(f"FROM shown LIMIT {max_rows}").fetchall()
     if row_count > max_rows:
-        offset = row_count - _SAMPLE_ROWS
-        rows += connection.sql(f"FROM shown LIMIT {_SAMPLE_ROWS} OFFSET {offset}").fetchall()
-    # The first and the last rows together may be all rows.
-    has_all_rows = row_count <= len(rows)
+        # The last rows begin after the first ones, so that no row counts twice.
+        offset = max(max_rows, row_count - _SAMPLE_ROWS)
+        rows += connection.sql(f"FROM shown OFFSET {offset}").fetchall()
+    has_all_rows = len(rows) == row_count
     columns: list[Column] = []
     for index, (name, count) in enumerate(zip(names, counts, strict=True)):
         values = [row[index] for row in rows]
