@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from delf.errors import DelfError, ModelConfigurationError
+from delf.errors import DelfError, LLMExecutionError, ModelConfigurationError
 from delf.messages import (
     ImagePart,
+    ModelDelta,
     ModelRequest,
     ToolCall,
     ToolResult,
@@ -257,6 +258,21 @@ async def test_calls_in_other_servers_formats_are_read(pieces, openai_server, ht
     server = openai_server([Reply(body=_stream(*pieces, _delta("stop")).encode())])
     _, reply = await read_stream(http_model(**at(server, "openai")), ask())
     assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("add", {"a": 1})]
+
+
+async def test_call_without_finish_reason_is_emitted_as_a_whole(openai_server, http_model):
+    body = _stream(_delta(tool_calls=[piece("add", '{"a": 1}', id="x")]))
+    server = openai_server([Reply(body=body.encode())])
+    pieces = [each async for each in http_model(**at(server, "openai")).stream(ask())]
+    whole_calls = [each.whole for each in pieces if isinstance(each, ModelDelta) and each.whole]
+    assert [call.name for call in whole_calls] == ["add"]
+
+
+async def test_call_without_name_and_finish_reason_raises(openai_server, http_model):
+    body = _stream(_delta(tool_calls=[piece(None, '{"a": 1}', id="x")]))
+    server = openai_server(lambda _: Reply(body=body.encode()))
+    with pytest.raises(LLMExecutionError, match="a call without a name"):
+        await read_stream(http_model(**at(server, "openai")), ask())
 
 
 @pytest.mark.parametrize(

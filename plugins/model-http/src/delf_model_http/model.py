@@ -256,10 +256,10 @@ class HttpModel(EndpointModel):
                     continue
                 if data.strip() == _DONE:
                     answer.has_model_finished = answer.is_stream_over = True
-                    continue
-                last_event = data
-                for piece in self._dialect_of(request).event(parsed(data), answer):
-                    yield piece
+                else:
+                    last_event = data
+                    for piece in self._dialect_of(request).event(parsed(data), answer):
+                        yield piece
                 if answer.has_model_finished:
                     for piece in answer.emit_complete_calls():
                         yield piece
