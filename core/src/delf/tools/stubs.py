@@ -124,14 +124,28 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
         text_of_omitted_names = names_of(other_names, _without_notes(max_size))
         max_size -= len(text_of_omitted_names)
-    for limits, best_match_limits in _limit_options(largest_best_match_limits):
-        if _size(shown_tools, limits, is_mentioned, max_size, best_match_limits) <= max_size:
-            break
-    else:
-        limits = _MIN_LIMITS
-        best_match_limits = _NO_LARGER_LIMITS
+    limits, best_match_limits = _fitting_limits(
+        shown_tools, largest_best_match_limits, is_mentioned, max_size
+    )
     text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_match_limits))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
+
+
+def _fitting_limits(
+    shown_tools: Sequence[ToolDescription],
+    largest_best_match_limits: Mapping[str, StubLimits],
+    is_mentioned: NameTest,
+    max_size: int,
+) -> tuple[StubLimits, Mapping[str, StubLimits]]:
+    """Return the largest limits with which the stubs fit; the smallest if none are small enough.
+
+    Returns:
+        The limits of most tools, and a mapping from the name of each other tool to its limits.
+    """
+    for limits, best_match_limits in _limit_options(largest_best_match_limits):
+        if _size(shown_tools, limits, is_mentioned, max_size, best_match_limits) <= max_size:
+            return limits, best_match_limits
+    return _MIN_LIMITS, _NO_LARGER_LIMITS
 
 
 def _limit_options(

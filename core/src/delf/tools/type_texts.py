@@ -357,6 +357,7 @@ def _text_of_record_or_literal(
 def _kept_items(
     type_part: _RecordOrLiteral, limits: _Limits, is_mentioned: NameTest
 ) -> list[_KeyOrValue]:
+    """Return the items within the limits and the items that the task names, in given order."""
     if type_part.is_record:
         ranked_items: Sequence[_KeyOrValue] = type_part.items
         max_items = limits.max_keys if limits.depth > 0 else 0
@@ -365,9 +366,11 @@ def _kept_items(
         # "assignee.name".
         ranked_items = sorted(type_part.items, key=_is_path)
         max_items = limits.max_values
-    first_ids = {id(item) for item in ranked_items[:max_items]}
+    ids_within_limit = {id(item) for item in ranked_items[:max_items]}
     return [
-        item for item in type_part.items if id(item) in first_ids or _is_named(item, is_mentioned)
+        item
+        for item in type_part.items
+        if id(item) in ids_within_limit or _is_named(item, is_mentioned)
     ]
 
 

@@ -299,16 +299,18 @@ def _jsonable_or_repr(value: Any, attempts: int) -> Any:
 
     Args:
         value: Any value.
-        attempts: The number of levels of a too deeply nested value that are encoded part by part.
+        attempts: The number of times that a too deeply nested value may be encoded by its parts.
     """
     try:
         return _encode(value)
     except RecursionError:
-        if not attempts:  # trying again at each level would take quadratic time
+        # The parts are nested less deeply, so encode these. Only a few times, because each attempt
+        # visits all inner levels again.
+        if attempts == 0:
             return f"<{kind_name(value)}, nested too deeply>"
         attempts -= 1
     except UnsupportedValueError:
-        pass
+        pass  # encode the parts, of which only some are unsupported
     if isinstance(value, Mapping):
         mapping = cast("Mapping[Any, Any]", value)
         return {str(name): _jsonable_or_repr(item, attempts) for name, item in mapping.items()}

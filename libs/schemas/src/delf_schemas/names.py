@@ -56,13 +56,15 @@ def sentences(text: object, limit: int = 120) -> str:
     first = sentence(text, limit)
     if not isinstance(text, str) or first.endswith("…"):
         return first
-    # For speed, cut the text before cleaning removes its markup. The factors leave enough text.
+    # For speed, cut the text before cleaning removes its markup, which may be most of the text.
     line = clean(text.strip()[: limit * 8], limit * 3)
     if len(line) <= limit:
         return line
-    ends = [end.end() for end in _SENTENCE_END.finditer(line)]
-    ends_within_limit = [end for end in ends if end <= limit]
-    return line[: ends_within_limit[-1]] if ends_within_limit else first
+    end_of_fitting = 0  # the end of the last sentence within the limit
+    for match in _SENTENCE_END.finditer(line):
+        if match.end() <= limit:
+            end_of_fitting = match.end()
+    return line[:end_of_fitting] or first
 
 
 def leads(text: object, limit: int) -> str:

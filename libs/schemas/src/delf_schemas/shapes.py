@@ -604,12 +604,15 @@ def object_choices(
     choice_keywords = ("allOf", "oneOf", "anyOf")
     without_choices = {key: resolved[key] for key in resolved if key not in choice_keywords}
     common = merge_object(document, without_choices)
-    objects = [common or Merged({}, _required_names(resolved), additional=False, nullable=False)]
+    if common is None:  # only the choices have properties
+        common = Merged({}, _required_names(resolved), additional=False, nullable=False)
+    # A value matches one choice of each group. A part of ``allOf`` is the only choice of a group.
     groups = [[part] for part in _list_at(resolved, "allOf")]
     for keyword in ("oneOf", "anyOf"):
         choices = _list_at(resolved, keyword)
         if not all(map(_only_requires, choices)):
             groups.append(choices)
+    objects = [common]
     for group in groups:
         variants: list[Merged] = []
         for choice in group:

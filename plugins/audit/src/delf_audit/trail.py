@@ -225,7 +225,8 @@ def _last_line(descriptor: int, end: int) -> bytes | None:
         return None
     tail = b""
     start = end
-    while start > 0 and tail.count(b"\n", 0, len(tail) - 1) == 0:
+    # Read blocks backwards, until the tail begins before the last line.
+    while start > 0 and b"\n" not in tail.removesuffix(b"\n"):
         size = min(_BLOCK, start)
         start -= size
         tail = os.pread(descriptor, size, start) + tail

@@ -302,14 +302,14 @@ class Calendar(GoogleConnection):
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
             body = dict(changes)
-            event = event_of(old)
+            old_event = event_of(old)
             # A series repeats at the same local time, so the time zone must be known. An all-day
             # event has no time zone.
-            has_no_zone = not event["zone"] and not event["all_day"]
+            has_no_zone = not old_event["zone"] and not old_event["all_day"]
             needs_zone = bool(recurrence) and has_no_zone
             moves = start is not None or end is not None or bool(zone)
             if moves or needs_zone:
-                body |= await self._moved_times(event, start, end, calendar, zone)
+                body |= await self._moved_times(old_event, start, end, calendar, zone)
             if recurrence is not None:
                 first_start: Mapping[str, Any] = body.get("start") or old.get("start") or {}
                 body["recurrence"] = recurrence_lines(recurrence, first_start)

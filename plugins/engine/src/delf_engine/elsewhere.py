@@ -143,14 +143,17 @@ class _States:
 
     def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:
         self._journal = journal
-        self._read = waiting
-        self._waiting: Collection[str] | None = None
+        self._read_waiting_ids = waiting
+        # The ids of the waiting tasks; None before they are read.
+        self._waiting_ids: Collection[str] | None = None
 
     async def exact(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-        if self._waiting is None and any(task.state is TaskState.RUNNING for task in tasks):
-            self._waiting = await self._read(self._journal)
-        ids = self._waiting or ()
-        return [replace(task, state=state_of(task, waiting=ids)) for task in tasks]
+        """Return the tasks with their states; the state of a running task may become waiting."""
+        has_running_task = any(task.state is TaskState.RUNNING for task in tasks)
+        if self._waiting_ids is None and has_running_task:
+            self._waiting_ids = await self._read_waiting_ids(self._journal)
+        waiting_ids = self._waiting_ids or ()
+        return [replace(task, state=state_of(task, waiting=waiting_ids)) for task in tasks]
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:

@@ -211,12 +211,7 @@ class _CallCounter:
             case ast.Constant(value=str(text)):
                 return len(text)
             case ast.Name(id=name):
-                if name not in self._lengths:
-                    self._lengths[name] = 0
-                    value = self._value_assigned_once(name)
-                    if value is not None and self._is_constant(name):
-                        self._lengths[name] = self._length(value)
-                return self._lengths[name]
+                return self._length_of_variable(name)
             case ast.ListComp(generators=[ast.comprehension(iter=inner, ifs=[])]):
                 return self._length(inner)
             case ast.Call(func=ast.Name(id="range"), args=args):
@@ -231,6 +226,15 @@ class _CallCounter:
                 return self._length(left_operand) * max(0, times)
             case _:
                 return 0
+
+    def _length_of_variable(self, name: str) -> int:
+        if name not in self._lengths:
+            # Known before the value is read: in ``items = items + [1]``, the value has the name.
+            self._lengths[name] = 0
+            value = self._value_assigned_once(name)
+            if value is not None and self._is_constant(name):
+                self._lengths[name] = self._length(value)
+        return self._lengths[name]
 
 
 def _names_bound_by(node: ast.AST) -> Iterator[str]:

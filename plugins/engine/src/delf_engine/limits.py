@@ -64,8 +64,9 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     tools = [*tools]
     # The actions that start child tasks: a repeated call of such an action resumes its child tasks.
     starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
-    has_only_few_calls = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
-    if has_only_few_calls and not starters:
+    # Many calls are left, and a script without a large number rarely makes that many.
+    is_surely_enough = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
+    if is_surely_enough and not starters:
         return None  # the usual case, decided without parsing
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
     child_count = sum(min_calls[name] for name in starters)

@@ -397,10 +397,12 @@ class Sheets(GoogleConnection):
         try:
             await self.transport.json(request)
         except LostAnswerError:
+            if not plan.created_ids:
+                raise
             # If all new objects exist, the request succeeded although its answer was lost.
-            if not plan.created_ids or not plan.created_ids <= await self._sheet_and_chart_ids(
-                plan.book.id
-            ):
+            existing_ids = await self._sheet_and_chart_ids(plan.book.id)
+            has_succeeded = existing_ids >= plan.created_ids
+            if not has_succeeded:
                 raise
 
     async def _sheet_and_chart_ids(self, book: str) -> set[int]:

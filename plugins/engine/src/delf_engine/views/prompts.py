@@ -166,10 +166,11 @@ def _find_prompt(
 def _unpack_messages(
     event: ModelCalled, previous_messages: tuple[PromptMessage, ...] | None
 ) -> tuple[PromptMessage, ...] | None:
-    """Return the messages of a prompt, of which the event has only the new ones, compressed.
+    """Return the messages of a prompt.
 
     Args:
-        event: The event of the model call.
+        event: The event of the model call. Of the messages, the event has only those that the
+            previous call lacks, compressed.
         previous_messages: The messages of the previous call, with which the prompt begins; None if
             the journal lacks them.
 
@@ -184,7 +185,7 @@ def _unpack_messages(
     shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
         new: Any = json.loads(raw)
-    except ValueError:
+    except ValueError:  # the JSON was cut at the maximum size
         new = [["", raw.decode("utf-8", "replace")]]
     new_messages = [PromptMessage(str(role), str(text)) for role, text in new]
     return (*shared_messages, *new_messages)
