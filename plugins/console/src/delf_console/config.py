@@ -207,22 +207,22 @@ def _current_value(project: Project, key: str) -> Any:
     """
     from delf_engine.project.files import SECTIONS, check_agent_key
 
-    section, *path = key.split(".")
-    if section not in SECTIONS:
-        section, path = "agent", [section, *path]
-    if section != "agent":
+    path = key.split(".")
+    if path[0] in SECTIONS and path[0] != "agent":
         values = {full_key: value for full_key, value, _ in _given_values(project)}
         prefix = f"{key}."
         nested = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
         return values.get(key, nested or None)
+    if path[0] == "agent":  # which may be left out
+        del path[0]
     if path:
         check_agent_key(key, path[0])
     value: Any = project.agent_values.resolve(project.environ)
-    # The validated value is preferred, because it may be a default or converted.
-    validated: Any = getattr(project.agent, path[0]) if path else None
-    if isinstance(validated, (bool, int, float, str, list, dict)):
-        value = cast("object", validated)
-        path = path[1:]
+    if path:
+        # The validated value is preferred, because it may be a default or converted.
+        validated: Any = getattr(project.agent, path[0])
+        if isinstance(validated, (bool, int, float, str, list, dict)):
+            value = {path[0]: cast("object", validated)}
     for part in path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value

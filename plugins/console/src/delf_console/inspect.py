@@ -80,8 +80,8 @@ def _list_connections(state: State, *, as_json: bool) -> None:
 def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return a connection's actions, settings and notices as data.
 
-    If the connection cannot be made, the data describe its type. ``note`` has the reason, or why
-    tasks cannot use the connection.
+    If the connection cannot be made, the data describe its type, and ``note`` says why. If the
+    connection can be made but tasks cannot use it, ``note`` says that.
 
     Raises:
         DelfError: If no such connection type exists, or if a connection of delf.toml cannot be made
@@ -107,6 +107,7 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, An
             note = _why_unusable(connection, actions)
         state.hide_secrets_of(getattr(connection, "settings", None))
     except DelfError as error:
+        # Without its type, only the error of the connection itself can be shown.
         try:
             spec = host.spec(ConnectionSpec, type_name)
             connection = host.resolve(spec)

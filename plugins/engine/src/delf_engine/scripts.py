@@ -208,13 +208,9 @@ class ScriptRunner(ScriptHost):
         # Tell the gate and the replay that a script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
         if recorded_script is not None:
-            recorded_end = recorded_script.finished
-            if recorded_end is not None and recorded_end.status in ("crashed", "limit"):
-                # The recorded output belongs to the answer, and the script does not print it again.
-                self.printed_text += recorded_script.printed
-                # With the status ``crashed``, the replay expects no further call of the script.
-                self._replay.end_script("crashed", "")
-                return _recorded_loss(recorded_end)
+            recorded_loss = self._recall_loss(recorded_script)
+            if recorded_loss is not None:
+                return recorded_loss
         exhausted_limit = self._budget.exhausted
         if self._is_session_used and not self.sandbox.alive:
             # The variables of earlier scripts, which this script relies on, are lost.
@@ -236,6 +232,17 @@ class ScriptRunner(ScriptHost):
         if self._replay.unmatched_events:
             self._replay.end_script(*_end_of(outcome))
         return outcome
+
+    def _recall_loss(self, script: RecordedScript) -> Outcome | None:
+        """Return the recorded outcome of a script that lost its sandbox; None for other scripts."""
+        end = script.finished
+        if end is None or end.status not in ("crashed", "limit"):
+            return None
+        # The recorded output belongs to the answer, and the script does not print it again.
+        self.printed_text += script.printed
+        # The script makes no calls now, which the replay accepts only from a crashed script.
+        self._replay.end_script("crashed", "")
+        return _recorded_loss(end)
 
     def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
         """Start a script, and return its record in the journal; None if it is not recorded.

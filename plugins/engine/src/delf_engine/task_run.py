@@ -306,9 +306,12 @@ class TaskRun:
         """Build the index of the task's texts that finds the origins of values."""
         # A script of the parent wrote the task of a child, so that task may contain untrusted data.
         is_task_trusted = self.request.trust == "own"
-
-        user_words = self.request.task if is_task_trusted else ""
-        untrusted_task = "" if is_task_trusted else self.request.task
+        if is_task_trusted:
+            user_words = self.request.task
+            untrusted_task = ""
+        else:
+            user_words = ""
+            untrusted_task = self.request.task
 
         def earlier_texts() -> Iterator[ContextText]:
             """Yield each text that the model gets in addition to the user's words."""
@@ -326,7 +329,8 @@ class TaskRun:
         def tool_of(name: str) -> BoundAction | None:
             return self.tools.get(name)
 
-        # An untrusted task may be the call of a routine, whose variables then hold the arguments.
+        # An untrusted task may be the call of a routine, as ``name(customer="Ann")``. The routine's
+        # variables then hold the arguments, so these variables are untrusted, too.
         untrusted_variables: list[str] = []
         for routine_call in parse_calls(untrusted_task):
             untrusted_variables += [str(keyword.arg) for keyword in routine_call.keywords]

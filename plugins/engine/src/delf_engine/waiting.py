@@ -50,8 +50,8 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a person decides about a call.
 
-        Several calls may do so at once. The permit is reacquired afterwards even if the call was
-        cancelled, because the agent's task still runs.
+        Several calls may do so at once; the last of these calls reacquires the permit. It is
+        reacquired even if that call was cancelled, because the agent's task still runs.
         """
         call = asyncio.current_task()
         self._calls_in_released.append(call)
@@ -60,8 +60,9 @@ class Permit:
             yield
         finally:
             self._calls_in_released.remove(call)
+            is_needed = not self._calls_in_released and not self._is_over
             # Reacquire in a separate asyncio task, which goes on if this call is being cancelled.
-            if not (self._held or self._calls_in_released or self._is_over):
+            if is_needed and not self._held:
                 self.reacquisition = asyncio.create_task(self._acquire())
         await self.wait_until_held()
 

@@ -71,6 +71,20 @@ class Scripts(NamedTuple):
     last_suffices: bool
 
 
+class _EndedScript(NamedTuple):
+    """A script that ended.
+
+    Args:
+        code: The script.
+        end: The status or error of the script.
+        begin_index: The index of the event that begins the script.
+    """
+
+    code: str
+    end: str
+    begin_index: int
+
+
 def scripts_of(events: Sequence[Event]) -> Scripts:
     """Return the scripts of a successful task.
 
@@ -84,31 +98,36 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
             "the task is not done", hint="only a task that worked can become a routine"
         )
     # Only scripts that ended count: a script that a person refused has no end, and did not run.
-    ended_scripts: list[tuple[str, str]] = []  # the code, and the status or error
+    ended_scripts: list[_EndedScript] = []
     latest_code = ""
-    latest_index = begin_index = 0
+    latest_index = 0
     for index, event in enumerate(events):
         match event:
             case ScriptGenerated():
-                latest_index, latest_code = index, event.code
+                latest_code = event.code
+                latest_index = index
             case ScriptFinished():
-                ended_scripts.append((latest_code, event.error or event.status))
-                begin_index = latest_index
+                end = event.error or event.status
+                ended_scripts.append(_EndedScript(latest_code, end, latest_index))
             case RerunRequested() if ended_scripts:
-                code, _ = ended_scripts[-1]
                 reason = f"it asked for another script, as it learned: {event.context}"
-                ended_scripts[-1] = (code, reason)
+                ended_scripts[-1] = ended_scripts[-1]._replace(end=reason)
             case _:
                 pass
-    if not ended_scripts or ended_scripts[-1][1] != "done":
+    if not ended_scripts or ended_scripts[-1].end != "done":
         raise ConfigurationError(
             "the task was done without a script", hint="a routine is a script that worked"
         )
-    *earlier, (last_code, _) = ended_scripts
-    before = events[:begin_index]
+    *earlier_scripts, last = ended_scripts
+    before = events[: last.begin_index]
     has_earlier_change = any(isinstance(e, CallStarted) and e.effect != "read" for e in before)
-    needs_earlier_scripts = has_earlier_change or _has_values_of_results(last_code, before)
-    return Scripts(last_code, earlier, begin_index, last_suffices=not needs_earlier_scripts)
+    needs_earlier_scripts = has_earlier_change or _has_values_of_results(last.code, before)
+    return Scripts(
+        last.code,
+        earlier=[(script.code, script.end) for script in earlier_scripts],
+        begin_index=last.begin_index,
+        last_suffices=not needs_earlier_scripts,
+    )
 
 
 def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:

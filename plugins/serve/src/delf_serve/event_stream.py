@@ -48,9 +48,11 @@ class EventStreamResponse(Response):
         sessions = self._call.service.sessions
         with sessions.count_open_request(call.caller, call.cookie) as open_request:
             await send(start)
+            # True if end() cancelled this task, and not the server.
             was_ended = False
 
             def end() -> None:
+                """End the stream, although it has further frames, by cancelling this task."""
                 nonlocal was_ended
                 was_ended = True
                 request_task.cancel()

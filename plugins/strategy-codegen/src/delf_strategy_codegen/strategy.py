@@ -134,21 +134,21 @@ class CodegenStrategy:
             match result.outcome:
                 case Done(value=value, variables=variables):
                     text = compose(host.output, value)
-                    problem = host.refuse(text)
+                    refusal = host.refuse(text)
                     has_answer = bool(text.strip()) or host.has_answered
-                    is_silent = problem is None and result.is_silent and not has_answer
-                    if is_silent:
-                        problem = SILENT
-                    if problem is None:
+                    has_silent_end = result.is_silent and not has_answer
+                    if refusal is None and not has_silent_end:
                         return text
                     if retries >= host.retry_count:
-                        return _last_answer(result) if is_silent else text
+                        return _last_answer(result) if refusal is None else text
                     retries += 1
-                    await host.retrying(problem)
-                    if is_silent:
+                    if refusal is None:
+                        problem = SILENT
                         feedback = silent_messages(code, result.returned, variables)
                     else:
-                        feedback = refused_answer_messages(code, text, problem)
+                        problem = refusal
+                        feedback = refused_answer_messages(code, text, refusal)
+                    await host.retrying(problem)
                     messages += _as_sent_by_model(calls, feedback)
                 case Rerun() as outcome:
                     reruns.count(outcome)

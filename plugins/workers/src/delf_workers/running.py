@@ -145,15 +145,16 @@ async def arun_worker(
     )
     events: list[Event] = []
     child_listeners: list[Listener] = [events.append, *listeners]
-    names: dict[str, str] = {}
+    worker_names: dict[str, str] = {}  # by task id
 
     def remember_worker(event: Event) -> None:
         if isinstance(event, ChildStarted):
-            names[event.child_id] = event.worker or worker
+            worker_names[event.child_id] = event.worker or worker
 
     if message_callback is not None:
-        child_listeners += [remember_worker, _ModelCallReporter(names, message_callback)]
+        child_listeners += [remember_worker, _ModelCallReporter(worker_names, message_callback)]
     async with agent:
+        # The outer task starts the worker, and the worker's task the workers that it calls.
         response = await agent.arun(
             text, timeout, listeners=[remember_worker], child_listeners=child_listeners
         )

@@ -214,6 +214,7 @@ class Rewriting:
         can_await = self._functions.can_await(place.scope)
         if kind == "tool" and (is_used_as_awaitable or can_await):
             self.make_awaitable(place, is_awaited=not is_awaited_later)
+        # These may return a plain value, which ``await`` and gather() would refuse.
         if kind in ("unknown", "maybe_awaitable") and is_used_as_awaitable:
             node.func = self.awaitable_variant(node.func)
         if await_place is not None:

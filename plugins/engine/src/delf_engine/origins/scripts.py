@@ -811,13 +811,8 @@ class Scripts:
             sources: The actions and fields whose values decide whether or how often the parts run.
         """
         self._add_to(self._condition_sources[node], sources)
-        # Count how often the node uses each name. If the scripts use a name more often in total,
-        # the name is also used outside of the node; _enclosing_conditions() checks this. Of a
-        # ``try``, only the body counts as the node, because the handlers run even if an exception
-        # skips the rest of the body.
         if node not in self._use_counts_in:
-            body = node.body if isinstance(node, (ast.Try, ast.TryStar)) else [node]
-            self._use_counts_in[node] = Counter(name for each in body for name in _names_in(each))
+            self._use_counts_in[node] = _count_uses(node)
         self._enclosing_nodes.append(node)
         try:
             yield
@@ -836,6 +831,7 @@ class Scripts:
             The actions and fields from which the values in the condition come.
         """
         for node in self._enclosing_nodes:
+            # The scripts use the name nowhere else if the node has as many uses as all scripts.
             has_all_uses = (
                 variable is not None
                 and self._use_counts_in[node][variable] >= self._use_counts[variable]
@@ -947,6 +943,17 @@ def _variables_reaching(node: ast.AST) -> Iterator[str]:
                 yield from _variables_reaching(part)
         case _:
             yield from _names_in(node)
+
+
+def _count_uses(node: ast.AST) -> Counter[str]:
+    """Count how often a loop, condition or function uses each name.
+
+    Of a ``try``, only the body counts, because the handlers run even if an exception skips the rest
+    of the body.
+    """
+    if isinstance(node, (ast.Try, ast.TryStar)):
+        return Counter(name for statement in node.body for name in _names_in(statement))
+    return Counter(_names_in(node))
 
 
 def _names_in(node: ast.AST) -> Iterator[str]:
