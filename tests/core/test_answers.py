@@ -70,6 +70,13 @@ def test_think_tags_inside_prose_are_kept(text):
     assert split_reasoning(text) == ("", text, True)
 
 
+def test_closing_mark_in_a_later_code_block_is_ignored():
+    text = f"hm, 41?\n</think>\n{ANSWER}\n```\nprint('''\n</think>\n''')\n```"
+    thoughts, words, ended = split_reasoning(text)
+    assert (thoughts, ended) == ("hm, 41?", True)
+    assert words == text.partition("</think>\n")[2]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -7,6 +7,8 @@ is a draft: it is neither run nor taken for the answer.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -34,6 +36,7 @@ _ANY_OPENING: Final = re.compile("|".join(opened for opened, _ in _MARK_PATTERNS
 _CLOSING: Final = re.compile(
     rf"(?:</{_WORD}>|\[/{_WORD}\]|◁/{_WORD}▷|<\|end_(?:of_)?{_WORD}\|>)", re.IGNORECASE
 )
+_FENCE: Final = re.compile(r"^[^\S\n]*```", re.MULTILINE)
 _HARMONY: Final = re.compile(
     r"(?P<from>(?:<\|start\|>[^<]*)?)<\|channel\|>(?P<channel>\w+)(?P<to>[^<\n]*)"
     r"(?:<\|constrain\|>\w*)?<\|message\|>"
@@ -158,30 +161,29 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
     Closing marks in the middle of a line and in a fenced code block do not count.
     """
     last: tuple[int, int] | None = None
+    fence_positions = [fence.start() for fence in _FENCE.finditer(text)]
     for closing in _CLOSING.finditer(text):
         text_before = text[: closing.start()]
         begins_line = text_before.endswith("\n") or not text_before.strip()
         rest_of_line, _, _ = text[closing.end() :].partition("\n")
         ends_line = not rest_of_line.strip()
-        if begins_line or ends_line:
+        is_in_code_block = _is_between_pair(closing.start(), fence_positions)
+        if (begins_line or ends_line) and not is_in_code_block:
             last = closing.span()
     if last is None:
         return None
     start, _ = last
     # With an opening mark before the closing mark, the answer merely talks about such marks.
-    if _ANY_OPENING.search(text, 0, start) or _is_in_code_block(text, start):
+    if _ANY_OPENING.search(text, 0, start):
         return None
     return last
 
 
-def _is_in_code_block(text: str, position: int) -> bool:
+def _is_between_pair(position: int, fence_positions: Sequence[int]) -> bool:
     """Return True if a position is between the opening and closing fence of a code block."""
-    return _has_odd_fences(text[:position]) and _has_odd_fences(text[position:])
-
-
-def _has_odd_fences(text: str) -> bool:
-    fence_count = sum(line.lstrip().startswith("```") for line in text.split("\n"))
-    return fence_count % 2 == 1
+    fences_before = bisect_left(fence_positions, position)
+    fences_after = len(fence_positions) - fences_before
+    return fences_before % 2 == 1 and fences_after % 2 == 1
 
 
 def _split_channels(text: str) -> tuple[str, str, bool]:
