@@ -15,6 +15,7 @@ from delf.events import (
     Printed,
     TaskFinished,
     TaskQueued,
+    TaskResumed,
     TaskStarted,
 )
 from delf_devkit.testing.events import every_event
@@ -211,6 +212,45 @@ async def test_follow_continues_until_the_task_ends(place, open_journal):
     await journal.append(TaskFinished(task_id="t", seq=6, at=2.0, **end))
     seen += [event.seq async for event in stream]
     assert seen == [1, 2, 3, 4, 5, 6]
+
+
+async def test_follow_continues_after_an_end_that_was_undone(place, open_journal):
+    from delf_console.runs import events_of
+
+    journal, reader = open_journal(place), open_journal(place)
+    end = {"status": False, "text": "", "error": "no time", "duration_ms": 1.0}
+    await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="x"))
+    await journal.append(TaskFinished(task_id="t", seq=2, at=2.0, **end))
+    await journal.reopen("t")
+    await journal.append(TaskResumed(task_id="t", seq=3, at=3.0))
+    stream = events_of(reader, "t", follow=True)
+    seen = [(await anext(stream)).seq for _ in range(3)]
+    await journal.append(TaskFinished(task_id="t", seq=4, at=4.0, **end))
+    seen += [event.seq async for event in stream]
+    assert seen == [1, 2, 3, 4]
+
+
+async def test_follow_waits_for_a_queued_task(place, open_journal, monkeypatch):
+    from delf_console import runs as command
+
+    monkeypatch.setattr(command, "POLL_SECONDS", 0.01)
+    journal, reader = open_journal(place), open_journal(place)
+    await journal.append(TaskQueued(task_id="t", seq=1, at=1.0, task="x", queue="q"))
+    find_task = reader.task
+    finds = 0
+
+    async def task(task_id):
+        nonlocal finds
+        finds += 1
+        record = await find_task(task_id)
+        if finds == 2:  # the first wait ended without an event
+            await journal.append(TaskStarted(task_id="t", seq=2, at=1.0, task="x"))
+            end = {"status": True, "text": "", "duration_ms": 1.0}
+            await journal.append(TaskFinished(task_id="t", seq=3, at=2.0, **end))
+        return record
+
+    monkeypatch.setattr(reader, "task", task)
+    assert [event.seq async for event in command.events_of(reader, "t", follow=True)] == [1, 2, 3]
 
 
 async def test_follow_ends_when_the_owner_is_gone(place, open_journal, monkeypatch, capsys):

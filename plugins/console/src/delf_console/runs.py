@@ -294,11 +294,12 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
     """
     live = journal.subscribe(task_id)
     position = 0
+    is_over = False
     for event in await journal.read(task_id):
         yield event
         position = event.seq
-        follow = follow and not isinstance(event, TaskFinished)
-    while follow:
+        is_over = isinstance(event, TaskFinished)  # a task may be resumed after an end
+    while follow and not is_over:
         # If the task is over before the wait, and no event arrives during the wait, there are no
         # further events.
         state_before_wait = (await journal.task(task_id)).state
@@ -308,10 +309,10 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
         except TimeoutError:
             if state_before_wait is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)
-            if state_before_wait is not TaskState.RUNNING:
+            if not state_before_wait.is_at_work:
                 return
             continue
         if event.seq > position:
             yield event
             position = event.seq
-            follow = not isinstance(event, TaskFinished)
+            is_over = isinstance(event, TaskFinished)
