@@ -492,6 +492,26 @@ async def test_schedule_of_a_removed_person_stays_ended_after_a_namesake_is_adde
     assert (await runner.fire("two", {**context, "key": namesake.holder}))["tasks"]
 
 
+@pytest.mark.parametrize("change", ["removed", "without the right", "replaced by a namesake"])
+@pytest.mark.parametrize("is_interrupted", [False, True])
+async def test_accepted_task_of_a_person_without_rights_fails_unstarted(
+    runner: Runner, journal: SqlJournal, agents: Agents, change: str, is_interrupted: bool
+) -> None:
+    ada = Person(name="ada", uid="1", made_at=1.0, rights=("read", "run"))
+    assert await journal.keep_person(ada, None)
+    await journal.append(waits(key=ada.holder))
+    if is_interrupted:
+        await lose(journal)
+    removed = replace(ada, revoked_at=2.0)
+    changed = replace(ada, rights=("read",)) if change == "without the right" else removed
+    assert await journal.keep_person(changed, ada)
+    if change == "replaced by a namesake":
+        assert await journal.keep_person(RequestedChanges().apply_to(removed, "ada"), removed)
+    assert await runner.work("t", ticket(key=ada.holder)) == "failed"
+    assert agents.setups == []
+    assert (await journal.task("t")).error == "ada may not run tasks any more"
+
+
 async def test_failed_first_firing_leaves_the_next_one_the_first(
     runner: Runner, journal: SqlJournal, queue: Any
 ) -> None:

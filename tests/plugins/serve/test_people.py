@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from delf.protocols.people import Person, PersonKey, digest_of
 from delf.protocols.sessions import SessionRecord
 from delf_cli.main import cli
-from support.serving import bearer, doing
+from support.serving import Outbox, bearer, doing, make_agent, serving
 
 RIGHTS = ("read", "run", "decide", "delete")
 
@@ -122,6 +122,31 @@ async def test_revoked_person_loses_session_and_stream(serve):
             async for _ in lines:
                 continue
     assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
+
+
+async def test_interrupted_task_of_a_removed_person_fails_instead_of_resuming(serve, tmp_path):
+    box = Outbox()
+    ada = person("ada")
+    async with serving(make_agent(str(tmp_path), box), box, "ada-key") as first:
+        await add(first, ada)
+        task_id = (await first.run("print(await send('bob'))"))["task_id"]
+        await first.until(task_id, "waiting")
+        await change(first, ada, replace(ada, revoked_at=2.0))
+    server = await serve("boss-key", api_key="boss:boss-key")
+    task = await server.until(task_id, "failed", "waiting", "running")
+    assert (task["state"], task["error"]) == ("failed", "ada may not run tasks any more")
+
+
+async def test_ended_task_of_a_person_without_rights_cannot_be_resumed(serve):
+    server = await serve("boss-key", api_key="boss:boss-key")
+    ada = person("ada")
+    await add(server, ada)
+    failed = await run(server, "ada", "import asyncio\nawait asyncio.sleep(7)", timeout=1)
+    assert failed["state"] == "failed", failed
+    await change(server, ada, replace(ada, rights=("read",)))
+    answer = await server.client.post(f"/tasks/{failed['task_id']}/resume", json={"timeout": 60})
+    assert answer.status_code == 409
+    assert "ada may not run tasks any more" in answer.text
 
 
 async def test_scope_limits_the_visible_tasks(team):
@@ -317,6 +342,9 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     await server.app.tasks.journal.begin_login(
         SessionRecord(digest="d" * 64, name="ada", began=time.time(), until=time.time() + 60)
     )
+    assert "ada" in await say("sessions")
+    for too_short in ("", "d"):
+        await say("sessions", "--end", too_short, status=1)
     assert "ada" in await say("sessions")
     await say("sessions", "ada", "--end", "d" * 16)
     assert "nobody" in await say("sessions")

@@ -155,6 +155,29 @@ def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
     return sees_all_owners or owner in visible_owners
 
 
+def check_may_run(holder: str, people: Iterable[Person]) -> None:
+    """Raise if the owner of a task or schedule may not run tasks any more.
+
+    Args:
+        holder: The owner name. An owner who is nobody in ``people`` has an API key of a server's
+            settings, and may run tasks.
+        people: All people of the journal, also removed ones.
+
+    Raises:
+        ConfigurationError: If the owner was removed, or lost the right ``run``.
+    """
+    for person in people:
+        may_run = person.revoked_at is None and "run" in person.rights
+        has_lost_right = person.holder == holder and not may_run
+        # A new person of the same name does not own the removed person's tasks.
+        was_removed = holder in person.former_holders
+        if has_lost_right or was_removed:
+            raise ConfigurationError(
+                f"{person.name} may not run tasks any more",
+                hint="another person can submit the same task again",
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonChange:
     """A change to a person's rights, scope, teams or access keys, as observers record the change.

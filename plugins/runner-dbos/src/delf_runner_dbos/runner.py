@@ -24,7 +24,7 @@ from delf.errors import (
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import check_may_run, name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.output import format_count
@@ -297,8 +297,8 @@ class Runner:
     async def _run_task(self, record: TaskRecord) -> TaskRecord:
         """Run or resume a task, and return its record after the run.
 
-        Fail the task without running it if it lost too many runners, or if its owner's budget is
-        exhausted.
+        Fail the task without running it if it lost too many runners, if its owner may not run tasks
+        any more, or if its owner's budget is exhausted.
         """
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
@@ -309,7 +309,12 @@ class Runner:
         lost_runners = record.losses + 1 if is_interrupted else record.losses
         # Without this limit, a task that kills its process would kill one runner after another.
         if is_interrupted and lost_runners > queue.losses:
-            await self._fail(task_id, _lost_runner_error(task_id, lost_runners))
+            await self._fail(queued, _lost_runner_error(task_id, lost_runners))
+            return await self._journal.task(task_id)
+        try:
+            await self._check_person(queued.key)
+        except ConfigurationError as error:
+            await self._fail(queued, error)
             return await self._journal.task(task_id)
         retries = queue.retries if queued.retries is None else queued.retries
         retry_after = queue.retry_after if queued.retry_after is None else queued.retry_after
@@ -319,10 +324,7 @@ class Runner:
             ledger = owner_options.get("ledger")
             if ledger is not None and ledger.is_exhausted:
                 # The task is not requeued, because the budget is renewed only next month.
-                end_event = await self._fail(task_id, _budget_error(queued))
-                # An agent would call the listener to notify the owner, but no agent runs.
-                for notify_owner in owner_options["listeners"]:
-                    notify_owner(end_event)
+                await self._fail(queued, _budget_error(queued))
             else:
                 await agent.aresume(
                     task_id,
@@ -391,18 +393,18 @@ class Runner:
         # Never return: run() releases the task to other runners, and this process ends.
         return await asyncio.get_running_loop().create_future()
 
-    async def _fail(self, task_id: str, error: DelfError) -> TaskFinished:
-        """Record a task as failed, and return the event of its end.
-
-        If the task is already over, return the existing event.
-        """
-        await self._journal.claim(task_id)
-        events = await self._journal.read(task_id)
-        if isinstance(last := events[-1], TaskFinished):
-            return last
+    async def _fail(self, queued: TaskQueued, error: DelfError) -> None:
+        """Record a task as failed, and notify its owner. Does nothing if the task is over."""
+        await self._journal.claim(queued.task_id)
+        events = await self._journal.read(queued.task_id)
+        if isinstance(events[-1], TaskFinished):
+            return
         end = end_of(events, error)
         await self._journal.append(end)
-        return end
+        # An agent would call the listener to notify the owner, but no agent runs.
+        if self._people is not None and queued.key is not None:
+            notify_owner = self._people.listener(queued.task, queued.key)
+            notify_owner(end)
 
     # -- schedules ----------------------------------------------------------------------
 
@@ -464,25 +466,16 @@ class Runner:
         return {**fields_for_next_firing, "tasks": task_ids, "note": comparison.note}
 
     async def _check_person(self, holder: str | None) -> None:
-        """Check that a schedule's owner may still run tasks.
+        """Check that the owner of a task or schedule may still run tasks.
 
         Args:
-            holder: The owner of the tasks; None for the local user.
+            holder: The owner name; None for the local user.
 
         Raises:
             ConfigurationError: If the person was removed, or lost the right to run tasks.
         """
-        if holder is None:
-            return
-        # An owner who is no person in the journal has an API key from the server's settings, which
-        # the runner does not know.
-        for person in await self._journal.people():
-            may_run = person.revoked_at is None and "run" in person.rights
-            has_lost_right = person.holder == holder and not may_run
-            # A new person of the same name does not own the removed person's schedules.
-            was_removed = holder in person.former_holders
-            if has_lost_right or was_removed:
-                raise ConfigurationError(f"{person.name} may not run tasks any more")
+        if holder is not None:
+            check_may_run(holder, await self._journal.people())
 
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]

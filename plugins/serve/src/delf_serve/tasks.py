@@ -26,12 +26,13 @@ from delf.events import (
     TaskResumed,
     TaskStarted,
     end_event,
+    end_of,
     start_event,
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
 from delf.protocols.journal import Ages, ListPlace, RequestRecord, TaskRecord
-from delf.protocols.people import name_of_holder
+from delf.protocols.people import check_may_run, name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf.types import TaskState, Trust
@@ -770,6 +771,10 @@ class Tasks:
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
+        try:
+            await self._check_owner(record.key)
+        except ConfigurationError as error:
+            raise ProblemError(409, error.message, error.hint) from None
         # The costs are charged to the task's owner, but a caller with an exhausted budget may not
         # cause costs for another person, either.
         await self.budgets.raise_if_exhausted(caller)
@@ -915,9 +920,33 @@ class Tasks:
             self._tasks_not_to_resume.add(task_id)
             return
         try:
+            await self._check_owner(first_event.key)
+        except ConfigurationError as error:
+            await self._fail(task_id, error)
+            return
+        try:
             await self._resume(task_id, first_event.key)
         except DelfError:
             return  # another process was quicker
+
+    async def _check_owner(self, owner: str | None) -> None:
+        """Raise ``ConfigurationError`` if the owner of a task may not run tasks any more."""
+        if owner is not None:
+            check_may_run(owner, await self.journal.people())
+
+    async def _fail(self, task_id: str, error: DelfError) -> None:
+        """Record an interrupted task as failed. Does nothing if another process is quicker."""
+        try:
+            await self.journal.claim(task_id)
+        except DelfError:
+            return
+        events = await self.journal.read(task_id)
+        first_event = start_event(events)
+        if first_event is None or isinstance(events[-1], TaskFinished):
+            return
+        end = end_of(events, error)
+        await self.journal.append(end)
+        self._end_notices.tell(first_event.task, end, first_event.key)
 
     async def _keep_forgetting(self, ages: Ages) -> None:
         """Periodically remove tasks beyond their retention time."""
