@@ -16,7 +16,7 @@ def check_id_prefix(text: str, whole_id: str) -> bool:
 
     Args:
         text: The typed prefix, with or without ``req_``.
-        whole_id: The id that the prefix stands for, such as ``req_…``.
+        whole_id: The id that the prefix stands for, such as ``req_…``, or an id without a kind.
 
     Returns:
         True if the text is the whole id.
@@ -24,8 +24,9 @@ def check_id_prefix(text: str, whole_id: str) -> bool:
     Raises:
         DelfError: If the text is too short.
     """
-    kind, _, characters = whole_id.partition("_")
-    typed_characters = text.removeprefix(f"{kind}_")
+    (characters,) = without_prefixes([whole_id])
+    kind = whole_id.removesuffix(characters)
+    typed_characters = text.removeprefix(kind)
     if len(typed_characters) < min(_MIN_CHARACTERS_TO_ACT, len(characters)):
         raise DelfError(
             f"{text!r} is too short to act on {whole_id}",
@@ -36,7 +37,8 @@ def check_id_prefix(text: str, whole_id: str) -> bool:
 
 def short_id(name: str) -> str:
     """Return an id as it is shown in lists."""
-    return name.partition("_")[2][:_SHORT_ID_CHARACTERS]
+    (characters,) = without_prefixes([name])
+    return characters[:_SHORT_ID_CHARACTERS]
 
 
 def without_prefixes(ids: Sequence[str]) -> list[str]:

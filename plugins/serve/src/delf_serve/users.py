@@ -25,6 +25,7 @@ from delf.protocols.people import (
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
+from delf_cli.ids import check_id_prefix
 from delf_cli.journals import ask_journal
 from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
@@ -219,6 +220,7 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
             logins = [login for login in logins if login.digest.startswith(session)]
             if len(logins) != 1:
                 raise ConfigurationError("no such session, or several", hint="delf users sessions")
+            check_id_prefix(session, logins[0].digest)
             await journal.end_login(logins[0].digest)
         return [
             {
