@@ -1,6 +1,7 @@
 import collections
 import dataclasses
 import enum
+import sys
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import pydantic
@@ -33,6 +34,22 @@ class Page(Generic[T]):
 
 class NumberPage(Page[int]):
     pass
+
+
+class Counted(Generic[T]):
+    pass
+
+
+class CountedPage(NumberPage, Counted[str]):
+    pass
+
+
+@dataclasses.dataclass
+class Link:
+    next: "LinkAlias | None" = None
+
+
+LinkAlias = te.TypeAliasType("LinkAlias", Link)
 
 
 class Row(te.TypedDict, total=False):
@@ -100,6 +117,16 @@ TYPES: dict[str, tuple[Any, str, str]] = {
         '{"items": list[{"items": list[int], "next": str | None}], "next": str | None}',
         '{"items": list[{"items": list[int], ?"next": str | None}], ?"next": str | None}',
     ),
+    "subclass with a generic base of its own": (
+        CountedPage,
+        '{"items": list[int], "next": str | None}',
+        '{"items": list[int], ?"next": str | None}',
+    ),
+    "alias of a recursive record": (
+        LinkAlias,
+        '{"next": dict | None}',
+        '{?"next": dict | None}',
+    ),
     "subclass of a generic": (
         NumberPage,
         '{"items": list[int], "next": str | None}',
@@ -145,6 +172,14 @@ TYPES: dict[str, tuple[Any, str, str]] = {
 def test_type_hints_become_stub_types(hint, found, given):
     assert type_text(hint) == found
     assert type_text(hint, as_input=True) == given
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is new in Python 3.12")
+def test_recursive_type_statement_is_written_once():
+    scope: dict[str, Any] = {}
+    exec("type Json = int | list[Json]\ntype Tree[T] = T | list[Tree[T]]", scope)
+    assert type_text(scope["Json"]) == "int | list[Json]"
+    assert type_text(scope["Tree"][int]) == "int | list[int | list[Tree]]"
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,8 @@ class _Context(NamedTuple):
         as_input: Whether scripts pass values of the type, so fields with defaults are optional.
         depth: The number of nested record levels to spell out.
         enclosing: The enclosing records, to detect recursion.
+        enclosing_aliases: The aliases between the innermost record and the type, to detect
+            recursion.
         type_arguments: The types that replace type variables. These types have no variables that
             the type around them replaces.
         field_budget: An iterator with one item for each field that may still be written, shared by
@@ -82,6 +84,7 @@ class _Context(NamedTuple):
     as_input: bool
     depth: int = _DEEPEST
     enclosing: tuple[Any, ...] = ()
+    enclosing_aliases: tuple[Any, ...] = ()
     type_arguments: Mapping[Any, Any] = types.MappingProxyType({})
     field_budget: Iterator[int] = iter(())
 
@@ -114,7 +117,7 @@ class _Context(NamedTuple):
 
     def enter(self, record: Any) -> _Context:
         """Return a copy for the fields of a record."""
-        return self._replace(enclosing=(*self.enclosing, record))
+        return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def is_too_deep(self, record: Any) -> bool:
         """Return True if a record is recursive or too deeply nested to write its fields."""
@@ -334,7 +337,9 @@ def _hint_text(hint: Any, context: _Context) -> str:
     origin = typing.get_origin(hint)
     if origin is not None:
         return _generic_text(hint, origin, typing.get_args(hint), context)
-    underlying = getattr(hint, "__supertype__", None) or _alias_value(hint)
+    if _is_alias(hint):
+        return _alias_text(hint, hint, (), context)
+    underlying = getattr(hint, "__supertype__", None)
     if underlying is not None:
         return _hint_text(underlying, context)
     if isinstance(hint, type):
@@ -343,9 +348,26 @@ def _hint_text(hint: Any, context: _Context) -> str:
     return _NAMES.get(name, name)
 
 
-def _alias_value(hint: Any) -> Any:
-    """Return the type behind a ``type`` statement alias."""
-    return hint.__value__ if type(hint).__name__ == "TypeAliasType" else None
+def _is_alias(hint: Any) -> bool:
+    """Return True for an alias that a ``type`` statement defines."""
+    return type(hint).__name__ == "TypeAliasType"
+
+
+def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context) -> str:
+    """Format the type behind an alias; inside of this type, the alias is written by name.
+
+    Args:
+        hint: The alias, with its arguments if it is generic.
+        alias: The alias without arguments.
+        args: The arguments.
+        context: Options and state.
+    """
+    if hint in context.enclosing_aliases:
+        return alias.__name__
+    arg_by_variable = dict(zip(alias.__type_params__, args, strict=False))
+    inner = context.with_variables_of_alias(arg_by_variable)
+    inner = inner._replace(enclosing_aliases=(*context.enclosing_aliases, hint))
+    return _hint_text(alias.__value__, inner)
 
 
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
@@ -371,10 +393,8 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
         return " | ".join(dict.fromkeys(_hint_text(arg, context) for arg in args))
     if origin is typing.Literal:
         return _literal_text(args)
-    value = _alias_value(origin)
-    if value is not None:
-        arg_by_variable = dict(zip(origin.__type_params__, args, strict=False))
-        return _hint_text(value, context.with_variables_of_alias(arg_by_variable))
+    if _is_alias(origin):
+        return _alias_text(hint, origin, args, context)
     if isinstance(origin, type) and record_fields(origin, as_input=context.as_input) is not None:
         return _class_text(origin, context, hint)
     name = getattr(origin, "__name__", str(origin))
@@ -447,8 +467,6 @@ def _bindings(hint: Any) -> dict[Any, Any]:
         zip(cast("tuple[Any, ...]", variables), typing.get_args(hint), strict=False)
     )
     for base in getattr(origin, "__orig_bases__", ()):
-        if typing.get_origin(base) in (None, typing.Generic):
-            continue
         # A base's argument may have variables of this class: replace them by their types.
         inherited = {
             variable: _substitute(type_argument, type_by_variable)
