@@ -45,9 +45,10 @@ def with_spelling_of_parameters(
         parameter = name
         candidates = by_spelling.get(normalised_name(name), [])
         if name not in all_names and len(candidates) == 1:
-            parameter = candidates[0]
-        if parameter in arguments or parameter in arguments_by_name:
-            parameter = name  # another argument has the parameter's name
+            (candidate,) = candidates
+            has_other_argument = candidate in arguments or candidate in arguments_by_name
+            if not has_other_argument:
+                parameter = candidate
         arguments_by_name[parameter] = value
     return arguments_by_name
 

@@ -70,14 +70,16 @@ class Uploads:
                 self._used_bytes = await asyncio.to_thread(self._measure_usage)
             self._upload_count += 1
         try:
-            self._count_bytes(owner, _MIN_BYTES)
+            charged_bytes = _MIN_BYTES
+            self._count_bytes(owner, charged_bytes)
             await asyncio.to_thread(make_private_folder, folder)
             # Fails if the name exists, so that a link cannot redirect the write to another file.
             with create_private(folder / name) as file:
                 async for chunk in chunks:
-                    charged_before = max(size, _MIN_BYTES)
                     size += len(chunk)
-                    self._count_bytes(owner, max(size, _MIN_BYTES) - charged_before)
+                    uncharged_bytes = max(0, size - charged_bytes)
+                    self._count_bytes(owner, uncharged_bytes)
+                    charged_bytes += uncharged_bytes
                     await asyncio.to_thread(file.write, chunk)
             # Only complete files get the id with which a task can name them.
             await asyncio.to_thread(folder.rename, folder.with_name(file_id))

@@ -77,6 +77,16 @@ class _Open(NamedTuple):
     language: str
 
 
+class _Closing(NamedTuple):
+    line: int  # the index of the line with the fence
+    fence: re.Match[str]
+
+    @property
+    def opens_next_block(self) -> bool:
+        """True for a fence such as ```python."""
+        return _language(self.fence["info"]) in _KNOWN_LANGUAGES
+
+
 def blocks_of(text: str) -> list[Block]:
     """Return the fenced blocks of a text in order; a fence within a Python string is ignored."""
     return _BlockParser(text).blocks
@@ -128,47 +138,45 @@ class _BlockParser:
 
         A fence within a Python string is part of the code, unless the string has no end.
         """
-        first_closing_line: int | None = None
+        first_closing: _Closing | None = None
         may_be_python = not opened.language or opened.language in _PYTHON_LABELS
         for index in range(opened.line + 1, len(self._lines)):
-            if _closing_fence(self._lines[index].text, opened) is None:
+            fence = _closing_fence(self._lines[index].text, opened)
+            if fence is None:
                 continue
-            if first_closing_line is None:
-                first_closing_line = index
+            closing = _Closing(index, fence)
+            if first_closing is None:
+                first_closing = closing
             # The number of fences in strings is limited, because each check parses the block.
             may_be_in_string = may_be_python and self._remaining_string_checks > 0
             is_in_string = may_be_in_string and stops_in_string(self._between(opened, index))
             if not is_in_string:
-                return self._close(opened, index)
+                return self._close(opened, closing)
             self._remaining_string_checks -= 1
-        # Without a closing line (None), the block ends with the text. If there is one, the string
-        # before it has no end, so the first closing line closes the block.
-        return self._close(opened, first_closing_line)
+        # Without a closing fence (None), the block ends with the text. If there is one, the string
+        # before it has no end, so the first closing fence closes the block.
+        return self._close(opened, first_closing)
 
-    def _close(self, opened: _Open, index: int | None) -> int:
-        """Add a block that ends at a line; return the index of the line to parse next.
+    def _close(self, opened: _Open, closing: _Closing | None) -> int:
+        """Add a block; return the index of the line to parse next.
 
         A closing line such as ```python also opens the next block. The line to parse next is then
         the closing line again, otherwise the line after it.
 
         Args:
             opened: The opening fence of the block.
-            index: The index of the closing line; None if the block ends with the text.
+            closing: The closing fence; None if the block ends with the text.
         """
-        if index is None:
-            next_index = end_of_code = len(self._lines)
+        if closing is None:
+            end_of_code = next_index = len(self._lines)
             end = len(self._text)
+        elif closing.opens_next_block:
+            end_of_code = next_index = closing.line
+            end = self._lines[closing.line].start
         else:
-            end_of_code = index
-            line = self._lines[index]
-            fence = _closing_fence(line.text, opened)
-            opens_next_block = fence is not None and _language(fence["info"]) in _KNOWN_LANGUAGES
-            if fence is None or opens_next_block:
-                next_index = index
-                end = line.start
-            else:
-                next_index = index + 1
-                end = line.start + fence.end("marks")
+            end_of_code = closing.line
+            next_index = closing.line + 1
+            end = self._lines[closing.line].start + closing.fence.end("marks")
         code = self._between(opened, end_of_code)
         start = self._lines[opened.line].start
         self._add(opened.language, code, opened.lead, start, end)

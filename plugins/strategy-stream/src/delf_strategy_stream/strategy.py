@@ -149,9 +149,7 @@ class _Task:
             if not is_answer:
                 self._cut_off_answer = ""
             elif turn.is_cut:
-                # The next turn has to continue the text of this and earlier turns.
-                joined_text = join_continuation(self._cut_off_answer, turn.text)
-                self._cut_off_answer = joined_text or turn.text
+                self._keep_cut_off_text(turn.text)
             else:
                 answer = self._joined_answer(turn.text)
                 if answer is None:
@@ -163,11 +161,11 @@ class _Task:
                 turn = replace(turn, notices=(refusal,))
             await self._count_failures(turn)
             is_empty = not has_text and not turn.thoughts.strip() and not turn.calls
-            if is_empty and self._session is None:
-                new_messages = ()  # the same conversation is sent again
-                continue
-            if is_empty:  # in a session, the model needs a new message to answer again
-                new_messages = (user(_EMPTY_ANSWER_MESSAGE),)
+            if is_empty:
+                # Without a session, the same conversation is sent again. In a session, the model
+                # needs a new message to answer again.
+                is_in_session = self._session is not None
+                new_messages = (user(_EMPTY_ANSWER_MESSAGE),) if is_in_session else ()
                 continue
             self._earlier_turns = (*self._earlier_turns, turn)
             await self._compact()
@@ -177,6 +175,15 @@ class _Task:
             f"the model did not answer within {settings.max_turns} turns",
             hint="max_turns of the strategy allows more",
         )
+
+    def _keep_cut_off_text(self, text: str) -> None:
+        """Keep a truncated answer, which the next turn has to continue.
+
+        The text is joined with the truncated answer that it continues itself, if the place of the
+        continuation is clear.
+        """
+        joined_text = join_continuation(self._cut_off_answer, text)
+        self._cut_off_answer = joined_text or text
 
     def _joined_answer(self, text: str) -> str | None:
         """Join an answer with the truncated answer that it continues.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -88,24 +89,23 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     def _all_calls(self, turn: Turn) -> list[_StartedCall]:
-        """Return all started calls of an answer that has ended.
+        """Return the started calls of an answer that has ended, in the answer's order.
 
-        Calls that are not yet started are started first, unless the answer was truncated. Started
-        calls that are not in the answer are cancelled.
+        A call that was not started while the answer arrived is started now, unless the answer was
+        truncated. Started calls that are not in the answer are cancelled: after a retry, the answer
+        may differ from the pieces that arrived before.
         """
-        # A retry may have replaced the pieces: only calls of the complete answer count.
-        started_early = list(self._started)
+        started_early = deque(self._started)
         turn_calls: list[_StartedCall] = []
         for call in turn.calls:
-            # Both lists are in written order, so the started calls before this call are not in the
-            # complete answer.
+            # Calls were started in the order of the answer, so a started call before this call is
+            # not in the answer.
             while started_early and started_early[0].call != call:
-                started_early.pop(0).answer.cancel()
+                started_early.popleft().answer.cancel()
             if started_early:
-                turn_calls.append(started_early.pop(0))
+                turn_calls.append(started_early.popleft())
             elif not turn.is_cut:
-                self._start(call)
-                turn_calls.append(self._started[-1])
+                turn_calls.append(self._start(call))
         for started_call in started_early:
             started_call.answer.cancel()
         return turn_calls
@@ -139,9 +139,11 @@ class TurnRunner:
         tool = self._tools.get(call.name)
         return tool is not None and not tool.asks and tool.effect == "read"
 
-    def _start(self, call: Called) -> None:
+    def _start(self, call: Called) -> _StartedCall:
         answer = asyncio.ensure_future(self._host.call(call.name, call.arguments))
-        self._started.append(_StartedCall(call, answer))
+        started_call = _StartedCall(call, answer)
+        self._started.append(started_call)
+        return started_call
 
 
 def _piece(event: Event) -> ModelDelta | None:

@@ -54,6 +54,7 @@ class _CallOrder:
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
+        # The calls that the replay must make and has not made yet, by their ids.
         self._unrepeated_calls = {call.call_id: call for call in script.calls_to_repeat}
         # Steps of abandoned calls are left out: whether the script makes these calls again depends
         # on timing, and a replay that waited for them could hang.

@@ -371,6 +371,8 @@ class ModelClient:
                 duration_ms=_ms_since(started),
                 number=number,
             )
+            # An answer of which a part is already in use counts as cut off: the pieces in the draft
+            # may have started a script, and the shown pieces have been shown to the user.
             if draft is not None and not draft.is_empty:
                 return draft.reply
             if shown_pieces and not isinstance(error, BudgetExceededError | EndlessAnswerError):
