@@ -50,11 +50,22 @@ def test_argument_values_become_parameters_by_name():
         ('print(f"Berliner {x}")', 'print(f"Berliner {x}")'),
         ('print("a" f"Berlin {x}")', 'print("a" f"Berlin {x}")'),
         ("print(f'''Berlin\n{x}''')", "print(f'''{city}\n{x}''')"),
+        ("print(f'''{x}\nä Berlin''', 'ä')", "print(f'''{x}\nä {city}''', 'ä')"),
+        ("print(f'Berlin {\"Berlin\" if x else 0}')", "print(f'{city} {city if x else 0}')"),
     ],
 )
 def test_parameter_values_in_the_answer_are_replaced(answer, made):
     script = f"x = await income('Berlin', '2026-10')\n{answer}"
     assert saved(TASK, script).script == f"x = await income(city, month)\n{made}"
+
+
+@pytest.mark.parametrize("city", ["Rome", "Berlin", "Copenhagen"])
+def test_parameter_values_in_nested_f_strings_are_replaced(city):
+    script = f"""x = await income('{city}', '2026-10')
+print(f"{city}: {{f'{city} {{x}}'}} in {city}", f"in {city}")"""
+    made = """x = await income(city, month)
+print(f"{city}: {f'{city} {x}'} in {city}", f"in {city}")"""
+    assert saved(f"How much did {city} pay in 2026-10?", script).script == made
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,9 @@ def propose(
         task, used_names, frozenset(fixed), signatures, first_pass.suggested_names
     )
     finder.visit(tree)
-    finder.replacements += _find_in_f_strings(script, tree, finder)
+    for place in _find_in_f_strings(script, tree, finder.parameters):
+        if not any(map(place.overlaps, finder.replacements)):
+            finder.replacements.append(place)
     script = _apply_replacements(script, finder.replacements)
     parameters = {item.name: item for item in finder.parameters.values()}
     # A later run that gets nothing from one of these actions is suspicious.
@@ -251,6 +253,12 @@ class _Replacement:
     end_line: int
     end: int
     text: str
+
+    def overlaps(self, other: _Replacement) -> bool:
+        """Return True if both replace some of the same characters."""
+        begins_before_end = (self.line, self.begin) < (other.end_line, other.end)
+        ends_after_begin = (self.end_line, self.end) > (other.line, other.begin)
+        return begins_before_end and ends_after_begin
 
 
 class _LiteralFinder(ast.NodeVisitor):
@@ -495,21 +503,25 @@ class _LiteralFinder(ast.NodeVisitor):
         self.replacements.append(place)
 
 
-def _find_in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> list[_Replacement]:
-    """Return replacements for pieces of f-strings that equal a parameter's value."""
+def _find_in_f_strings(
+    script: str, tree: ast.AST, parameters: Mapping[Value, Parameter]
+) -> Iterator[_Replacement]:
+    """Yield replacements for pieces of f-strings that equal a parameter's value.
+
+    Args:
+        script: The script.
+        tree: The parsed script.
+        parameters: The parameters by their values.
+    """
     fields_by_value: dict[str, str] = {}
-    for value, item in finder.parameters.items():
+    for value, item in parameters.items():
         is_number = item.type in ("number", "integer")
         if is_number or len(str(value)) > _MIN_CHARACTERS:
             fields_by_value[str(value)] = f"{{{item.name}}}"
     if not fields_by_value:
-        return []
+        return
     longest_first = sorted(fields_by_value, key=len, reverse=True)
     pattern = re.compile("|".join(map(_whole_word, longest_first)))
-    used_lines: set[int] = set()
-    for place in finder.replacements:
-        used_lines.update(range(place.line, place.end_line + 1))
-    places: list[_Replacement] = []
     format_specs = {n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.JoinedStr) or node in format_specs:
@@ -517,38 +529,65 @@ def _find_in_f_strings(script: str, tree: ast.AST, finder: _LiteralFinder) -> li
         segment = ast.get_source_segment(script, node)
         if segment is None or not _is_single_f_string(segment):
             continue
-        end_line = node.end_lineno
-        end = node.end_col_offset
-        if end_line is None or end is None:
-            continue
-        if not used_lines.isdisjoint(range(node.lineno, end_line + 1)):
-            continue
-        pieces = _BRACES.split(segment)  # texts and values in braces alternate
-        for index in range(0, len(pieces), 2):
-            pieces[index] = pattern.sub(lambda match: fields_by_value[match[0]], pieces[index])
-        new_segment = "".join(pieces)
-        if new_segment != segment:
-            place = _Replacement(
-                line=node.lineno,
-                begin=node.col_offset,
-                end_line=end_line,
-                end=end,
-                text=new_segment,
-            )
-            places.append(place)
-    return places
+        for start, text in _texts_outside_braces(segment):
+            for match in pattern.finditer(text):
+                line, begin = _position_in(node, segment, start + match.start())
+                end_line, end = _position_in(node, segment, start + match.end())
+                yield _Replacement(
+                    line=line,
+                    begin=begin,
+                    end_line=end_line,
+                    end=end,
+                    text=fields_by_value[match[0]],
+                )
+
+
+def _texts_outside_braces(segment: str) -> Iterator[tuple[int, str]]:
+    """Yield the texts of an f-string that are not in braces, each with its index."""
+    start = 0
+    for braces in _BRACES.finditer(segment):
+        yield start, segment[start : braces.start()]
+        start = braces.end()
+    yield start, segment[start:]
+
+
+def _position_in(node: ast.JoinedStr, segment: str, index: int) -> tuple[int, int]:
+    """Return the line and the column of a character, as in :class:`_Replacement`.
+
+    Args:
+        node: The f-string.
+        segment: The source of the f-string.
+        index: The index of the character in ``segment``.
+    """
+    lines_before = segment[:index].split("\n")
+    column = len(lines_before[-1].encode())
+    is_in_first_line = len(lines_before) == 1
+    if is_in_first_line:
+        column += node.col_offset
+    return node.lineno + len(lines_before) - 1, column
 
 
 def _is_single_f_string(segment: str) -> bool:
     """Return True if source code is a single f-string, and not several adjacent strings."""
     if not _F_STRING.match(segment):
         return False
-    kinds = {"STRING", "FSTRING_START"}
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(segment).readline))
     except (tokenize.TokenError, SyntaxError):
         return False
-    return sum(tokenize.tok_name[token.type] in kinds for token in tokens) == 1
+    # Before Python 3.12, an f-string is one token. Since then, it has tokens for its beginning and
+    # its end, and between them the tokens of the strings in its braces.
+    count = 0
+    depth = 0
+    for token in tokens:
+        kind = tokenize.tok_name[token.type]
+        if depth == 0 and kind in ("STRING", "FSTRING_START"):
+            count += 1
+        if kind == "FSTRING_START":
+            depth += 1
+        elif kind == "FSTRING_END":
+            depth -= 1
+    return count == 1
 
 
 def _f_string(value: str, variables: Mapping[str, str]) -> str:
