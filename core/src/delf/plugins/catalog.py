@@ -333,14 +333,11 @@ def _score_for_name(
 ) -> float:
     """Return the score of a spec for a model without a named provider.
 
-    The score is the highest of these:
-
-    - the length of the longest pattern, of the spec or of one of its providers, that matches the
-      model's name;
-    - for a fallback spec without such a pattern, ``_FALLBACK_SCORE``;
-    - for any other spec with a provider that is ``compatible`` (other servers imitate its
-      protocol), ``_ADDRESS_SCORE`` if the address of a server is configured, else 0;
-    - for a spec to which none of this applies, -1.
+    The score is the length of the longest pattern, of the spec or of one of its providers, that
+    matches the model's name. Without such a pattern, a fallback spec gets ``_FALLBACK_SCORE``, and
+    any other spec -1. A spec with a provider that is ``compatible`` (other servers imitate its
+    protocol) gets at least 0, and at least ``_ADDRESS_SCORE`` if the address of a server is
+    configured, unless the spec is a fallback.
 
     Args:
         spec: The spec.
@@ -354,8 +351,8 @@ def _score_for_name(
     for provider in spec.providers:
         # A fallback plugin matches by a provider only if the user gives an address, and the
         # provider has a protocol that no other server uses.
-        matches_fallback = provider.own_protocol and has_address
-        if spec.fallback and not matches_fallback:
+        is_chosen_by_address = has_address and provider.own_protocol
+        if spec.fallback and not is_chosen_by_address:
             continue
         patterns = provider.patterns(at_address=has_address)
         scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]

@@ -279,16 +279,18 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
 def _headers(text: str) -> dict[str, str]:
     """Parse the headers of a metadata file; of a repeated header return the first value."""
     headers: dict[str, str] = {}
-    last = ignored = ""
+    name = ""
+    is_repeated = False
     for line in text.splitlines():
         if not line:
             break
         if line[0] in " \t":  # a continuation line
-            headers[last] = f"{headers.get(last, '')} {line.strip()}"
+            if not is_repeated:
+                headers[name] = f"{headers.get(name, '')} {line.strip()}"
             continue
-        name, _, value = line.partition(":")
-        last = name.strip().lower()
-        if last in headers:
-            last = ignored  # the value and the continuation lines of a repeated header go here
-        headers[last] = value.strip()
+        name_text, _, value = line.partition(":")
+        name = name_text.strip().lower()
+        is_repeated = name in headers
+        if not is_repeated:
+            headers[name] = value.strip()
     return headers

@@ -164,15 +164,13 @@ def kinds_of_change(step: str) -> frozenset[str]:
         return frozenset()
     # A word such as "open" is a verb only at the beginning of a step.
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}
-    expressed_kinds = [
-        kind for kind, kind_verbs in _CHANGE_VERBS.items() if kind_verbs.intersection(verbs)
-    ]
-    kinds = frozenset(expressed_kinds) - {"update"}
+    kinds = {kind for kind, kind_verbs in _CHANGE_VERBS.items() if kind_verbs.intersection(verbs)}
+    kinds.discard("update")  # says less than any other kind
     # "Add the label new to the ticket" may also be an update of the ticket.
     names_container = not {"to", "from"}.isdisjoint(words)
     if not kinds or names_container:
-        return kinds | {"update"}
-    return kinds
+        kinds.add("update")
+    return frozenset(kinds)
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:

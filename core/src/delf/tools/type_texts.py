@@ -109,10 +109,12 @@ def shorten(
         return text
     short_text = text
     # Each step shows fewer levels or keys. The result of the last step is used at any length.
-    for depth, max_keys_at_depth in (*_SHORTENING_STEPS, (1, max_keys)):
-        shows_only_outermost = depth == 1
-        key_limit = min(max_keys_at_depth, max_keys) if shows_only_outermost else max_keys_at_depth
-        short_text = _format_type(parts, _Limits(depth, key_limit, max_values), is_mentioned)
+    for depth, keys_of_step in (*_SHORTENING_STEPS, (1, max_keys)):
+        shown_keys = keys_of_step
+        shows_only_outermost = depth == 1  # to whose keys ``max_keys`` applies
+        if shows_only_outermost:
+            shown_keys = min(keys_of_step, max_keys)
+        short_text = _format_type(parts, _Limits(depth, shown_keys, max_values), is_mentioned)
         if len(short_text) <= limit:
             break
     return short_text
@@ -337,15 +339,16 @@ def _text_of_record_or_literal(
     kept_items = _kept_items(type_part, limits, is_mentioned)
     if not kept_items and type_part.is_record:
         return "dict"
-    # An envelope is an outer record that only wraps the data, and does not count as a level.
-    is_envelope = limits.is_in_envelopes_only and type_part.is_record and _is_envelope(type_part)
-    inner_depth = limits.depth if is_envelope else limits.depth - 1
+    may_be_envelope = limits.is_in_envelopes_only and type_part.is_record
+    is_envelope = may_be_envelope and _is_envelope(type_part)
+    # An envelope only wraps the data, and does not count as a level.
+    remaining_depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:
-        depth = max(inner_depth, 0)
         # A record under a key that the task names shows its keys even beyond the limit of depth.
-        if type_part.is_record and is_mentioned(item.key):
-            depth = max(inner_depth, 1)
+        is_named_by_task = type_part.is_record and is_mentioned(item.key)
+        min_depth = 1 if is_named_by_task else 0
+        depth = max(remaining_depth, min_depth)
         inner_limits = limits._replace(depth=depth, is_in_envelopes_only=is_envelope)
         item_texts.append(item.head + _format_type(item.parts, inner_limits, is_mentioned))
     if type_part.is_shortened or len(kept_items) < len(type_part.items):

@@ -291,8 +291,10 @@ def _declared_effect(path: tuple[str, ...]) -> Kind | None:
     if not markers:
         return None
     declared_kind = markers[0].effect
-    keys_in_table = path[2:]
-    if declared_kind == "ask" and keys_in_table not in ((), ("model",)):
+    is_setting_of_model = declared_kind == "ask"
+    keys_in_table = path[2:]  # empty if the setting is not a table
+    names_model = not keys_in_table or keys_in_table == ("model",)
+    if is_setting_of_model and not names_model:
         return None
     return declared_kind
 

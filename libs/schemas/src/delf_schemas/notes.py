@@ -193,17 +193,16 @@ def _first_sentences(text: str) -> str:
     first_has_unit = _UNITS.search(first) is not None
     if first_has_unit or not with_unit:
         return first
-    if len(with_unit[0]) <= _MAX_DOC:
-        unit_sentence = with_unit[0]
-    else:
-        unit_sentence = _PARENTHESES.sub("", with_unit[0])
-    if len(unit_sentence) > _UNIT_FACTOR * _MAX_DOC:
-        return first
-    if len(complete[0]) + len(unit_sentence) < _UNIT_FACTOR * _MAX_DOC:
-        first_sentence = complete[0]
-    else:
-        first_sentence = ""
-    return f"{first_sentence} {unit_sentence}".strip()
+    unit_sentence = with_unit[0]
+    if len(unit_sentence) > _MAX_DOC:
+        unit_sentence = _PARENTHESES.sub("", unit_sentence)
+    both_sentences = f"{complete[0]} {unit_sentence}"
+    max_length = _UNIT_FACTOR * _MAX_DOC
+    if len(both_sentences) <= max_length:
+        return both_sentences.strip()
+    if len(unit_sentence) <= max_length:
+        return unit_sentence.strip()
+    return first
 
 
 def _range_and_format(schema: Mapping[str, Any]) -> str:

@@ -231,9 +231,11 @@ class Shapes:
         object_choice = self._object_choice_text(schema, depth, mode)
         if object_choice is not None:
             return object_choice
-        for keyword in ("oneOf", "anyOf"):
+        # Beside properties, choices that are no variants of the object only restrict its keys.
+        keywords = () if "properties" in schema else ("oneOf", "anyOf")
+        for keyword in keywords:
             choices: Any = schema.get(keyword)
-            if not isinstance(choices, list) or "properties" in schema:
+            if not isinstance(choices, list):
                 continue
             alternatives = filter(_is_alternative, cast("list[Any]", choices))
             parts = [self._type_text(choice, depth, mode) for choice in alternatives]

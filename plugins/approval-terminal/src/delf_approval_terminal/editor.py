@@ -70,8 +70,8 @@ class Editor:
         start_text = self._invalid_inputs.get(name, text)
         try:
             typed = await self._read_value(name, start_text, "text" if is_text else "JSON")
-            self._invalid_inputs.pop(name, None)
             if typed is None or typed == text:
+                self._invalid_inputs.pop(name, None)
                 return
             self._invalid_inputs[name] = typed  # until the value is accepted below
             changed = {**self.arguments, name: typed if is_text else json.loads(typed)}

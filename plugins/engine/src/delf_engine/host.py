@@ -328,9 +328,9 @@ class TaskHost:
             if refusal is None and asks_about_script:
                 refusal = await self._ask_about(code, attempt, named_bound_actions)
             if refusal is None:
-                outcome = await self.scripts.run(
-                    code, attempt, guard, is_approved=asks_about_script
-                )
+                # Without a refusal, people have approved the script if they were asked about it.
+                is_approved = asks_about_script
+                outcome = await self.scripts.run(code, attempt, guard, is_approved=is_approved)
             else:
                 outcome = refusal
         except TaskLeftError as error:
@@ -345,12 +345,11 @@ class TaskHost:
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
-        self._answer_includes_last_output = False
-        if not requested_changes:
-            # The next script starts over, so a failed script's output is no part of the answer.
-            self._answer_includes_last_output = isinstance(outcome, (Done, Rerun))
-            if isinstance(outcome, Rerun):
-                await self._record_rerun(outcome)
+        # After any other outcome, and after requested changes, the next script starts over.
+        keeps_output = isinstance(outcome, (Done, Rerun)) and not requested_changes
+        self._answer_includes_last_output = keeps_output
+        if isinstance(outcome, Rerun) and not requested_changes:
+            await self._record_rerun(outcome)
         return self._script_result(
             outcome, attempt, requested_changes, was_refused=refusal is not None
         )

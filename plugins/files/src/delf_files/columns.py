@@ -217,17 +217,16 @@ def _describe_commas(numbers: Sequence[str]) -> str:
         numbers: Numbers that may have a decimal comma; at least one of the numbers has a comma.
     """
     with_comma = [text for text in numbers if "," in text]
-    without_comma = [text for text in numbers if text.isdigit()]
+    plain_numbers = [text for text in numbers if text.isdigit()]
     has_point = any("." in text for text in numbers)
     may_be_thousands = bool(with_comma) and all(map(_COMMA_THOUSANDS.fullmatch, with_comma))
     # A point in one of these numbers separates thousands, so that the comma does not.
     if may_be_thousands and not has_point:
-        # Where commas separate thousands, a number without a comma is below 1,000, and no number
-        # such as 0,123 occurs.
-        max_length = max(map(len, without_comma), default=0)
-        has_numbers_below_1000_only = 0 < max_length <= _THOUSANDS_DIGITS
+        # The commas certainly separate thousands if there are also numbers without a comma, all of
+        # them below 1,000. A number such as 0,123 has a decimal comma.
+        are_below_1000 = all(len(text) <= _THOUSANDS_DIGITS for text in plain_numbers)
         has_leading_zero = any(text.lstrip("+-").startswith("0") for text in with_comma)
-        if has_numbers_below_1000_only and not has_leading_zero:
+        if plain_numbers and are_below_1000 and not has_leading_zero:
             return "with commas between thousands"
         return "with commas: for thousands or decimals, unclear"
     if any(re.search(r"\d\.\d{3}", text) for text in numbers):

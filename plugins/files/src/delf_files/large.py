@@ -155,13 +155,19 @@ def write_table(
     note_wider(
         statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
     )
-    with Path(copy_path).open("r+b") as file:  # remove the row with the end marker
-        file.truncate(file.seek(0, os.SEEK_END) - len(END) - 2)
+    _remove_end_marker(copy_path)
     return Table(
         columns_of(header, statistics.max_cells),
         ragged=statistics.max_cells != statistics.min_cells_with_header,
         longest=statistics.max_characters,
     )
+
+
+def _remove_end_marker(copy_path: str) -> None:
+    """Remove the row ``[END]``, which :func:`_copy_rows` writes last, from a file."""
+    with Path(copy_path).open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.truncate(size - len(f"{END}\r\n"))
 
 
 def _copy_rows(

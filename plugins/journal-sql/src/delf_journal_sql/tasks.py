@@ -212,12 +212,13 @@ class Tasks:
             )
             return None
         is_over = row.state not in (TaskState.RUNNING, TaskState.QUEUED)
-        if is_over or row.owner == self.owner.key:
+        is_own = row.owner == self.owner.key
+        if is_over or is_own:
             return None
-        process = owner_of(row)
-        if row.owner is not None and is_alive(process, self.database.now(connection)):
+        former_owner = owner_of(row)
+        if row.owner is not None and is_alive(former_owner, self.database.now(connection)):
             this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
-            if (process.pid, process.birth, process.machine) == this_process:
+            if (former_owner.pid, former_owner.birth, former_owner.machine) == this_process:
                 raise _held_here_error(task_id)
             raise JournalConflictError(
                 f"task {task_id} is being worked on by process {row.pid} on {row.host}",
@@ -229,7 +230,7 @@ class Tasks:
             "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
             parameters,
         )
-        return perhaps_alive(process)
+        return perhaps_alive(former_owner)
 
     def take(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False

@@ -309,14 +309,15 @@ class SemanticStore:
         """
         filled = 0
         last_number = 0
-        has_filled_all = has_failed = False
+        has_failed = False
+        has_gaps = True  # until all facts have been tried
         try:
             while self._embedder is not None:
                 missing = await self._in_thread(
                     self._database.without_vector, self._model, _BATCH, last_number
                 )
                 if not missing:
-                    has_filled_all = not has_failed
+                    has_gaps = has_failed
                     break
                 last_number = missing[-1][0]
                 missing = [fact for fact in missing if fact[0] not in self._refused]
@@ -337,7 +338,7 @@ class SemanticStore:
         finally:
             # The next search continues after a failure or a cancellation, and must find the facts
             # that have got their vectors, even if it adds no vector itself.
-            self._has_gaps = self._has_gaps or not has_filled_all
+            self._has_gaps = self._has_gaps or has_gaps
             if filled:
                 await self._in_thread(self._database.mark_altered)
         return filled

@@ -17,7 +17,7 @@ MAX_OF_A_TAG: Final = 256
 MAX_DEPTH: Final = 10_000
 """The maximum nesting depth; elements whose end tag is often omitted do not count."""
 
-_TAG: Final = re.compile(rb"<(?:!--|(/?)([a-zA-Z][^\s/>]*))")
+_TAG: Final = re.compile(rb"<(?:!--|(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*))")
 _ATTRIBUTE: Final = re.compile(
     rb"""[\s/]*[^\s/>][^\s/>=]*(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*))?"""
 )
@@ -49,16 +49,17 @@ def check_markup(content: bytes, url: str) -> None:
         if nodes > MAX_NODES:
             raise _limit_error(url, f"{MAX_NODES:,} tags")
         end = tag.end()
-        is_end_tag = bool(tag[1])
-        tag_name = tag[2]
-        if tag_name is None:  # a comment
+        is_comment = tag["name"] is None
+        if is_comment:
             # ``<!-->`` and ``<!--->`` are complete comments.
-            if not content.startswith((b">", b"->"), end):
+            is_complete = content.startswith((b">", b"->"), end)
+            if not is_complete:
                 end = content.find(b"-->", end)
-            if end < 0:
-                return
+                if end < 0:  # the comment has no end
+                    return
             continue
-        name = tag_name.lower()
+        name = tag["name"].lower()
+        is_end_tag = tag["slash"] == b"/"
         tag_attributes = 0
         if name not in _OPTIONAL_END_TAGS:
             depth = max(0, depth - 1) if is_end_tag else depth + 1

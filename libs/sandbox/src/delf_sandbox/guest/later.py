@@ -81,15 +81,11 @@ class DeferredCalls:
                 self._mark_calls_in(item, self._syntax.scopes[id(node)], awaitable_path[1:])
             case ast.Name(id=word):
                 self._mark_calls_in_variable(word, scope, awaitable_path)
-            # The object is unknown, so an attribute is followed like one variable that all objects
-            # share. The ``id()`` of the syntax stands for the scope of these variables.
+            # Any object may have the attribute, so the values of all attributes with this name are
+            # followed. No scope has them: the ``id()`` of the syntax stands for it.
             case ast.Attribute(attr=attribute):
-                self._mark_calls_in_bindings(
-                    id(self._syntax),
-                    attribute,
-                    self._syntax.stores.get(attribute, ()),
-                    awaitable_path,
-                )
+                values = self._syntax.stores.get(attribute, ())
+                self._mark_calls_in_bindings(id(self._syntax), attribute, values, awaitable_path)
             case ast.IfExp(body=first, orelse=second):
                 self._mark_calls_in(first, scope, awaitable_path)
                 self._mark_calls_in(second, scope, awaitable_path)

@@ -121,16 +121,19 @@ class Asking:
         # Votes from several channels may add up to a decision.
         await self._ballot.wait_until_counted()
         if not self._can_be_answered_later:
-            details = f" ({'; '.join(self._failures)})" if self._failures else ""
-            if self._request.is_question:
-                reason = "; ".join([*self._failures, UNANSWERABLE])
-            else:
-                reason = f"{_UNASKED}{details}; {_ADVICE}"
-            rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
-            # No effect if a channel has answered.
-            self._decide_without_people(rejection, f"nobody could be asked about it{details}")
+            self._reject_unless_decided()
         # A timeout must not cancel the future: an answer that was accepted until then counts.
         await asyncio.shield(pending_answer)
+
+    def _reject_unless_decided(self) -> None:
+        """Reject the request because nobody can answer; no effect if a channel has answered."""
+        details = f" ({'; '.join(self._failures)})" if self._failures else ""
+        if self._request.is_question:
+            reason = "; ".join([*self._failures, UNANSWERABLE])
+        else:
+            reason = f"{_UNASKED}{details}; {_ADVICE}"
+        rejection = Answer.given(Rejected(reason=reason), "nobody", "nobody")
+        self._decide_without_people(rejection, f"nobody could be asked about it{details}")
 
     async def _ask_channels(self, *, was_asked_before: bool) -> None:
         """Ask the channels in order until the request is decided.

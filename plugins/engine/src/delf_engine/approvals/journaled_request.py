@@ -68,10 +68,10 @@ class JournaledRequest:
         is remembered if the person chose so.
         """
         request = self._request
-        decision = self._in_effect(answer)
-        needs_another = needs_other_approver(request, decision)
-        # After the checks above, which are about the request as people saw it.
-        decision = with_secrets(decision, request, self._case.arguments)
+        decision_as_seen = self._in_effect(answer)
+        # Compared without secrets, as the person saw the request.
+        needs_another = needs_other_approver(request, decision_as_seen)
+        decision = with_secrets(decision_as_seen, request, self._case.arguments)
         final_answer = replace(answer, decision=decision, needs_other_approver=needs_another)
         is_lasting = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(

@@ -37,6 +37,18 @@ class _Batch:
         self.is_decided = asyncio.Event()
 
 
+async def _wait_for_further_calls(batch: _Batch) -> None:
+    """Wait until no call has joined a batch during one pause.
+
+    Calls of ``asyncio.gather`` arrive one by one, and no message says how many are still to come.
+    """
+    while True:
+        call_count = len(batch.calls)
+        await asyncio.sleep(_BATCH_SECONDS)
+        if len(batch.calls) == call_count:
+            return
+
+
 class ChildTasks:
     """The child tasks of one task.
 
@@ -104,13 +116,8 @@ class ChildTasks:
             batch = self._batch = _Batch()
             batch.calls.add(call.number)
             try:
-                # Calls of ``asyncio.gather`` arrive one by one, and no message says how many are
-                # still to come. Wait until no call has joined the batch during one pause. If the
-                # script is blocked by this call, no call can join.
-                call_count = 0
-                while call_count < len(batch.calls) and not call.blocks_script:
-                    call_count = len(batch.calls)
-                    await asyncio.sleep(_BATCH_SECONDS)
+                if not call.blocks_script:  # a blocked script makes no further calls
+                    await _wait_for_further_calls(batch)
             finally:
                 # The batch is closed even after a cancellation: later calls belong to the next
                 # batch, and the calls that wait for this batch must be woken.

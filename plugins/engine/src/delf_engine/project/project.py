@@ -375,8 +375,9 @@ def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
     if model is None or model.value == name:
         return
     for path in file_fields:
-        _, *keys = path
-        if keys and keys[0] in _ENDPOINT_SETTINGS:
+        # The second key of a path such as llm.api_key, or llm.headers.accept.
+        is_endpoint = len(path) > 1 and path[1] in _ENDPOINT_SETTINGS
+        if is_endpoint:
             agent.drop(path)
 
 

@@ -309,19 +309,19 @@ class EngineBackend:
         written: WriteResult,
     ) -> None:
         """Run a statement for each set of values, in one batch if ``can_batch`` allows that."""
-        if not changes_rows(statement):  # the statement may change the definitions of tables
+        may_change_tables = not changes_rows(statement)  # such as ALTER TABLE
+        if may_change_tables:
             self._tables_by_name.clear()
         bound_statements = self._convert_values(session, bound_statements, is_write=True)
         if can_batch(statement, bound_statements):
             clause = bound_statements[0].clause()
-            written.add(
-                session.execute(clause, [bound.named for bound in bound_statements]).rowcount
-            )
+            result = session.execute(clause, [bound.named for bound in bound_statements])
+            written.add(result.rowcount)
             written.warn(self._warnings(session))
         else:
             for bound in bound_statements:
-                row_limit = written.room(self._settings.max_rows)
-                fetched = self._write_one(session, statement, bound, row_limit)
+                remaining_rows = written.room(self._settings.max_rows)
+                fetched = self._write_one(session, statement, bound, remaining_rows)
                 written.add(fetched.changed, fetched)
 
     def without_transactions(
