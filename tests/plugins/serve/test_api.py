@@ -401,6 +401,19 @@ async def test_cancel_stops_running_and_queued_tasks(serve):
     assert again.json()["cancelled"] is False
 
 
+async def test_queued_task_is_not_resumed_because_it_is_queued(serve, journal_url):
+    server = await serve()
+    journal = SqlJournal(journal_url)
+    queued = TaskQueued(task_id="task_q", seq=1, at=time.time(), task="later", queue="delf")
+    await journal.append(queued)
+    await journal.aclose()
+    answer = await server.client.post("/tasks/task_q/resume")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "the task cannot be resumed: it is queued",
+    )
+
+
 @pytest.mark.parametrize("path", ["/tasks", "/search"])
 async def test_queued_tasks_are_listed_as_queued(serve, journal_url, path):
     server = await serve(agent={"max_tasks": 1})

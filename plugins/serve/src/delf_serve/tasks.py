@@ -763,14 +763,14 @@ class Tasks:
         """Resume a task that was interrupted, or that ended at its timeout or budget.
 
         Raises:
-            ProblemError: If the task is running, or has ended for another reason.
+            ProblemError: If the task is queued or running, or has ended for another reason.
         """
         record = await self._by_full_id(task_id, caller)
         end = end_event(await self.journal.read(record.task_id))
         at_limit = end is not None and end.at_limit
         if record.state is not TaskState.INTERRUPTED and not at_limit:
-            hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
-            raise ProblemError(409, f"the task cannot be resumed: {hint}")
+            reason = "it is over" if record.state.is_terminal else f"it is {record.state}"
+            raise ProblemError(409, f"the task cannot be resumed: {reason}")
         try:
             await self._check_owner(record.key)
         except ConfigurationError as error:

@@ -205,16 +205,11 @@ class _XmlScan:
             if self._cell_count > MAX_RAW_CELLS:
                 _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
         elif kind == _ROW:
-            self.end_cell()
-            number = str(attributes.get("r", ""))
-            self._position = (int(number) if number.isdigit() else self._position[0] + 1, -1)
-            self.row_count += 1
-            self._cells_in_row = self._element_count = 0
-            if self.row_count > MAX_ROWS:
-                _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
+            self._begin_row(attributes)
+            self._element_count = 0  # openpyxl frees the elements of the row before
         elif kind == _TEXT:
             self._text_count += 1
-            self._element_count = 0
+            self._element_count = 0  # and those of the text before
             if self._text_count > MAX_TEXTS:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
@@ -228,6 +223,17 @@ class _XmlScan:
             raise _ScanDone  # to open a workbook, openpyxl loads a sheet only up to its size
         if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
+
+    def _begin_row(self, attributes: Any) -> None:
+        self.end_cell()
+        row, _ = self._position
+        declared_row = str(attributes.get("r", ""))
+        row = int(declared_row) if declared_row.isdigit() else row + 1
+        self._position = row, -1
+        self._cells_in_row = 0
+        self.row_count += 1
+        if self.row_count > MAX_ROWS:
+            _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
 
     def _begin_cell(self, attributes: Any) -> None:
         self.end_cell()
