@@ -794,6 +794,31 @@ async def test_invalid_key_error_lists_the_allowed_keys() -> None:
         action.validate({"filter": {"state": "x"}})
 
 
+@pytest.mark.parametrize(
+    ("description", "notes"),
+    [
+        ("List user. Sorted by name.", "Sorted by name."),
+        ("List user, sorted by name.", "sorted by name."),
+        ("List users of a team.", "List users of a team."),
+        ("List user-defined fields.", "List user-defined fields."),
+    ],
+)
+async def test_description_is_not_cut_within_a_word(description: str, notes: str) -> None:
+    operation = {
+        "operationId": "list",
+        "summary": "List user",
+        "description": description,
+        "responses": {"200": {"description": "OK"}},
+    }
+    document = {
+        "openapi": "3.0.3",
+        "info": {"title": "Users", "version": "1"},
+        "paths": {"/users": {"get": operation}},
+    }
+    (action,) = (await actions_of(document)).values()
+    assert (action.summary, action.notes) == ("List user", notes)
+
+
 async def test_prompt_includes_units_and_conventions() -> None:
     fee = {"type": "integer", "description": "The fee. In cents."}
     document: dict[str, Any] = {

@@ -229,14 +229,22 @@ def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, s
         texts.append(document.resolve_reference(raw.get("requestBody") or {}).get("description"))
     rest: list[str] = []
     for text in texts:
-        line = clean(text, _MAX_NOTES)
-        line = line.removeprefix(summary.removesuffix(".")).lstrip(". ")
+        line = _without_summary(clean(text, _MAX_NOTES), summary)
         if not line or not says_more(" ".join([summary, *rest]), line):
             continue
         if not line.endswith((".", "!", "…")):
             line += "."
         rest.append(line)
     return summary, clean(" ".join(rest), _MAX_NOTES)
+
+
+def _without_summary(line: str, summary: str) -> str:
+    """Remove the summary from the beginning of a line."""
+    rest = line.removeprefix(summary.removesuffix("."))
+    # "List user" is no beginning of "List users of a team": the last word goes on.
+    has_whole_summary = not rest or rest[0].isspace() or rest[0] in ".,:;!?…"
+    remaining_text = rest if has_whole_summary else line
+    return remaining_text.lstrip(".,:; ")
 
 
 def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
