@@ -344,6 +344,24 @@ def test_type_variable_of_several_classes_has_its_meaning_in_each(hint, item):
     assert type_text(hint) == f'{{"page": {page}, "numbers": {numbers}, "pair": {pair}}}'
 
 
+@dataclasses.dataclass
+class Lists(Page[list[T]], Generic[T]):
+    first: T | None = None
+
+
+@dataclasses.dataclass
+class Numbers(NumberPage, Generic[T]):
+    first: T | None = None
+
+
+@pytest.mark.parametrize(
+    ("hint", "items"), [(Lists[str], "list[list[str]]"), (Numbers[str], "list[int]")]
+)
+def test_type_variable_of_a_class_and_its_base_has_its_meaning_in_each(hint, items):
+    text = f'{{"items": {items}, "next": str | None, "first": str | None}}'
+    assert type_text(hint) == text
+
+
 def test_notes_replace_a_type_variable_of_several_classes():
     notes = notes_of(Batch[Point])
     assert "page.items.y: the letter" in notes

@@ -541,11 +541,46 @@ def _item_notes(
 
 
 def _hints_of(owner: Any) -> dict[str, Any]:
-    """Return the annotations of a class; an empty dict if they cannot be resolved."""
+    """Return the annotations of a class; an empty dict if they cannot be resolved.
+
+    In annotations of bases, the bases' type variables are replaced: an annotation ``T`` of the base
+    ``Page[list[T]]`` becomes ``list[T]``, with the ``T`` of the class.
+    """
     try:
-        return typing.get_type_hints(owner, include_extras=True)
+        hints = typing.get_type_hints(owner, include_extras=True)
     except (NameError, TypeError, AttributeError):
         return {}
+    arguments = _arguments_of_bases(owner)
+    if not arguments:
+        return hints
+    declaring_class: dict[str, Any] = {}
+    # The annotation of the last class in this order counts.
+    for cls in reversed(owner.__mro__):
+        for name in inspect.get_annotations(cls):
+            declaring_class[name] = cls
+    return {
+        name: _substitute(hint, arguments.get(declaring_class[name], {}))
+        for name, hint in hints.items()
+    }
+
+
+def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
+    """Return the types of the type variables of each generic base, by base.
+
+    These types may have type variables of the class, but none of the bases.
+    """
+    arguments: dict[Any, dict[Any, Any]] = {}
+    for base in getattr(owner, "__orig_bases__", ()):
+        origin: Any = typing.get_origin(base) or base
+        variables: tuple[Any, ...] = getattr(origin, "__parameters__", ())
+        arg_by_variable = dict(zip(variables, typing.get_args(base), strict=False))
+        arguments[origin] = arg_by_variable
+        for outer_base, outer_args in _arguments_of_bases(origin).items():
+            arguments[outer_base] = {
+                variable: _substitute(type_argument, arg_by_variable)
+                for variable, type_argument in outer_args.items()
+            }
+    return arguments
 
 
 def _is_qualifier(origin: Any) -> bool:
