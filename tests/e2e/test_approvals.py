@@ -191,6 +191,11 @@ def test_answer_to_a_request_that_expired_is_refused(here):
     assert "is not pending any more: it expired" in late.stderr
 
 
+def test_task_of_an_expired_request_names_the_setting_of_its_timeout(here):
+    with running(here, SEND, flags=("--set", "approval_timeout=0.5")) as run:
+        assert "approval_timeout" in "".join(map(str, run.end()))
+
+
 def test_request_can_be_answered_after_resume(here, journal, monkeypatch):
     with running(here, SEND, env=journal) as run:
         name = run.request()

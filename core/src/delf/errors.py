@@ -360,7 +360,7 @@ class ApprovalRejectedError(DelfError):
     code = "ERR-APPROVAL-001"
     default_hint = (
         "the settings confirm, approval_mode and approvals decide which calls need approval, "
-        "and who is asked"
+        "and who is asked; approval_timeout, how long a person may take"
     )
 
 
