@@ -91,7 +91,7 @@ async def test_audit_records_requester_approver_and_calls(tmp_path: Path) -> Non
         "approved",
         "rejected",
     ]
-    assert records[-1]["status"] is False
+    assert records[-1]["state"] == "failed"
     assert trail_at(str(place)).check().records == len(records)
     assert place.stat().st_mode & 0o777 == 0o600
 
@@ -242,6 +242,15 @@ def test_audit_commands_verify_and_show(trail: AuditTrail, path: Path) -> None:
     broken = invoke(path, "verify")
     assert broken.exit_code == 1
     assert "the chain is broken" in broken.stderr
+
+
+@pytest.mark.parametrize("typed", ["3f9a2b1", "task_3f9a2b1", "task_3f9a2b1c0"])
+def test_audit_show_takes_and_prints_short_task_ids(
+    trail: AuditTrail, path: Path, typed: str
+) -> None:
+    for task_id in ("task_3f9a2b1c0", "task_3f9aaaaaa"):
+        trail.append({"at": "2026-01-01T10:00:00", "task": task_id, "what": "end"})
+    assert invoke(path, "show", typed).stdout == "2026-01-01T10:00:00  3f9a2b1  end     \n"
 
 
 def test_audit_show_has_the_reason_no(trail: AuditTrail, path: Path) -> None:

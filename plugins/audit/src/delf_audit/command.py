@@ -16,6 +16,7 @@ from delf.terminal import wrap_text
 from delf_audit.observer import trail_at
 from delf_audit.trail import AuditTrail, VerifiedTrail
 from delf_cli.as_json import as_json_option
+from delf_cli.ids import short_id
 
 _HEAD = ("at", "task", "what", "prev", "mac")
 
@@ -106,7 +107,10 @@ def head(trail: AuditTrail, *, as_json: bool) -> None:
 @click.pass_obj
 def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
     """Show the last records of all tasks or of one TASK, whose id may be shortened."""
-    wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
+    id_prefixes = (task, f"task_{task}")
+    wanted = (
+        record for record in trail.records() if str(record.get("task", "")).startswith(id_prefixes)
+    )
     for record in deque(wanted, maxlen=max(last, 0)):
         if as_json:
             click.echo(json.dumps(_split_record(record)))
@@ -130,7 +134,9 @@ def _format_record(record: Mapping[str, Any]) -> str:
         if value in (None, "") or (name, value) == ("remember", "no"):
             continue
         words.append(f"{name}={_format_value(value)}")
-    begin = f"{str(record.get('at'))[:19]}  {str(record.get('task'))[:8]}  {record.get('what'):<8}"
+    second = str(record.get("at"))[:19]
+    task = short_id(str(record.get("task")))
+    begin = f"{second}  {task}  {record.get('what'):<8}"
     return "  ".join(itertools.chain([begin], words))
 
 

@@ -136,7 +136,7 @@ class AuditObserver:
             case TaskFinished():
                 return {
                     "what": "end",
-                    "status": event.status,
+                    "state": event.state,
                     "error": event.error,
                     "cost_usd": event.cost_usd,
                     "by": event.by,
