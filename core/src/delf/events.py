@@ -133,8 +133,15 @@ ASKED_FROM: Final = "asked_from"
 """The key in a task's setup under which the submitter's network address is stored."""
 
 
+PROJECT_FOLDER: Final = "project"
+"""The key in a task's setup for the folder of the project from which its agent was made.
+
+A task of a command has the key ``folder``: the folder in which the command was typed.
+"""
+
+
 def _folder_of(setup: Mapping[str, Any]) -> str | None:
-    folder = setup.get("folder")  # a program may keep anything else there
+    folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may keep anything there
     return folder if isinstance(folder, str) else None
 
 
@@ -165,7 +172,7 @@ class TaskQueued(_Event):
 
     @property
     def folder(self) -> str | None:
-        """The folder in which the task was started, if a command or a server started it."""
+        """The folder in which a command started the task, or the folder of the agent's project."""
         return _folder_of(self.setup)
 
 
@@ -197,7 +204,7 @@ class TaskStarted(_Event):
 
     @property
     def folder(self) -> str | None:
-        """The folder in which the task was started, if a command or a server started it."""
+        """The folder in which a command started the task, or the folder of the agent's project."""
         return _folder_of(self.setup)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from delf import load_project
 from delf.errors import DelfError, TaskTimeoutError
 from delf.events import TaskPostponed, TaskQueued
 from delf.protocols.conversation import ChatMessage
@@ -497,6 +498,15 @@ async def test_unreadable_task_does_not_keep_others_from_being_resumed(serve, tm
         )
     two = await serve()
     assert (await two.until(older["task_id"], "waiting"))["state"] == "waiting"
+
+
+async def test_task_of_the_servers_own_project_is_not_named_by_project(serve, tmp_path):
+    server = await serve(agent={"project": load_project(tmp_path)})
+    task_id = (await server.run("print(await send('bob'))"))["task_id"]
+    await server.until(task_id, "waiting")
+    assert (await server.app.tasks.journal.task(task_id)).folder == str(tmp_path)
+    for path, key in (("/approvals", "approvals"), ("/tasks", "tasks")):
+        assert [one["project"] for one in (await server.client.get(path)).json()[key]] == [None]
 
 
 async def test_task_of_repeatedly_dying_servers_is_left_interrupted(serve, tmp_path):

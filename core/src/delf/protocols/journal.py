@@ -60,7 +60,8 @@ class TaskRecord:
         tries: The number of failed attempts after which the task returned to its queue; ``error``
             is the latest failure.
         not_before: The Unix time before which no runner takes the task.
-        folder: The folder in which a command or server started the task.
+        folder: The folder in which a command started the task, or the folder of the agent's
+            project.
     """
 
     task_id: str

@@ -201,7 +201,12 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         if chat is None:
             chat = self.config.chat
         self._strategy = strategy
-        self._requests = TaskRequests(lambda: self.config, self._chat_of(chat, host), output)
+        self._requests = TaskRequests(
+            lambda: self.config,
+            self._chat_of(chat, host),
+            output,
+            project_folder=None if project is None else project.root,
+        )
         self._context: AgentContext | None = None
         self._chats: list[AgentChat] = []
         self._on_confirm = on_confirm

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
 
 from delf.errors import ConfigurationError, check_above_zero
-from delf.events import Event, TaskQueued, TaskStarted
+from delf.events import PROJECT_FOLDER, Event, TaskQueued, TaskStarted
 from delf.types import Trust
 from delf_engine.task import MODEL, TRUST, VARIABLES, TaskRequest, check_task, new_task_id
 from delf_engine.variables import given_variables
@@ -164,6 +164,7 @@ class TaskRequests:
         config: Returns the agent's configuration.
         chat: The chat that tasks continue, if any; may be replaced between tasks.
         output: The declared type of the tasks' answers, if not text.
+        project_folder: The folder of the agent's project; None without a project.
     """
 
     def __init__(
@@ -171,10 +172,12 @@ class TaskRequests:
         config: Callable[[], AgentConfig],
         chat: AgentChat | None,
         output: type[Any] | Mapping[str, Any] | None,
+        project_folder: Path | None,
     ) -> None:
         self._config = config
         self.chat = chat
         self._output = _output_of(output)
+        self._project_folder = project_folder
 
     def make(
         self,
@@ -216,6 +219,8 @@ class TaskRequests:
         answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
         setup_data: dict[str, Any] = dict(setup or {})
+        if self._project_folder is not None and "folder" not in setup_data:
+            setup_data.setdefault(PROJECT_FOLDER, str(self._project_folder))
         if answer_type is not None:
             setup_data["output"] = answer_type.schema
         if strategy is not None:

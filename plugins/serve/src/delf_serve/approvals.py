@@ -54,7 +54,7 @@ from delf_serve.schemas import (
     RequestList,
     WaitingCount,
 )
-from delf_serve.tasks import Tasks, foreign_project, has_right, may_decide
+from delf_serve.tasks import Tasks, has_right, may_decide
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -222,7 +222,7 @@ class Approvals:
             reason += ". Nobody can approve it now: reject it, or add a person who may approve it"
         return Request(
             **request_data(record),
-            project=foreign_project(record.task),
+            project=self._tasks.foreign_project(record.task),
             can_decide=may_decide(record, caller),
             can_reject=_may_reject(record, caller),
             can_talk=record.waits and _may_comment(caller),

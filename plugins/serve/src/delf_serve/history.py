@@ -20,7 +20,7 @@ from delf_engine.views.compare import PARTS, prepare_comparison
 from delf_serve import schemas as s
 from delf_serve.keys import Caller
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import Tasks, task_view
+from delf_serve.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ async def search(tasks: Tasks, query: s.SearchQuery, caller: Caller) -> s.FoundL
     )
     views = [
         s.FoundTask(
-            task=task_view(match.task, pending_requests, caller),
+            task=tasks.view_of(match.task, pending_requests, caller),
             person=match.person,
             place=match.place,
             event=match.seq,

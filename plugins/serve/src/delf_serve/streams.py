@@ -32,7 +32,7 @@ from delf.protocols.states import StateTracker
 from delf.types import TaskState
 from delf_serve.keys import Caller
 from delf_serve.plain import json_bytes
-from delf_serve.tasks import Tasks, Waiting, task_view
+from delf_serve.tasks import Tasks, Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def frame(event: Event, state: TaskState) -> bytes:
 
 
 ListChange = tuple[TaskRecord, Waiting]
-"""A changed task, and the pending requests of all tasks: the arguments of :func:`task_view`."""
+"""A changed task, and the pending requests of all tasks: the arguments of :meth:`Tasks.view_of`."""
 
 
 class Streams:
@@ -189,7 +189,8 @@ class Streams:
                     return
                 record, waiting = listed
                 if caller.sees(record.key):
-                    data = json_bytes(task_view(record, waiting, caller).model_dump(mode="json"))
+                    view = self._tasks.view_of(record, waiting, caller)
+                    data = json_bytes(view.model_dump(mode="json"))
                     yield b"event: task\ndata: %b\n\n" % data
         finally:
             self.open_count -= 1

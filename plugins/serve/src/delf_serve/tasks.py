@@ -118,34 +118,6 @@ def may_decide(record: RequestRecord, caller: Caller) -> bool:
     return why_not_approve(record, caller.decider("")) is None
 
 
-def foreign_project(record: TaskRecord) -> str | None:
-    """Return the name of a task's project; None if this server serves the project."""
-    return None if record.folder == str(Path.cwd()) else record.project
-
-
-def task_view(record: TaskRecord, waiting: Waiting, caller: Caller) -> Task:
-    """Convert a task's record to the API's model of a list entry, for a caller."""
-    requests = waiting.get(record.task_id, ())
-    state = state_of(record, waiting=waiting)
-    return Task(
-        task_id=record.task_id,
-        task=record.task,
-        state=state,
-        started_at=record.started_at,
-        finished_at=record.finished_at,
-        duration_ms=record.duration_ms,
-        cost_usd=record.cost_usd,
-        error=record.error,
-        events=record.events,
-        owner=record.owner,
-        asked_by=name_of_holder(record.key),
-        project=foreign_project(record),
-        columns=record.columns,
-        waits_for_you=any(may_decide(request, caller) for request in requests),
-        is_terminal=state.is_terminal,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """The result of submitting a task.
@@ -621,7 +593,7 @@ class Tasks:
         )
         pending_requests = await self.pending_requests()
         page = records[:limit]
-        views = [task_view(record, pending_requests, caller) for record in page]
+        views = [self.view_of(record, pending_requests, caller) for record in page]
         has_more = len(records) > limit
         return views, _encode_cursor(page[-1]) if has_more else None
 
@@ -690,8 +662,37 @@ class Tasks:
         return PromptList(prompts=prompts, more=len(all_prompts) > offset + limit)
 
     async def task_and_pending_requests(self, task_id: str) -> tuple[TaskRecord, Waiting]:
-        """Return the first two arguments of :func:`task_view` for a task."""
+        """Return the first two arguments of :meth:`view_of` for a task."""
         return await self.journal.task(task_id), await self.pending_requests()
+
+    def foreign_project(self, record: TaskRecord) -> str | None:
+        """Return the name of a task's project; None if this server serves the project."""
+        own_folders = {str(Path.cwd())}
+        if self._agent.project is not None:
+            own_folders.add(str(self._agent.project.root))
+        return None if record.folder in own_folders else record.project
+
+    def view_of(self, record: TaskRecord, waiting: Waiting, caller: Caller) -> Task:
+        """Convert a task's record to the API's model of a list entry, for a caller."""
+        requests = waiting.get(record.task_id, ())
+        state = state_of(record, waiting=waiting)
+        return Task(
+            task_id=record.task_id,
+            task=record.task,
+            state=state,
+            started_at=record.started_at,
+            finished_at=record.finished_at,
+            duration_ms=record.duration_ms,
+            cost_usd=record.cost_usd,
+            error=record.error,
+            events=record.events,
+            owner=record.owner,
+            asked_by=name_of_holder(record.key),
+            project=self.foreign_project(record),
+            columns=record.columns,
+            waits_for_you=any(may_decide(request, caller) for request in requests),
+            is_terminal=state.is_terminal,
+        )
 
     async def view(self, id_or_prefix: str, caller: Caller) -> Task:
         """Return a task as the list of the caller's tasks shows it.
@@ -700,7 +701,7 @@ class Tasks:
             id_or_prefix: The id of the task, or a prefix.
             caller: The authenticated caller.
         """
-        return task_view(
+        return self.view_of(
             await self.record(id_or_prefix, caller), await self.pending_requests(), caller
         )
 
@@ -709,7 +710,7 @@ class Tasks:
         record = await self.record(id_or_prefix, caller)
         events = await self.journal.read(record.task_id)
         pending_requests = await self.pending_requests()
-        view = task_view(record, pending_requests, caller)
+        view = self.view_of(record, pending_requests, caller)
         requests = pending_requests.get(record.task_id, ())
         request_ids = [request.requested.request_id for request in requests]
         return await asyncio.to_thread(_detail, view, events, request_ids, caller)

@@ -74,6 +74,13 @@ class TestFromProject:
             assert agent.chat.keep == 3
             assert agent.run("How many?").text == "1"
 
+    async def test_task_records_the_folder_of_the_project(self, folder, host, scripted_model):
+        scripted_model.writes("print(1)")
+        events = []
+        async with Agent.from_project(folder / "below", host=host) as agent:
+            await agent.arun("How many?", listeners=[events.append])
+        assert events[0].folder == str(folder)
+
     def test_project_file_path_is_accepted(self, folder, host):
         assert Agent.from_project(folder / "delf.toml", host=host).retry_count == 4
 
