@@ -22,6 +22,7 @@ from delf_engine.variables import MAX_TOTAL_LENGTH, described, is_plain, is_vari
 # The maximum number of variables stored for a conversation's next task, newest first.
 _MAX_VARIABLES: Final = 50
 _TIMEOUT_SECONDS: Final = 5.0
+_NOT_PLAIN: Final[Any] = object()
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
 
 
@@ -59,6 +60,16 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
     return "variables could not be given to the scripts"
 
 
+async def _plain_value(session: SandboxSession, name: str) -> Any:
+    """Return the value of a variable; ``_NOT_PLAIN`` if the value is no plain data."""
+    # In a dict, the value None differs from a script without a value.
+    outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
+    result: Any = outcome.value if isinstance(outcome, Done) else None
+    if not isinstance(result, dict) or not is_plain(result):
+        return _NOT_PLAIN
+    return cast("dict[str, Any]", result)["kept"]
+
+
 async def keep_variables(
     run: TaskRun, session: SandboxSession, type_names: Mapping[str, str]
 ) -> None:
@@ -81,15 +92,11 @@ async def keep_variables(
         for name in islice(newest_first, _MAX_VARIABLES):
             if not is_variable(name):
                 continue
-            outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
-            result: Any = outcome.value if isinstance(outcome, Done) else None
-            if not isinstance(result, dict) or not is_plain(result):
-                continue
-            value = cast("dict[str, Any]", result)["kept"]
+            value = await _plain_value(session, name)
             # A session returns a text in place of a value that it cannot transfer, such as a
             # function.
-            has_transferred = type(value).__name__ in type_names[name].split()
-            if not has_transferred:
+            has_other_type = type(value).__name__ not in type_names[name].split()
+            if value is _NOT_PLAIN or has_other_type:
                 continue
             length = len(repr(value))
             if size + length > MAX_TOTAL_LENGTH:

@@ -145,17 +145,16 @@ class Runtime:
             except asyncio.CancelledError:
                 current_task = asyncio.current_task()
                 is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
-                was_asked_to_stop = self._stopped or stop.is_requested
-                # After a stop request only the work is cancelled, and the caller gets the outcome
-                # of the stopped task.
-                if is_caller_cancelled or not was_asked_to_stop:
+                if is_caller_cancelled:
                     raise
+                # Otherwise only the work was cancelled.
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
-                return await outcome_of(self.journal, request.task_id)
+                if stop.is_requested:
+                    return await outcome_of(self.journal, request.task_id)
+                raise
             finally:
-                has_ended_for_good = _has_final_end(work)
-                if has_ended_for_good:
+                if _has_final_end(work):
                     # Nobody can resume the task, so the claim in the journal is not released.
                     self._claims.claimed.discard(request.task_id)
                 else:

@@ -85,9 +85,13 @@ class Permit:
 
     @property
     def _waits_for_person(self) -> bool:
-        """True while a call waits for a person, unless the call is being cancelled."""
-        # A call outside of an asyncio task is None, and cannot be cancelled.
-        return any(call is None or not call.cancelling() for call in self._calls_in_released)
+        """True while a call waits for a person, and is not being cancelled."""
+        for call in self._calls_in_released:
+            # A call outside of an asyncio task is None, and cannot be cancelled.
+            is_being_cancelled = call is not None and call.cancelling() > 0
+            if not is_being_cancelled:
+                return True
+        return False
 
     async def _acquire(self) -> None:
         await self._permits.acquire()

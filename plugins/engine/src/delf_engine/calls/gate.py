@@ -272,24 +272,29 @@ class Gate:
             self._records.register(request.call_id, call)
             return await self._make_new(call)
         if recorded_call.finished is not None:
-            # The call has ended, and cannot be abandoned.
-            #
-            # Remember the unknown outcome: the script may make the same call again after the
-            # replay.
-            if recorded_call.finished.outcome_unknown:
-                self._maker.unknown_outcomes.add(call.digest)
-            decision_event = recorded_call.decision
-            if decision_event is not None and decision_event.decision == "changes_requested":
-                self._reject_further_calls_of_script()
-            return recorded_call.answer()
+            return self._replay_answer(call, recorded_call, recorded_call.finished)
         # Further events of this call must have the number under which the journal knows it.
         call.number = recorded_call.call_id
-        call.has_start_event = call.was_begun_before = recorded_call.started is not None
+        was_begun = recorded_call.started is not None
+        call.has_start_event = was_begun
+        call.was_begun_before = was_begun
         self._records.register(request.call_id, call)
         # A read is repeated; any other call may have taken effect already.
         if recorded_call.started is not None and recorded_call.started.effect != "read":
             return await self._repeat_or_ask(call, recorded_call)
         return await self._ask_and_make(call, recorded_call)
+
+    def _replay_answer(
+        self, call: Call, recorded_call: RecordedCall, end: CallFinished
+    ) -> CallAnswer:
+        """Return the recorded answer of a call, and restore what the call changed in this gate."""
+        if end.outcome_unknown:
+            # The script may make the same call again after the replay.
+            self._maker.unknown_outcomes.add(call.digest)
+        decision_event = recorded_call.decision
+        if decision_event is not None and decision_event.decision == "changes_requested":
+            self._reject_further_calls_of_script()
+        return recorded_call.answer()
 
     async def _make_new(self, call: Call) -> CallAnswer:
         """Make a call that no earlier process knew, if allowed."""

@@ -232,13 +232,13 @@ class ModelClient:
         received_text = ""
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
-        model: LLMConfig | None = None
+        last_model: LLMConfig | None = None
         while True:
             # Only the model that began an answer continues it.
-            writer = model if received_text else None
+            writer = last_model if received_text else None
             models = self._available(config) if writer is None else [writer]
             try:
-                reply, model = await self._ask_in_order(models, current_request, attempt)
+                reply, last_model = await self._ask_in_order(models, current_request, attempt)
             except LLMExecutionError as error:
                 if writer is None or not continuations_left:
                     raise
@@ -253,11 +253,13 @@ class ModelClient:
                 continue
             # None if the reply does not continue the received text.
             joined_text = join_continuation(received_text, reply.text)
-            if reply.broken_by is None and joined_text is not None:
+            is_complete = reply.broken_by is None
+            if is_complete and joined_text is not None:
                 return replace(reply, text=joined_text)
-            if reply.broken_by is None and reply.calls:
+            if is_complete and reply.calls:
                 return reply
-            if reply.broken_by == "length" and is_limited:
+            is_at_limit_of_settings = is_limited and reply.broken_by == "length"
+            if is_at_limit_of_settings:
                 return reply
             is_connection_broken = reply.broken_by == "break"
             # Repeated breaks mean an outage, so allow only a few more requests after a break.
@@ -270,8 +272,8 @@ class ModelClient:
                 continue  # with the same request
             # The model has to write the answer again after a truncated tool call, an empty answer,
             # and a reply that does not continue the received text.
-            has_no_text = joined_text is None or not joined_text.strip()
-            must_restart = has_no_text or bool(reply.calls)
+            has_text = joined_text is not None and joined_text.strip() != ""
+            must_restart = not has_text or bool(reply.calls)
             answer_so_far = joined_text or received_text
             current_request = _continuation_of(
                 request, reply, answer_so_far, must_restart=must_restart
