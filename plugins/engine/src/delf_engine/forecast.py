@@ -145,12 +145,11 @@ class _CallCounter:
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
         name = self._name_without_aliases(node.func)
-        if name in _EXHAUSTING_FUNCTIONS and name not in self._binding_counts:
-            match node.args:
-                case [ast.GeneratorExp(generators=clauses, elt=item)]:
-                    return self._of_comprehension(clauses, [item])
-                case _:
-                    pass
+        is_exhausting = name in _EXHAUSTING_FUNCTIONS and name not in self._binding_counts
+        if is_exhausting and len(node.args) == 1:
+            generator = node.args[0]
+            if isinstance(generator, ast.GeneratorExp):
+                return self._of_comprehension(generator.generators, [generator.elt])
         counts = self._of_all(ast.iter_child_nodes(node))
         if name in self._action_names:
             counts[name] += 1
@@ -161,8 +160,9 @@ class _CallCounter:
         if name not in self._calls_by_function:
             # Stored before the body is counted, so that the counting of a recursive function ends.
             self._calls_by_function[name] = Counter()
-            # The body of a generator may not run to its end.
-            if not any(isinstance(part, ast.Yield | ast.YieldFrom) for part in _walk(function)):
+            parts = _walk(function)
+            is_generator = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in parts)
+            if not is_generator:  # the body of a generator may not run to its end
                 self._calls_by_function[name] = self.of_body(function.body)
         return counts + self._calls_by_function[name]
 

@@ -84,18 +84,17 @@ def _mentions(
         names: The names of the actions.
         is_deferred: Whether the expression is in a lambda, which may never be called.
     """
+    if isinstance(node, ast.expr) and (mentioned := _action_name(node)) in names:
+        # ``mail.send`` or ``getattr(mail, "send")``, not ``mail.send()``
+        yield mentioned, node.lineno
+        return
     match node:
-        # Of the calls, only ``getattr(mail, "send")`` has a name here: the call of getattr()
-        # mentions the action ``mail.send`` without calling the action.
-        case ast.Call() | ast.Attribute() | ast.Name() if (label := _action_name(node)) in names:
-            yield label, node.lineno
         case ast.Call(func=function):
-            label = _action_name(function)
-            if label in names:
-                if is_deferred:
-                    yield label, node.lineno
-            else:
+            called = _action_name(function)
+            if called not in names:
                 yield from _mentions(function, names, is_deferred=is_deferred)
+            elif is_deferred:
+                yield called, node.lineno
             for argument in (*node.args, *node.keywords):
                 yield from _mentions(argument, names, is_deferred=is_deferred)
         case ast.Lambda(body=body):

@@ -168,10 +168,11 @@ class Results:
         for record in fields_at(result, ()):
             items = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
             for name, item in items.items():
-                is_user_field = trust_by_field.get(name, trust_of_unlisted) == "own"
-                if is_user_field and isinstance(item, str):
+                if trust_by_field.get(name, trust_of_unlisted) != "own":
+                    continue
+                if isinstance(item, str):
                     self._texts_of_user.add(normalized_text(item))
-                elif is_user_field:
+                else:  # some of the fields inside may be written by others
                     self._texts_of_user.update(_user_texts_in(item, trust_by_field))
 
     def is_only_in_user_data(self, value: str, fields: Iterable[str]) -> bool:
@@ -206,9 +207,13 @@ def _user_texts_in(item: Any, trust_by_field: Mapping[str, Trust]) -> Iterator[s
     return (normalized_text(text) for trust, _, text in texts if trust == "own")
 
 
-def _is_user_field(trust: Mapping[str, Trust], name: str) -> bool:
-    rest = "outside" if name == UNKNOWN_FIELD else trust.get("*", "outside")
-    return trust.get(name, rest) == "own"
+def _is_user_field(trust_by_field: Mapping[str, Trust], name: str) -> bool:
+    """Return whether the user wrote a field. Others may have written a field of unknown name."""
+    # The name "*" stands for all fields that the mapping does not list.
+    trust_of_unlisted = trust_by_field.get("*", "outside")
+    if name == UNKNOWN_FIELD:
+        trust_of_unlisted = "outside"
+    return trust_by_field.get(name, trust_of_unlisted) == "own"
 
 
 def find_in(calls: Iterable[PastCall], text: str) -> Origin | None:

@@ -86,7 +86,7 @@ def without_plain_whole_results(sources: Sources) -> set[Source]:
 
 
 def with_one_form_of_whole_results(sources: Sources) -> frozenset[Source]:
-    """Return sources in which whole results inside other values count as whole results."""
+    """Return sources in which a whole result takes the place of each enclosed result."""
     return frozenset(
         Source("whole result", source.name) if source.kind == "enclosed result" else source
         for source in sources
