@@ -260,15 +260,16 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
         return _fault_of_single_error(error, root)
     # The alternative ``null`` is not what the author of a value intended.
     intended = [e for e in errors_of_branches if not e.message.endswith('is not of type "null"')]
-    inner = intended or errors_of_branches
-    best = max(inner, key=_depth_rank)
-    path = best.instance_path
-    at_same_path = [each for each in inner if each.instance_path == path]
-    equally_close = [each for each in at_same_path if _depth_rank(each) == _depth_rank(best)]
-    if len(equally_close) == 1:
-        return _fault(best, root)
-    messages = dict.fromkeys(each.message for each in equally_close)
-    return Fault(tuple(path), clean("; or ".join(messages), _MAX_MESSAGE_CHARACTERS))
+    candidates = intended or errors_of_branches
+    deepest = max(candidates, key=_depth_rank)
+    # Errors at another path may be as deep, but are about another part of the value.
+    at_same_path = [each for each in candidates if each.instance_path == deepest.instance_path]
+    equally_deep = [each for each in at_same_path if _depth_rank(each) == _depth_rank(deepest)]
+    if len(equally_deep) == 1:
+        return _fault(deepest, root)
+    messages = dict.fromkeys(each.message for each in equally_deep)
+    text = clean("; or ".join(messages), _MAX_MESSAGE_CHARACTERS)
+    return Fault(tuple(deepest.instance_path), text)
 
 
 def _fault_of_single_error(error: Any, root: Mapping[str, Any]) -> Fault:

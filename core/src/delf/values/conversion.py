@@ -247,13 +247,14 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
     if library == "numpy":
         return _numpy(value, convert_unsupported)
     if library == "pandas":
-        converted = _pandas_column(value, convert_unsupported)
-        if converted is not _NOT_CONVERTED:
-            return converted
+        column = _pandas_column(value, convert_unsupported)
+        if column is not _NOT_CONVERTED:
+            return column
     elif kind_name(value) in _COLUMNS:
         return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
     elif hasattr(value, "as_py"):
         return _plain(_scalar(value), convert_unsupported)
+    # The value is a data frame, or of a type that is not converted here.
     table = _table(value, convert_unsupported)
     if table is None:
         return _NOT_CONVERTED

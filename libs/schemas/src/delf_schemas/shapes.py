@@ -531,52 +531,61 @@ def merge_object(
     if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:
         return None
     resolved = document.resolve(schema)
-    kind = resolved.get("type")
-    nullable = resolved.get("nullable") is True
-    if isinstance(kind, list):
-        kinds = cast("list[Any]", kind)
-        nullable = nullable or "null" in kinds
-        non_null_kinds = [k for k in kinds if k != "null"]
-        if len(kinds) > 2:  # a value of three or more types is not always an object
-            return None
-        kind = next(iter(non_null_kinds), None)
+    kind, allows_null = _type_beside_null(resolved.get("type"))
     if kind not in (None, "object"):
         return None
     properties: Any = resolved.get("properties")
-    own_properties = (
-        dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {}
-    )
+    own_properties: dict[str, Any] = {}
+    if isinstance(properties, dict):
+        own_properties |= cast("dict[str, Any]", properties)
     additional: Any = resolved.get("additionalProperties")
     has_additional_schema = isinstance(additional, dict) and "not" not in additional
-    has_additional = additional is True or has_additional_schema
-    result = Merged(own_properties, _required_names(resolved), has_additional, nullable)
-    is_object = kind == "object" or bool(result.properties)
-    parts: Any = resolved.get("allOf")
-    for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
+    result = Merged(
+        properties=own_properties,
+        required=_required_names(resolved),
+        additional=additional is True or has_additional_schema,
+        nullable=allows_null or resolved.get("nullable") is True,
+    )
+    for part in _list_at(resolved, "allOf"):
         merged_part = merge_object(document, part, depth + 1, visits)
-        if merged_part is None:
-            # A schema that says itself that it is an object stays one without this part.
-            if kind == "object" or result.properties:
-                continue
-            return None
-        is_object = is_object or bool(merged_part.properties)
-        for name, value in merged_part.properties.items():
-            first_property = result.properties.get(name)
-            result.properties[name] = (
-                value if first_property is None else {"allOf": [first_property, value]}
-            )
-        result.required |= merged_part.required
-        result.additional = result.additional or merged_part.additional
+        if merged_part is not None:
+            _add_part(result, merged_part)
+        elif kind != "object" and not result.properties:
+            return None  # nothing but this part says what the schema describes
     for keyword in ("anyOf", "oneOf"):
-        choices: Any = resolved.get(keyword)
-        choices_list = cast("list[Any]", choices) if isinstance(choices, list) else []
-        if not all(_only_requires(choice) for choice in choices_list):
+        if not all(map(_only_requires, _list_at(resolved, keyword))):
             return None
-    if resolved.get("additionalProperties") is False:
+    if additional is False:  # even if a part allows other properties
         result.additional = False
-    if is_object or result.additional:
-        return result
-    return None
+    is_object = kind == "object" or bool(result.properties)
+    return result if is_object or result.additional else None
+
+
+def _type_beside_null(declared: Any) -> tuple[Any, bool]:
+    """Return the type that a schema's ``type`` declares, and whether ``null`` is declared, too.
+
+    The type is None if the schema declares no other type than ``null``. A list of three or more
+    types is returned as it is.
+    """
+    if not isinstance(declared, list):
+        return declared, False
+    types = cast("list[Any]", declared)
+    allows_null = "null" in types
+    if len(types) > 2:
+        return types, allows_null
+    types_beside_null = [each for each in types if each != "null"]
+    return next(iter(types_beside_null), None), allows_null
+
+
+def _add_part(result: Merged, part: Merged) -> None:
+    """Add an object schema in ``allOf`` to the schema that has the ``allOf``."""
+    for name, value in part.properties.items():
+        if result.properties.get(name) is None:
+            result.properties[name] = value
+        else:
+            result.properties[name] = {"allOf": [result.properties[name], value]}
+    result.required |= part.required
+    result.additional = result.additional or part.additional
 
 
 def object_choices(

@@ -472,7 +472,28 @@ def _is_exact(media_type: str) -> bool:
 
 
 def accept_header(document: Document, operation: Operation) -> str:
-    """Return the value of the Accept header: the declared media types, then any other type."""
+    """Return the value of the Accept header: the declared media types, then any other type.
+
+    If JSON is declared, it is the only preferred type, so that the service chooses JSON. JSON is
+    also preferred if no type is declared.
+    """
+    exact = [
+        media_type
+        for media_type in _media_types_of_success(document, operation)
+        if _is_exact(media_type)
+    ]
+    json_types = [media_type for media_type in exact if kind_of(media_type) == "json"]
+    if "application/json" in exact or not exact:
+        preferred = ["application/json"]
+    elif json_types:
+        preferred = json_types[:1]
+    else:
+        preferred = exact[:5]
+    return ", ".join([*preferred, "*/*;q=0.5"])
+
+
+def _media_types_of_success(document: Document, operation: Operation) -> list[str]:
+    """Return the declared media types of an operation's successful responses, without repeats."""
     media_types: dict[str, None] = {}
     for status, response in responses_of(operation.raw).items():
         if status[:1] != "2" and status != "DEFAULT":
@@ -483,11 +504,4 @@ def accept_header(document: Document, operation: Operation) -> str:
             continue
         if isinstance(content, dict):
             media_types |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
-    exact = [media_type for media_type in media_types if _is_exact(media_type)]
-    exact.sort(key=lambda media_type: kind_of(media_type) != "json")
-    exact.sort(key=lambda media_type: media_type != "application/json")
-    is_json = not exact or kind_of(exact[0]) == "json"
-    # If JSON is declared, it is the only preferred type, so that the service chooses JSON.
-    max_types = 1 if is_json else 5
-    preferred = (exact or ["application/json"])[:max_types]
-    return ", ".join([*preferred, "*/*;q=0.5"])
+    return list(media_types)
