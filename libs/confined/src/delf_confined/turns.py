@@ -77,10 +77,8 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        # Take back what _count_use() added to the caller's total for preempted attempts, because
-        # _recent_use() adds their time while the call waits or runs again.
-        if turn.was_preempted and turn.key in self._seconds_used:
-            self._seconds_used[turn.key] -= turn.attempt_seconds
+        if turn.was_preempted:
+            self._uncount_use(turn)
         self._waiting[turn] = next(self._order)
         self._assign_permits()
         try:
@@ -105,6 +103,14 @@ class Turns:
             self._seconds_used[key] = self._seconds_used.get(key, 0.0) + turn.attempt_seconds
         else:
             self._seconds_used.pop(key, None)
+
+    def _uncount_use(self, turn: Turn) -> None:
+        """Subtract the running time of a preempted call from the total of its caller.
+
+        While the call waits or runs again, :meth:`_recent_use` adds this time to the total.
+        """
+        if turn.key in self._seconds_used:
+            self._seconds_used[turn.key] -= turn.attempt_seconds
 
     def _assign_permits(self) -> None:
         """Assign the free permits to waiting calls; if calls still wait, perhaps preempt one."""

@@ -453,11 +453,7 @@ class Caller:
         for number in numbers:
             number_in_session = number + self._last_call_number_of_earlier_scripts
             # In the recorded run, the answer had arrived by this iteration, so wait for the answer.
-            while (
-                number_in_session in self._future_by_call
-                and number_in_session not in self._early_answers
-                and self._awaits_answer(number_in_session)
-            ):
+            while self._lacks_answer(number_in_session):
                 self._receive()
             frame = self._early_answers.pop(number_in_session, None)
             if frame is not None:
@@ -469,8 +465,11 @@ class Caller:
             for frame in early_answers:
                 self.accept_answer(frame)
 
-    def _awaits_answer(self, number: int) -> bool:
-        return not self._future_by_call[number].done()
+    def _lacks_answer(self, number: int) -> bool:
+        """Return True if a call waits for its answer, and the host has not sent the answer."""
+        future = self._future_by_call.get(number)
+        call_waits = future is not None and not future.done()
+        return call_waits and number not in self._early_answers
 
     def _resolve_call(self, frame: list[Any]) -> None:
         """Give an answer to the waiting call; ignore an answer for which no call waits."""

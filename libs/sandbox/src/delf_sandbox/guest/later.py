@@ -237,10 +237,10 @@ class DeferredCalls:
     def _mark_calls_in_called_function(
         self, place: CallPlace, awaitable_path: Path, *, is_awaited: bool = False
     ) -> None:
-        """Mark the calls, inside a function of the script, that make the awaitables it returns.
+        """Mark the calls inside a function of the script that make the awaitables of its result.
 
-        A marked call is not awaited in place, because the script awaits its result later: after
-        the function has returned.
+        In ``def ask(): return send()``, this is the call ``send()``: the script awaits its result
+        only after ``ask()`` has returned it.
 
         Args:
             place: The call of the function.

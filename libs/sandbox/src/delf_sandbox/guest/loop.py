@@ -174,8 +174,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         iteration_numbers = recording[::2]
         events = recording[1::2]
         self._recordable_events_left = _MAX_EVENTS - len(events)
-        # At the start, the script also runs without answers of the host until it only waits for
-        # answers. A first run does the same as a replay, so that both number iterations alike.
+        # Also without a recording, the script first runs until it only waits for answers of the
+        # host, and only then gets answers, so that a replay numbers the iterations in the same way.
         self._is_catching_up = True
         self._catch_up_iterations_left = _MAX_CATCH_UP_ITERATIONS
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
