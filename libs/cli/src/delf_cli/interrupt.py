@@ -116,8 +116,9 @@ class _Stop:
                 loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # on Windows or in another thread, Ctrl-C raises KeyboardInterrupt as usual
-            # Both handlers stay in use: asyncio still wakes up to call _cancel_task(), but only if
-            # the event loop is not blocked; Python itself calls _count_signal() in any case.
+            # This replaces only the empty handler that asyncio gave to Python. A signal still wakes
+            # up the event loop, which calls _cancel_task(). While a function blocks the loop,
+            # Python only calls _count_signal().
             signal.signal(number, self._count_signal)
             signal.siginterrupt(number, False)
 

@@ -118,13 +118,13 @@ class _VerifiedSourceLoader(SourceFileLoader):
 def _make_importable(folder: Path, reader: Read | None) -> None:
     """Add a folder to ``sys.path``; with ``reader``, import only verified source text from it."""
     entry = str(folder)
-    is_on_path = entry in sys.path
-    if not is_on_path:
+    if entry in sys.path:
+        # A folder that the user put on the path keeps Python's finder.
+        was_added_by_delf = isinstance(sys.path_importer_cache.get(entry), _VerifiedSources)
+    else:
         sys.path.insert(0, entry)
-    was_added_earlier = isinstance(sys.path_importer_cache.get(entry), _VerifiedSources)
-    # A folder that the user put on the path keeps Python's finder.
-    added_by_delf = was_added_earlier or not is_on_path
-    if reader is not None and added_by_delf:
+        was_added_by_delf = True
+    if reader is not None and was_added_by_delf:
         sys.path_importer_cache[entry] = cast("Any", _VerifiedSources(folder, reader))
 
 

@@ -114,8 +114,10 @@ class Problem:
         scope_names = {scope.rpartition("/")[2] for scope in scopes}
         if "drive.file" not in scope_names or "drive" in scope_names:
             return False
-        is_hidden = self.status == 404 and "drive.readonly" not in scope_names
-        return is_hidden or "appNotAuthorizedToFile" in self.reasons
+        if "appNotAuthorizedToFile" in self.reasons:
+            return True
+        can_read_all_files = "drive.readonly" in scope_names
+        return self.status == 404 and not can_read_all_files
 
     def error(self, subject: str, scopes: Sequence[str]) -> Exception:
         """Return the exception to raise for this error response.

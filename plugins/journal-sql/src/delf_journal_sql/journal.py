@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import threading
@@ -585,17 +586,17 @@ class SqlJournal:
 
         def read() -> T:
             self._open()
+            with contextlib.suppress(ConnectionLostError):
+                return read_once()
             try:
-                try:
-                    return read_once()
-                except ConnectionLostError:
-                    return read_once()  # uses a new connection
+                return read_once()  # uses a new connection
             except ConnectionLostError as lost:
                 raise lost.error from lost
 
+        # A subscription that started after this read would miss the events in between.
         with self._lock:
             starting = tuple(self._starting_subscriptions)
-        if starting:  # otherwise subscriptions would miss events between this read and their start
+        if starting:
             await asyncio.gather(*map(asyncio.wrap_future, starting), return_exceptions=True)
         return await self._in_thread(read)
 

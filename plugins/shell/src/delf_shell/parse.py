@@ -134,10 +134,10 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 def _parse_word(text: str, position: int) -> tuple[str, int]:
     """Return the word that starts at a position, without quotes, and the position after it."""
-    if text[position] in "#~":
-        raise _not_understood(
-            text[position], "comments" if text[position] == "#" else "home folders"
-        )
+    if text[position] == "#":
+        raise _not_understood("#", "comments")
+    if text[position] == "~":
+        raise _not_understood("~", "home folders")
     word: list[str] = []
     while position < len(text) and text[position] not in " \t|;":
         character = text[position]
@@ -146,10 +146,10 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
         elif character == '"':
             part, position = _double_quoted(text, position + 1)
         elif character == "\\":
-            # After a backslash at the end of the text, a line break would follow in a shell. It is
-            # refused like any line break outside of quotes.
-            escaped = text[position + 1 : position + 2] or "\n"
-            part = _check_character(escaped)
+            # In a shell, a line break would follow a backslash at the end of the text, and line
+            # breaks outside of quotes are refused.
+            is_at_end = position + 1 == len(text)
+            part = _check_character("\n" if is_at_end else text[position + 1])
             position = position + 2
         elif character == "&":
             raise _not_understood("&", "commands in the background")

@@ -213,21 +213,23 @@ class PartialSchema:
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
         """Format as many tables as fit, one a line, the most relevant first.
 
-        Wide tables are shortened at first. The rest of the budget then lengthens their lines, the
-        first ones first.
+        The lines of wide tables are cut at first. Then they are lengthened with the rest of the
+        budget, the lines of the most relevant tables first.
         """
-        lines: list[str] = []
+        max_chars_at_first = min(_MAX_LINE_CHARS, budget // 3)
+        cut_lines: list[str] = []
         remaining = budget
         for table in ranked:
-            line = self._line(table, min(_MAX_LINE_CHARS, budget // 3))
+            line = self._line(table, max_chars_at_first)
             if len(line) >= remaining:
                 break
-            lines.append(line)
+            cut_lines.append(line)
             remaining -= len(line) + 1
-        for number, table in enumerate(ranked[: len(lines)]):
-            line = self._line(table, len(lines[number]) + remaining)
-            remaining -= len(line) - len(lines[number])
-            lines[number] = line
+        lines: list[str] = []
+        for table, cut_line in zip(ranked, cut_lines, strict=False):
+            line = self._line(table, len(cut_line) + remaining)
+            lines.append(line)
+            remaining -= len(line) - len(cut_line)
         return lines
 
     def _line(self, table: Table, max_chars: int) -> str:
