@@ -231,6 +231,13 @@ async def test_values_only_in_late_rows_of_sheets_are_described(files: Any, tmp_
     assert "last row, unlike the others: ['Total', 400]" in reported
 
 
+async def test_part_of_a_long_last_line_is_not_described_as_a_row(shape: Any):
+    rows = [f"{number};word" for number in range(300_000)]
+    long_last_row = f"1;{'long ' * 20_000}"
+    reported = await shape("a.csv", "\n".join(["a;b", *rows, long_last_row]))
+    assert "long" not in reported
+
+
 async def test_values_only_in_late_rows_of_csv_are_described(shape: Any):
     rows = [f"{row['id']};{row['n']};{row['kind'] or ''}" for row in late_rows(150_000)]
     reported = await shape("a.csv", "id;n;kind\n" + "\n".join(rows) + "\n")

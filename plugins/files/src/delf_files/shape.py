@@ -474,9 +474,12 @@ def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
         for position in range(size - _PIECE_BYTES, start, -step):
             file.seek(position)
             data = file.read(_PIECE_BYTES)
-            is_last = position + _PIECE_BYTES == size
-            end = len(data) if is_last else data.rfind(b"\n") + 1
-            pieces.insert(0, data[data.find(b"\n") + 1 : end])
+            # The first line is incomplete. Without a line break, all data is a part of this line.
+            _, _, piece = data.partition(b"\n")
+            ends_with_file = position + _PIECE_BYTES == size
+            if not ends_with_file:
+                piece = piece[: piece.rfind(b"\n") + 1]
+            pieces.insert(0, piece)
     return pieces
 
 
