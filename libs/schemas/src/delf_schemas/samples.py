@@ -291,10 +291,12 @@ def _is_name(key: str) -> bool:
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     """Merge two schemas of samples to one that describes the samples of both.
 
-    The schema of a string with encoded data, such as JSON text, contains the schema of the decoded
-    data under the key ``CONTENT``. The key ``NOTATION`` holds the name of the encoding, or
-    ``_MIXED`` for several encodings. A schema without this key is for strings of which each is one
-    JSON value. The key ``SOMETIMES_ENCODED`` is present if some strings are plain text.
+    If samples are strings with encoded data, such as JSON text, the schema has these keys:
+
+    - ``CONTENT``: the schema of the decoded data.
+    - ``NOTATION``: the name of the encoding, or ``_MIXED`` for several encodings; missing if each
+      string is one JSON value.
+    - ``SOMETIMES_ENCODED``: present if some strings are plain text.
     """
     if not isinstance(first, dict) or not first:
         return second

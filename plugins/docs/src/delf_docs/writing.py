@@ -28,10 +28,12 @@ def insert_blocks(blocks: Sequence[Block], index: int, *, reuses_paragraph: bool
         reuses_paragraph: Whether the paragraph at the index is empty and becomes the last block.
     """
     requests: list[Request] = []
+    # All blocks are inserted at the same index, so the last one comes first.
     for block in reversed(blocks):
         if isinstance(block, Table):
             requests += _table(block, index)
-            # The API inserts an empty paragraph before a table, which the previous block uses.
+            # The API inserts an empty paragraph before a table. The block before the table, which
+            # is the next one of this loop, uses this paragraph.
             reuses_paragraph = True
             continue
         texts = _lines(block)

@@ -94,21 +94,23 @@ def find(
         return Found(behind=unindexed)
     is_alive = cached_is_alive(database.now(connection))
     before_key = None if before is None else key_of(connection, before)
+    wanted_count = limit + 1  # the last of these tasks only shows that there are more
     if not terms:
         conditions = [] if before_key is None else [f"i.task < {before_key}"]
-        newest = _newest_tasks(connection, is_alive, wanted, conditions, limit + 1)
+        newest = _newest_tasks(connection, is_alive, wanted, conditions, wanted_count)
         tasks = [task for _, task in newest[:limit]]
         return Found(tasks=tuple(tasks), more=len(newest) > limit, behind=unindexed)
     # Each task with the index key of the event for its excerpt.
     matches: list[tuple[FoundTask, int]] = []
-    for excerpt_keys in _matching_events(connection, database, terms, before_key):
-        if not excerpt_keys:
+    for excerpt_keys_by_task in _matching_events(connection, database, terms, before_key):
+        if not excerpt_keys_by_task:
             break  # only the last batch is empty
-        missing = limit + 1 - len(matches)
-        conditions = [f"i.task IN ({', '.join(map(str, excerpt_keys))})"]
-        for task_key, task in _newest_tasks(connection, is_alive, wanted, conditions, missing):
-            matches.append((task, excerpt_keys[task_key]))
-        if len(matches) > limit:
+        conditions = [f"i.task IN ({', '.join(map(str, excerpt_keys_by_task))})"]
+        newest = _newest_tasks(
+            connection, is_alive, wanted, conditions, wanted_count - len(matches)
+        )
+        matches += [(task, excerpt_keys_by_task[task_key]) for task_key, task in newest]
+        if len(matches) == wanted_count:
             break
     tasks = [
         _with_excerpt(connection, excerpt_key, task, terms) for task, excerpt_key in matches[:limit]

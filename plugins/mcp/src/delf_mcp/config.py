@@ -216,8 +216,8 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
 def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
     """Replace ``${NAME}``, ``${NAME:-default}`` and ``${input:name}`` in all texts of a value.
 
-    The reference ``${input:name}``, for which other programs ask the user, is replaced by the
-    environment variable ``name``, or ``NAME`` without the former.
+    Other programs ask the user for the value of ``${input:name}``. Here, the environment variable
+    ``name`` is used or, if it is not set, the variable ``NAME``.
     """
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)

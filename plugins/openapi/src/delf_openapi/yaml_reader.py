@@ -109,7 +109,10 @@ def _integer(loader: Any, node: Any) -> int:
 
 
 def _flatten_mapping(loader: Any, node: Any) -> None:
-    """Merge the keys of ``<<`` with a limit, because each level of merging can double the size.
+    """Merge the mappings of the key ``<<`` into a mapping, up to a limit.
+
+    This function replaces the method of PyYAML's loader, because each level of merging can double
+    the size.
 
     Raises:
         SpecError: If too many keys are merged.
@@ -119,12 +122,11 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
             continue
         for part in value.value if value.id == "sequence" else [value]:
             if part.id == "mapping":
-                loader.flatten_mapping(part)
+                loader.flatten_mapping(part)  # calls this function
                 loader.merged_key_count += len(part.value)
                 if loader.merged_key_count > _MAX_MERGED:
                     raise SpecError("the specification's YAML merges too many values")
-    # This function replaces the loader's method. The original method is recursive, but finds only
-    # mappings that the loop has flattened.
+    # The original method calls this function for the same parts, but they are flattened already.
     cast("Any", super(type(loader), loader)).flatten_mapping(node)
 
 

@@ -716,8 +716,8 @@ def _is_text(node: Any) -> bool:
 
 def _date_to_text(node: Any) -> Any:
     """Build an expression that converts a date to ISO 8601 text, and keeps any other value."""
-    is_none = isinstance(node, (ast.Constant, ast.JoinedStr, ast.List))
-    return node if is_none else call_of(name(node, "__delf_text__"), [node])
+    is_never_date = isinstance(node, (ast.Constant, ast.JoinedStr, ast.List))
+    return node if is_never_date else call_of(name(node, "__delf_text__"), [node])
 
 
 def _may_be_date(node: Any) -> bool:

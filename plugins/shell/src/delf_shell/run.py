@@ -145,13 +145,17 @@ class Runner:
         )
 
     async def _pipeline(self, commands: Sequence[Words], output: _BoundedOutput) -> int:
+        """Run commands that are connected by pipes; return the status of the last command."""
         processes: list[asyncio.subprocess.Process] = []
         readers: list[asyncio.Future[None]] = []
+        # The pipe end from which the next command reads the output of the command before.
         stdin: int = asyncio.subprocess.DEVNULL
         try:
-            for words in commands:
-                is_last = len(processes) == len(commands) - 1
-                next_stdin, stdout = (None, asyncio.subprocess.PIPE) if is_last else os.pipe()
+            for number, words in enumerate(commands, 1):
+                if number < len(commands):
+                    next_stdin, stdout = os.pipe()
+                else:
+                    next_stdin, stdout = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
                 try:
                     process = await self._start(words, stdin, stdout)
                 finally:
@@ -160,7 +164,7 @@ class Runner:
                     for end in (stdin, stdout):
                         if end >= 0:  # the constants PIPE and DEVNULL are negative
                             os.close(end)
-                    stdin = asyncio.subprocess.DEVNULL if next_stdin is None else next_stdin
+                    stdin = next_stdin
                 processes.append(process)
                 readers.append(asyncio.ensure_future(output.read(process.stderr, "err")))
             readers.append(asyncio.ensure_future(output.read(processes[-1].stdout, "out")))

@@ -287,6 +287,12 @@ class Functions:
             write_actions.update(new_functions)
 
     def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
+        """Return the write action that a call makes, itself or in a called function, if any.
+
+        Args:
+            place: The call.
+            functions: The write actions of functions, by the ``id()`` of the function's scope.
+        """
         label = self._tool_names.calls.get(id(place.node))
         if label in self.initial_names.write_actions:
             return label

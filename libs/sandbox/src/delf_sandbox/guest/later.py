@@ -158,8 +158,8 @@ class DeferredCalls:
                 return
             case ast.Attribute(value=inner, attr="values" | "copy"):
                 self._mark_calls_in(inner, scope, awaitable_path)
-            # ``items()`` yields pairs of a key and a value, and the awaitables are in the values,
-            # which have index 1 in the pair. In the dict, each value is an item.
+            # ``items()`` yields pairs of a key and a value. A path that leads to the value begins
+            # with the steps to the pair and to index 1; in the dict, one step leads to the value.
             case ast.Attribute(value=inner, attr="items") if _leads_to_second(awaitable_path):
                 self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):

@@ -104,7 +104,9 @@ def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Cal
             # while the confinement of the process is what protects the machine.
             return real_import(name, globals, locals, (), 0)
         if name in stand_ins:
-            return stand_ins[name if fromlist else name.partition(".")[0]]
+            # ``import os.path`` binds the name ``os``, and ``from os.path import join`` does not.
+            top_level_name = name.partition(".")[0]
+            return stand_ins[name if fromlist else top_level_name]
         submodules = [f"{name}.{item}" for item in fromlist or ()]
         # For example, ``from os import path`` needs only ``os.path``.
         are_submodules_allowed = bool(submodules) and allowed_names.issuperset(submodules)

@@ -140,7 +140,7 @@ class CallContexts:
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
                 await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN_BYTES)
-        # Any text may be the name of a file that exists only later.
+        # A text that names no file now may name a later file, whose content nobody has approved.
         call.unreadable_names = argument_texts - call.files.keys()
 
     def _read_file(

@@ -128,7 +128,7 @@ class _CallOrder:
 
     @property
     def waits_for_end_of_script(self) -> bool:
-        """True if the script made a call beyond its record, and its recorded end is due."""
+        """True if a call waits that the recorded script did not make before its end."""
         return not all(waiter.done() for waiter in self._waiting[_AFTER_END])
 
     async def wait_for_end_of_script(self) -> None:

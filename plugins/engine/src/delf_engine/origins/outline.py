@@ -504,24 +504,25 @@ class Outline:
     def _left_out_arguments(
         self, planned_call: ast.Call, past_call: PastCall
     ) -> Mapping[str, Any] | None:
-        """Return the arguments that a planned call has and a past call does not have.
+        """Return the planned arguments that a past call left out, by parameter.
 
         Returns:
-            The planned arguments by parameter. None if the past call failed or changed data, if it
-            has an argument that differs from the planned one, or if an argument that it does not
-            have is planned as an expression instead of a literal.
+            None if the past call failed or changed data, if it has an argument that differs from
+            the planned one, or if an argument that it left out is planned as an expression instead
+            of a literal.
         """
         if past_call.has_failed or past_call.changes_data:
             return None
         # Content must be equal, too: it may decide which records the read returns.
-        names = [*self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)]
-        # The past call left out each of these parameters, or set it to another value than planned.
-        set_parameters = {*self._parameters_set_by(past_call)}
-        if any(name in set_parameters for name in names):
+        differing = [
+            *self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)
+        ]
+        # Each of these arguments must differ only because the past call left it out.
+        if not {*self._parameters_set_by(past_call)}.isdisjoint(differing):
             return None
         planned_nodes = self._planned_arguments(planned_call)
         left_out: dict[str, Any] = {}
-        for name in names:
+        for name in differing:
             node = planned_nodes.get(name)
             if node is None or not is_constant(node):
                 return None

@@ -270,9 +270,10 @@ class Scripts:
         names = [each.asname or each.name.partition(".")[0] for each in node.names]
         modules = _imported_modules(node)
         if not _REFLECTION_MODULES.isdisjoint(modules):
+            # Such a module returns all variables, as ``globals()`` does.
             self._unbound_reads.add("globals")
         is_harmless = modules <= {*_HARMLESS_MODULES.split()}
-        # ``from json import loads as list``
+        # For example, ``from json import loads as list`` hides the function list().
         hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
         # Inside a condition, another branch may bind the same name to something else.
         if is_harmless and is_top_level and not hides_known_function:
@@ -682,7 +683,8 @@ class Scripts:
                 self._bind(ast.Name(parameter.arg), sources, any_argument, is_passed=True)
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
-            return sources_read
+            return sources_read  # all that a lambda reads may be in its result
+        # What the body reads may only decide which value is returned.
         return without_whole_results(sources_read) | self._sources_returned_by[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
@@ -753,9 +755,9 @@ class Scripts:
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
 
-        Add the sources of the change to each variable through which the script can read the object.
-        If other variables may refer to the object, too, also add the sources to
-        ``_alias_change_sources``. From then on, they count as sources of every variable that may
+        The sources of the change are added to each variable through which the script can read the
+        object. If it is not known through which variables that is possible, the sources are also
+        added to ``_alias_change_sources``: they then count as sources of every variable that may
         hold a mutable object, because that object may be the changed one.
 
         Args:
@@ -774,8 +776,8 @@ class Scripts:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
         # An aliased object, such as a loop's item, may be the object of any variable.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
-        is_unaliased = bool(names) and {*names} <= unaliased_variables
-        if not is_unaliased:
+        knows_all_variables = bool(names) and {*names} <= unaliased_variables
+        if not knows_all_variables:
             self._add_to(self._alias_change_sources, sources, *self._enclosing_conditions())
         self._add_to_variables(names, sources, is_deep=is_part_changed)
 

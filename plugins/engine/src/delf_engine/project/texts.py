@@ -135,19 +135,21 @@ def parse(path: tuple[str, ...], text: str) -> Any:
     field, *keys = path
     if field in _LIST_FIELDS and not keys:
         return _parse_list(text)
-    is_model = field in LLM_FIELDS
-    if keys:
-        is_table = is_model and len(keys) == 1 and keys[0] in _LLM_TABLES
-    else:
-        is_table = is_model or field in _TABLE_FIELDS
-    if is_table and text.lstrip().startswith("{"):
+    if _can_be_table(field, keys) and text.lstrip().startswith("{"):
         return _parse_json(text)
     # The user chooses the keys of ``sandbox_config``, and of ``settings`` of a model.
     is_in_sandbox_config = field == "sandbox_config" and len(keys) > 0
-    is_in_model_settings = is_model and keys[:1] == ["settings"]
+    is_in_model_settings = field in LLM_FIELDS and keys[:1] == ["settings"]
     if is_in_sandbox_config or is_in_model_settings:
         return scalar(text)
     return text
+
+
+def _can_be_table(field: str, keys: list[str]) -> bool:
+    """Return True if the value of a field, or of the keys below the field, can be a table."""
+    if not keys:
+        return field in LLM_FIELDS or field in _TABLE_FIELDS
+    return field in LLM_FIELDS and len(keys) == 1 and keys[0] in _LLM_TABLES
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:
