@@ -86,6 +86,7 @@ class Providers:
             model: The name in any of these spellings.
         """
         name = model.lower()
+        # The prefix may be a provider; the rest is empty for a name without ":" and "/".
         prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
         spellings = {name}
         named_provider = None

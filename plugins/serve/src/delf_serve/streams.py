@@ -128,9 +128,7 @@ class Streams:
             while not is_over:
                 if is_behind:
                     is_behind = False
-                    record = await journal.task(task_id)
-                    is_over = record.state.is_terminal  # the journal then has all events
-                    events = await journal.read(task_id, last)
+                    events, is_over = await self._unread_events(task_id, last)
                     for start in range(0, len(events), _BATCH_SIZE):
                         batch = events[start : start + _BATCH_SIZE]
                         encode_batch = partial(_frames, batch, after, tracker)
@@ -139,7 +137,6 @@ class Streams:
                         else:
                             yield encode_batch()
                         last = batch[-1].seq
-                    is_over = is_over or end_event(events) is not None
                     continue
                 if next_event is None:
                     next_event = asyncio.ensure_future(anext(live, None))
@@ -168,6 +165,14 @@ class Streams:
             self.open_count -= 1
             if next_event is not None:
                 next_event.cancel()
+
+    async def _unread_events(self, task_id: str, last: int) -> tuple[Sequence[Event], bool]:
+        """Return the events of a task after the event ``last``, and whether the task is over."""
+        journal = self._tasks.journal
+        # If the state is terminal, the journal already has all events, so they are read afterwards.
+        record = await journal.task(task_id)
+        events = await journal.read(task_id, last)
+        return events, record.state.is_terminal or end_event(events) is not None
 
     async def changes(self, caller: Caller) -> AsyncGenerator[bytes]:
         """Yield a task as a server-sent event whenever it changes, if the caller may see it."""
