@@ -592,8 +592,7 @@ def _truncate(text: str, max_length: int) -> str:
 
 def _summary_and_notes(tool: ToolDescription, limits: StubLimits) -> str:
     """Return the summary of a tool and the notes after it, within the limits."""
-    # The summary matters more than the notes: limits that allow long notes allow a summary of the
-    # same length.
+    # The summary matters more than the notes, so it may always be as long as the notes.
     summary = _one_line(tool.summary, max(limits.summary, limits.notes))
     if not tool.notes:
         return summary

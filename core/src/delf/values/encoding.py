@@ -556,14 +556,15 @@ def _check_hashes(keys: list[Any]) -> list[Any]:
 
     A few collisions are normal: -1 and -2 have the same hash, and so have some tuples of them.
     """
-    if (
-        len(keys) > _MAX_COLLISIONS
-        and len(keys) - len({hash(key) for key in keys}) >= _MAX_COLLISIONS
-    ):
-        # Counting each hash takes longer than the set above, so it is done only if necessary.
-        [(_, collisions)] = Counter(map(hash, keys)).most_common(1)
-        if collisions > _MAX_COLLISIONS:
-            raise ValueError("too many keys of one hash")
+    if len(keys) <= _MAX_COLLISIONS:
+        return keys
+    distinct_hashes = {hash(key) for key in keys}
+    if len(keys) - len(distinct_hashes) < _MAX_COLLISIONS:
+        return keys
+    # Counting the keys of each hash takes longer than the set, so it is done only if necessary.
+    [(_, key_count)] = Counter(map(hash, keys)).most_common(1)
+    if key_count > _MAX_COLLISIONS:
+        raise ValueError("too many keys of one hash")
     return keys
 
 

@@ -249,19 +249,20 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
         path: The keys that lead to the setting in the file.
         key: The setting as the user knows it: the path as text, or the environment variable.
         value: The setting's value.
-        file: The name of the file. The effect's ``where`` is this name, followed by the key unless
-            the effect's ``what`` already contains the key.
+        file: The name of the file.
     """
-    file_and_key = f"{file}: {key}"
-    last_key = path[-1] if path else ""
     text = f"{key} = {_display_value(value)}"
+    file_and_key = f"{file}: {key}"  # where an effect is whose text does not contain the key
     declared_effect = _declared_effect(path)
+    last_key = path[-1] if path else ""
+    # The keys of the setting, without the name of its table, and of its connection or plugin.
     is_of_agent = path[:1] == ("agent",)
-    inner_keys = path[1:] if is_of_agent else path[2:]  # drop the connection's name
+    keys = {last_key, *(path[1:] if is_of_agent else path[2:])}
+    last_word = last_key.rpartition("_")[2]
+    names_command = not _COMMAND_KEYS.isdisjoint(keys | {last_word})
+    # A field of the agent declares its effect, so guess only from the keys inside the field.
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
-    guessed_keys = path[2:] if is_agent_field else (last_key, *inner_keys)
-    setting_names = {*inner_keys, last_key, last_key.rpartition("_")[2]}
-    names_command = not _COMMAND_KEYS.isdisjoint(setting_names)
+    guessed_keys = set(path[2:]) if is_agent_field else keys
     connection_type = value if last_key == "type" else None
     if names_command or connection_type == "shell":
         yield Effect(kind="start", what=text, where=file)

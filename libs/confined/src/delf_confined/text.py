@@ -110,8 +110,9 @@ def encoding_of_file(path: str, about: str) -> str:
         encoding = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
         if encoding is not None:
             return "utf-8-sig" if encoding == "utf-8" else encoding
+        # The numbers of the lines on which the chunk and the previous chunk begin.
+        line = previous_line = 1
         previous_chunk = b""
-        line = 1  # the number of the line on which the previous chunk begins
         while True:
             try:
                 decoder.decode(chunk, final=not chunk)
@@ -119,18 +120,19 @@ def encoding_of_file(path: str, about: str) -> str:
                 # The invalid bytes may be the last ones of the previous chunk, which may itself
                 # begin inside of a character.
                 sample = previous_chunk.lstrip(_CONTINUATION_BYTES) + chunk
-                encoding = encoding_of(sample, about, first_line=line)
+                encoding = encoding_of(sample, about, first_line=previous_line)
                 if encoding != "utf-8":
                     return encoding
-                line += previous_chunk.count(b"\n") + _line_number(error.object, error.start) - 1
-                _note_replaced_bytes(about, encoding, line)
+                line_breaks_before_error = error.object.count(b"\n", 0, error.start)
+                _note_replaced_bytes(about, encoding, line + line_breaks_before_error)
                 # Not "utf-8", because that result says that all bytes are valid. "utf-8-sig"
                 # decodes a file without a byte order mark in the same way.
                 return "utf-8-sig"
             if not chunk:
                 return "utf-8"
-            line += previous_chunk.count(b"\n")
             previous_chunk = chunk
+            previous_line = line
+            line += chunk.count(b"\n")
             chunk = file.read(_CHUNK_BYTES)
 
 

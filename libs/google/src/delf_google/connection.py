@@ -91,10 +91,11 @@ class GoogleConnection(Connection[GoogleSettings]):
         verdict = await self.preview(call)
         if verdict is None:  # the arguments already show the whole effect
             return Allowed()
-        # The approval is void if the verdict's ``basis`` has changed when the call is made.
-        if verdict.basis is not None:
-            return verdict
-        return replace(verdict, basis=verdict.preview)
+        # The approval is void if the verdict's ``basis`` has changed when the call is made. A verdict
+        # without a basis is based on the preview that the person sees.
+        if verdict.basis is None:
+            return replace(verdict, basis=verdict.preview)
+        return verdict
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the effect of a call without changing anything.

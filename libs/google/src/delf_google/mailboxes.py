@@ -72,10 +72,11 @@ def split(text: str) -> list[Mailbox]:
     mailboxes: list[Mailbox] = []
     builder = _MailboxBuilder()
     for kind, piece in _tokens(text):
-        if kind == "," or (kind == ":" and not builder.has_address):
-            # A name before a colon is the name of a group and not of a mailbox.
-            if kind == ",":
-                mailboxes += builder.mailboxes()
+        if kind == ",":
+            mailboxes += builder.mailboxes()
+            builder = _MailboxBuilder()
+        elif kind == ":" and not builder.has_address:
+            # Drop the words before the colon: they are the name of a group of mailboxes.
             builder = _MailboxBuilder()
         else:
             builder.add_token(kind, piece)

@@ -8,7 +8,7 @@ from typing import Any, Final, cast, get_args
 
 from delf.errors import ConfigurationError, DelfError
 from delf.machine.threads import in_own_thread
-from delf.messages import Message, Role, TextPart, user
+from delf.messages import Message, Part, Role, TextPart, user
 from delf.protocols.conversation import ChatMessage
 
 Transform = Callable[[list[ChatMessage]], Any]
@@ -104,19 +104,18 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     merged: list[Message] = []
     has_user_message = False
     for message in messages:
-        has_user_message = has_user_message or message.role == "user"
-        if not has_user_message and message.role == "assistant":
+        if message.role == "assistant" and not has_user_message:
+            merged.append(user(_GAP))  # in place of a message of the user
+        if message.role in ("user", "assistant"):
             has_user_message = True
-            merged.append(user(_GAP))
-        part = TextPart(_cut(message.content))
         trust = "own" if message.is_own else "outside"
+        parts: list[Part] = [TextPart(_cut(message.content))]
         if merged and merged[-1].role == message.role:
-            previous = merged[-1]
+            previous = merged.pop()
+            parts = [*previous.parts, TextPart("\n\n"), *parts]
             if previous.trust == "outside":
                 trust = "outside"
-            merged[-1] = Message(message.role, (*previous.parts, TextPart("\n\n"), part), trust)
-        else:
-            merged.append(Message(message.role, (part,), trust))
+        merged.append(Message(message.role, tuple(parts), trust))
     return tuple(merged)
 
 

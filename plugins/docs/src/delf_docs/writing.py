@@ -102,12 +102,14 @@ def _table(table: Table, index: int) -> list[Request]:
         }
     ]
     # Before the first cell's content come a line break and the starts of table, row and cell.
-    # Each cell takes two units, and each row one more.
-    first = index + 4
-    row_size = 2 * columns + 1
+    first_cell_index = index + 4
+    # An empty cell has two units, its start and its line break; the start of a row is one unit.
+    cell_size = 2
+    row_size = 1 + columns * cell_size
+    # Fill the last cell first: inserted text moves all cells after it.
     for row_number, row in reversed(list(enumerate(table.rows))):
         for column, cell in reversed(list(enumerate(row))):
-            cell_index = first + row_number * row_size + column * 2
+            cell_index = first_cell_index + row_number * row_size + column * cell_size
             if cell.text:
                 requests.append(
                     {"insertText": {"location": {"index": cell_index}, "text": cell.text}}

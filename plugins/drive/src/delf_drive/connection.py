@@ -467,17 +467,18 @@ class Drive(GoogleConnection):
         try:
             return file_of(await self.transport.json(request))
         except LostAnswerError as error:
-            was_retry_refused = error.status != 0  # the status is 0 without an answer to the retry
-            if not was_retry_refused:
+            has_answer_to_retry = error.status != 0
+            if not has_answer_to_retry:
                 raise
             # Drive refuses to repeat a move that it has already made, so read the file's state to
             # learn whether the first request was executed.
             current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             record = await self.transport.json(current_state)
-            is_moved = "addParents" not in query or record.get("parents") == [query["addParents"]]
-            if is_moved and body.items() <= record.items():
-                return file_of(record)
-            raise
+            if "addParents" in query and record.get("parents") != [query["addParents"]]:
+                raise
+            if not body.items() <= record.items():
+                raise
+            return file_of(record)
 
 
 def _describe_file(file: FileInfo) -> str:

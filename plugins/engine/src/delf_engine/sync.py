@@ -113,16 +113,16 @@ def _result_of(
     """
     # A probe is a callback that the loop runs at once, unless the loop is blocked.
     probe_answered = threading.Event()
+    probe_answered.set()  # there is no unanswered probe yet
     silent_seconds = 0.0
-    has_sent_probe = False
     while True:
         done_futures, _ = wait({future}, timeout=SLOW_SECONDS)
         if done_futures or loop.is_closed():
             return future.result()
-        if not has_sent_probe or probe_answered.is_set():
+        if probe_answered.is_set():
+            # The loop was not blocked until now. Send the next probe.
             probe_answered.clear()
             silent_seconds = 0.0
-            has_sent_probe = True
             loop.call_soon_threadsafe(probe_answered.set)
             continue
         silent_seconds += SLOW_SECONDS

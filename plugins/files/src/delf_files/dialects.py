@@ -213,24 +213,26 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     quoting_error, has_cell_with_line_break = _first_quoting_error(dialect, text)
     # Programs that write tab-separated values often do not quote cells, so that a quote in such a
     # file is probably a character of the text.
-    if quoting_error == _UNCLOSED and dialect.separator != "\t":
+    is_tab_separated = dialect.separator == "\t"
+    if quoting_error == _UNCLOSED and not is_tab_separated:
         return dialect  # reading the file reports the unclosed quote
-    # The file may escape quotes in cells with backslashes, as in "a \"b\" c". A file that doubles
-    # the quotes in cells, without an error, does not escape quotes in another way.
+    # The file may escape quotes in cells with backslashes, as in "a \"b\" c", unless the file
+    # doubles the quotes in cells without an error.
     doubles_quotes = '""' in text and not quoting_error
-    if not dialect.backslash and '\\"' in text and not doubles_quotes:
+    may_escape_quotes = '\\"' in text and not doubles_quotes
+    if may_escape_quotes and not dialect.backslash:
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
         error_when_escaped, _ = _first_quoting_error(escaped, text)
         if not error_when_escaped and _score(escaped, text) >= _score(dialect, text):
             return escaped
     # A misplaced quote, as in 5" pipe, may be a plain character. In a tab-separated file, a pair of
-    # quotes around a line break may also be two plain characters. The quotes count as plain
-    # characters if all rows then have the same number of cells.
-    is_tab_separated = dialect.separator == "\t"
-    may_quotes_be_plain = bool(quoting_error) or (has_cell_with_line_break and is_tab_separated)
-    unquoted = Dialect(dialect.separator, None, start=dialect.start)
-    if may_quotes_be_plain and _has_even_rows(unquoted, text):
-        return unquoted
+    # quotes around a line break may also be two plain characters.
+    has_doubtful_line_break = is_tab_separated and has_cell_with_line_break
+    if quoting_error or has_doubtful_line_break:
+        # The quotes are plain characters if all rows then have the same number of cells.
+        unquoted = Dialect(dialect.separator, None, start=dialect.start)
+        if _has_even_rows(unquoted, text):
+            return unquoted
     return dialect
 
 

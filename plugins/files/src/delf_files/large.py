@@ -204,7 +204,8 @@ def _copy_rows(
         if has_header:
             rows = _rows_from(names_row, reader)
         else:
-            rows = itertools.chain([[]], filter(None, reader))
+            empty_header: list[str] = []
+            rows = itertools.chain([empty_header], filter(None, reader))
         statistics = _RowStatistics(reader)
         try:
             header = next(rows)
@@ -212,13 +213,14 @@ def _copy_rows(
             csv.writer(out).writerows(map(statistics.add, rows))
         except csv.Error as error:
             message = str(error)
-            if message.startswith("field larger"):
-                limit = f"{_MAX_CELL_CHARACTERS:,}"
-                message = f"a cell over {limit} characters, or a quote that is not closed"
-            elif strict:
+            is_cell_too_large = message.startswith("field larger")
+            if strict and not is_cell_too_large:
                 if "unexpected end" not in message:
                     note_undoubled_quote(reader.line_num)
-                raise
+                raise  # the caller reads the file again, with strict=False
+            if is_cell_too_large:
+                limit = f"{_MAX_CELL_CHARACTERS:,}"
+                message = f"a cell over {limit} characters, or a quote that is not closed"
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
             raise ValueError(f"line {statistics.row_line}: a quote is not closed")
@@ -364,7 +366,6 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
     is_list = text.startswith("[")
     position = len("[") if is_list else 0
     is_at_end = False
-    problem = ""
     while True:
         blanks = _BLANKS_AND_COMMAS.match(text, position)
         position = blanks.end() if blanks else position
@@ -375,18 +376,20 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         try:
             value, end = reader.first(text, position)
         except json.JSONDecodeError as error:
-            problem = error.msg
+            if is_at_end:
+                has_unparsed_text = position < len(text)
+                if is_list or has_unparsed_text:
+                    problem = f"its list has no end, or it is not JSON: {error.msg}"
+                    raise ValueError(problem) from None
+                return
         else:
             # A number at the end of the text may continue in the next chunk.
-            if end < len(text) or is_at_end:
+            is_complete = end < len(text) or is_at_end
+            if is_complete:
                 yield value
                 position = end
                 continue
-        if is_at_end:
-            has_unparsed_text = position < len(text)
-            if is_list or has_unparsed_text:
-                raise ValueError(f"its list has no end, or it is not JSON: {problem}")
-            return
+        # The text ends within a value: read on, and parse the value again.
         chunk = source.read(max(CHUNK_CHARACTERS, len(text) - position))
         text = text[position:] + chunk
         position = 0

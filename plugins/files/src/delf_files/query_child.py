@@ -411,11 +411,17 @@ def _lossless_types(
     (row,) = connection.sql(f"SELECT {checks} FROM {raw}").fetchall()  # noqa: S608
     new_types: dict[str, str] = {}
     text_columns: list[str] = []
-    for name, has_inexact_number, is_nested in zip(columns, row[::2], row[1::2], strict=True):
-        if has_inexact_number and types[name] != "JSON":
+    # The row has the results of the two checks of each column.
+    inexact_flags, nested_flags = row[::2], row[1::2]
+    for name, has_inexact_number, is_nested in zip(
+        columns, inexact_flags, nested_flags, strict=True
+    ):
+        is_json = types[name] == "JSON"
+        if not is_json and not has_inexact_number:
+            continue  # a column of floats that keep all digits
+        if not is_json:
             text_columns.append(name)
-        if has_inexact_number or types[name] == "JSON":
-            new_types[name] = "JSON" if is_nested else "VARCHAR"
+        new_types[name] = "JSON" if is_nested else "VARCHAR"
     if text_columns:
         column_list = ", ".join(map(repr, text_columns))
         name = table["names"][0]

@@ -287,18 +287,24 @@ def _describe_sheet(
     if not rows:
         return _Description(f"{title}empty")
     has_header = not is_headless(rows)
-    header_index = header_of(rows) if has_header else -1  # the data begin at the next index
-    header_number, header = rows[header_index] if has_header else (0, [])
-    data_rows = rows[header_index + 1 :]
-    width = max(len(row) for _, row in rows[max(header_index, 0) :])
+    if has_header:
+        header_index = header_of(rows)
+        rows_above = rows[:header_index]
+        header_number, header = rows[header_index]
+        data_rows = rows[header_index + 1 :]
+    else:
+        rows_above, header_number, header, data_rows = [], 0, [], rows
+    longest_data_row = max((len(row) for _, row in data_rows), default=0)
+    width = max(len(header), longest_data_row)
     names = columns_of(header, width)
     is_whole = row_count is not None and row_count <= len(rows)
     data_row_count = len(data_rows)
     if not is_whole:
-        data_row_count = max((row_count or 0) - header_index - 1, data_row_count)
+        count_before_data = len(rows) - len(data_rows)
+        data_row_count = max((row_count or 0) - count_before_data, data_row_count)
     head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
     head += _sample_note(len(data_rows), data_row_count) + facts
-    title_lines = [_cells_line(row) for _, row in rows[: max(header_index, 0)]]
+    title_lines = [_cells_line(row) for _, row in rows_above]
     if not has_header:
         head += "; no row names the columns: read it with header=0"
     elif title_lines:

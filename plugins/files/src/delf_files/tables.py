@@ -149,6 +149,7 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
     """
     rows: list[tuple[int, list[str]]] = []
     row_start = 1
+    problem = "a quote is not closed"
     reader = dialect.reader(itertools.chain(io.StringIO(text, newline=""), [END]))
     try:
         for number, row in enumerate(reader, 1):
@@ -156,12 +157,11 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
                 return rows
             if row and row[-1].endswith(END):  # a cell with an open quote swallowed the last row
                 break
-            rows += [(number, row)] if row else []
+            if row:
+                rows.append((number, row))
             row_start = reader.line_num + 1
     except csv.Error as error:
         problem = str(error)
-    else:
-        problem = "a quote is not closed"
     raise ValueError(
         f"it cannot be read as a table: line {row_start}: {problem}; open() it in the script"
     )

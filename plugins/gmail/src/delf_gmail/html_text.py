@@ -115,10 +115,13 @@ def _pieces(source: str) -> Iterator[str]:
             position = begin + 1
         else:
             tag = _TAG.match(source, begin, begin + _MAX_TAG_LENGTH)
-            last = tag.end() - 1 if tag else source.find(">", begin)
-            if last < 0:
-                return
-            position = last + 1
+            if tag is not None:
+                position = tag.end()
+            else:  # the tag is malformed or very long: read on after the next ">"
+                last = source.find(">", begin)
+                if last < 0:
+                    return
+                position = last + 1
             yield source[begin:position]
 
 

@@ -53,11 +53,13 @@ class Checker:
     def _make_checker(self, schema: Any) -> json_schema.Checker | None:
         try:
             bundle = bundled(self._document, schema, is_request=True)
-            root_schema: Any = {"not": {}} if bundle["schema"] is False else bundle["schema"]
+            root_schema: Any = bundle["schema"]
+            if root_schema is False:  # no value is valid
+                root_schema = {"not": {}}
             if not isinstance(root_schema, dict):
                 return None
             root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
-            # The owner is only for the message of ToolDefinitionError, which is logged here.
+            # The owner is named in the message of a ToolDefinitionError, which is logged below.
             return json_schema.Checker(root, owner="the schema")
         except (SpecError, ToolDefinitionError, RecursionError) as error:
             reason = error.message if isinstance(error, DelfError) else "it nests too deeply"

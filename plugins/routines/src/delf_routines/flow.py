@@ -101,11 +101,12 @@ def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
     """Return True if an f-string has quotes around a value that the f-string inserts."""
     if value.format_spec is not None:  # a format may cut off a quote, as in {name!r:.3}
         return False
+    adds_quotes = value.conversion == ord("r")  # as in {name!r}
+    is_after_open_quote = False
     open_quote = ""  # the quote that began before the current piece and has not ended
-    has_quote_before = value.conversion == ord("r")  # !r adds quotes
     for piece in f_string.values:
         if piece is value:
-            has_quote_before = has_quote_before or bool(open_quote)
+            is_after_open_quote = bool(open_quote)
         elif isinstance(piece, ast.Constant):
             for character in str(piece.value):
                 if character == open_quote:
@@ -114,7 +115,7 @@ def _in_quotes(value: ast.FormattedValue, f_string: ast.JoinedStr) -> bool:
                     open_quote = character
     # If a quote does not end, the quotes are not pairs, such as an apostrophe in "it's".
     are_quotes_paired = not open_quote
-    return has_quote_before and are_quotes_paired
+    return are_quotes_paired and (adds_quotes or is_after_open_quote)
 
 
 class _VariableUses:

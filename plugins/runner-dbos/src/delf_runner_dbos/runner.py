@@ -583,23 +583,23 @@ class Runner:
         """
         running = await self._queue.running_workflows(self._options.queues)
         own_workflow_ids = {run.workflow_id for run in self._current_runs.values()}
-        running_now = {
-            row.workflow_id: _RunningWorkflow(row.dequeued_at, monotonic())
-            for row in running
-            if row.workflow_id not in own_workflow_ids
-        }
-        # A restarted workflow has another start time. The lease then counts from the restart.
-        still_running: dict[str, _RunningWorkflow] = {}
-        for workflow_id, now in running_now.items():
-            earlier = self._observed_workflows.get(workflow_id)
-            if earlier is not None and earlier.started_at_ms == now.started_at_ms:
-                still_running[workflow_id] = earlier
-        self._observed_workflows = running_now | still_running
-        queues = {row.workflow_id: row.queue_name or "" for row in running}
-        for workflow_id, workflow in still_running.items():
-            observed_seconds = monotonic() - workflow.first_observed
-            if await self._is_abandoned(workflow_id, observed_seconds):
-                await self._queue.release({workflow_id: queues[workflow_id]})
+        observed: dict[str, _RunningWorkflow] = {}
+        rows_observed_before: list[Any] = []
+        for row in running:
+            if row.workflow_id in own_workflow_ids:
+                continue
+            earlier = self._observed_workflows.get(row.workflow_id)
+            # A restarted workflow has another start time. The lease then counts from the restart.
+            if earlier is not None and earlier.started_at_ms == row.dequeued_at:
+                observed[row.workflow_id] = earlier
+                rows_observed_before.append(row)
+            else:
+                observed[row.workflow_id] = _RunningWorkflow(row.dequeued_at, monotonic())
+        self._observed_workflows = observed
+        for row in rows_observed_before:
+            observed_seconds = monotonic() - observed[row.workflow_id].first_observed
+            if await self._is_abandoned(row.workflow_id, observed_seconds):
+                await self._queue.release({row.workflow_id: row.queue_name or ""})
 
     async def _is_abandoned(self, workflow_id: str, seconds: float) -> bool:
         """Return True if no living process works on the task of a running workflow.

@@ -270,8 +270,8 @@ class Guard:
                 if method not in _SAFE and CSRF_HEADER.encode() not in headers:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
                 return caller
-            # The path /session is public. Without this error, the page would only learn that nobody
-            # is logged in, and not the reason.
+            # A public path is answered all the same, except /session: there, the page has to learn
+            # the reason why nobody is logged in.
             if not _is_open(path) or path == "/session":
                 raise ProblemError(403, "the proxy names a person who is not known here")
         caller = await self._authenticate_by_cookie(scope, headers, path, method)

@@ -220,7 +220,7 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._start_timer(_CLOSE_SECONDS, self.abort)
         elif self.cycle.response_complete and not self._is_reading_head:
-            is_body_unread = self.cycle.more_body
+            is_body_unread = self.cycle.more_body  # else the client may send its next request
             seconds = UNREAD_BODY_SECONDS if is_body_unread else _IDLE_SECONDS
             self._start_timer(seconds, self._close)
 

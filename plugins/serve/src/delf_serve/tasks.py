@@ -255,6 +255,9 @@ class Tasks:
         self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
+        # A strategy gets the values of the variables in the task's text.
+        if external_variables is not None and strategy is not None:
+            trust = "outside"
         task_id = f"task_{secrets.token_hex(8)}"
         digest = ""
         if idempotency_key is not None:
@@ -270,9 +273,6 @@ class Tasks:
         ledger = await self.budgets.ledger(caller, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
         running_task = self._register_running(task_id, caller.limits_name)
-
-        # A strategy that takes calls gets the values of the variables in the task's text.
-        has_external_text = external_variables is not None and strategy is not None
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -293,7 +293,7 @@ class Tasks:
                     strategy=strategy,
                     llm=order.llm,
                     variables=external_variables,
-                    trust="outside" if has_external_text else trust,
+                    trust=trust,
                     setup={
                         **_setup(caller, client, request_digest=digest),
                         OTHER_AUTHORS_KEY: [*other_authors],

@@ -88,14 +88,14 @@ def find_script(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    # The whole answer may be a script without a fence. JSON is valid Python, too, but is no script.
+    # The whole answer may be a script without a fence. JSON is valid Python, too: an object is no
+    # script, and a list of objects is one only if the answer has no tool calls.
     bare_script = repair_script(_SPECIAL_TOKENS.sub("", text))
-    if bare_script is not None:
-        is_object = bare_script.lstrip().startswith("{")
+    if bare_script is not None and bare_script.lstrip().startswith("{"):
+        bare_script = None
+    if bare_script is not None and has_call(bare_script):
         is_list_of_objects = bare_script.lstrip().startswith("[{")
-        if is_object:
-            bare_script = None
-        elif has_call(bare_script) and not is_list_of_objects:
+        if not is_list_of_objects:
             return Reading(bare_script)
     text = _answer_text(text)
     blocks = blocks_of(text)

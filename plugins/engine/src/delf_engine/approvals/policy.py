@@ -448,12 +448,12 @@ def _applicable_record(
     if request_event is None:
         return None, None
     has_script_changed = call_key(request_event) != call_key(request)
-    # The policy decides again, because no person saw the recorded request.
-    if has_script_changed or _is_policy_pending(request_event, decision_event):
+    if has_script_changed:
         return None, None
-    # The decision is about another request.
+    if _is_policy_pending(request_event, decision_event):
+        return None, None  # no person saw the request, so the policy decides again
     if decision_event is not None and decision_event.request_id != request_event.request_id:
-        return request_event, None
+        return request_event, None  # the decision is about another request
     return request_event, decision_event
 
 

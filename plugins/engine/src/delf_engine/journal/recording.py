@@ -337,14 +337,14 @@ class Recording:
         recorded_call.request_has_lapsed = False
         if event.outcome_unknown:
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
-        else:
-            # A person who edits the arguments answers the previous request; this request then asks
-            # for approval of the edited call.
-            previous = recorded_call.request
-            decision = recorded_call.decision
-            if previous is not None and decision is not None and decision.decision == "edited":
-                recorded_call.edits.append((previous, decision))
-            recorded_call.request, recorded_call.decision = event, None
+            return
+        # A person may have answered the previous request by editing the arguments. The new request
+        # then asks for approval of the edited call.
+        previous = recorded_call.request
+        answer = recorded_call.decision
+        if previous is not None and answer is not None and answer.decision == "edited":
+            recorded_call.edits.append((previous, answer))
+        recorded_call.request, recorded_call.decision = event, None
 
     def _add_decision(self, event: ev.ApprovalDecided) -> None:
         """Add a decision to the call whose request it answers."""

@@ -58,16 +58,15 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
     """
     remaining: list[ev.Event] = []
     for event in events:
-        is_failure = isinstance(event, (ev.TaskPostponed, ev.TaskFinished))
-        if not is_failure:
+        if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             remaining.append(event)
             continue
-        # A finished task was resumed only if it ended at its timeout or budget. A task that ended
-        # at its timeout has no failed call; an exhausted budget may be the error of a call.
-        ended_at_timeout = (
-            isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code
+        # A failed call may have postponed the task, or exhausted its budget. Any other end is that
+        # of the timeout, without a failed call: no other finished task is resumed.
+        may_have_failed_call = (
+            isinstance(event, ev.TaskPostponed) or event.code == BudgetExceededError.code
         )
-        if ended_at_timeout:
+        if not may_have_failed_call:
             continue
         read_index = _failed_read(remaining)
         if read_index is not None:
@@ -87,11 +86,14 @@ def _is_temporary(error: BaseException | None) -> bool:
 
 
 def _has_unknown_write(events: Sequence[ev.Event]) -> bool:
-    """Return True if a write call has an unknown outcome."""
+    """Return True if a write call has an unknown outcome: it was cancelled, or has no end."""
     statuses = {end.call_id: end.status for end in events if isinstance(end, ev.CallFinished)}
-    starts = [event for event in events if isinstance(event, ev.CallStarted)]
-    writes = [start for start in starts if start.effect != "read"]
-    return any(statuses.get(write.call_id, "cancelled") == "cancelled" for write in writes)
+    for event in events:
+        if isinstance(event, ev.CallStarted) and event.effect != "read":
+            status = statuses.get(event.call_id)
+            if status is None or status == "cancelled":
+                return True
+    return False
 
 
 def _failed_after_script(events: Sequence[ev.Event]) -> bool:

@@ -474,18 +474,20 @@ class ModelClient:
             """
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None
-            deltas_to_show: Iterable[ModelDelta] = (delta,) if is_answer_text else ()
+            chosen_deltas: Iterable[ModelDelta] | None = None
             if on_delta is not None and (delta.text or completes_call):
                 if draft is not None:
                     draft.add(delta)
-                chosen = on_delta(delta)
-                if chosen is not None:
-                    deltas_to_show = chosen
+                chosen_deltas = on_delta(delta)
             if is_answer_text:
                 received_pieces.append(delta.text)
-            if show_to_people is not None:
-                for delta_to_show in deltas_to_show:
-                    show_to_people(delta_to_show)
+            if show_to_people is None:
+                return
+            if chosen_deltas is not None:
+                for chosen_delta in chosen_deltas:
+                    show_to_people(chosen_delta)
+            elif is_answer_text:
+                show_to_people(delta)
 
         final: ModelReply | None = None
         async with aclosing(bounded(pieces, config)) as stream:

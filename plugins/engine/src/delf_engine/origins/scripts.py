@@ -164,23 +164,30 @@ class Scripts:
             self._declare(tree)
             self._use_counts.update(_names_in(tree))
             self._immutable_variables = {*self._variable_sources} - self._aliased_variables
-            # The sources of variables, functions and conditions are never removed, so that a pass
-            # that finds no new source is the last one. Earlier scripts are read again, because the
-            # new script may change the lists to which their variables refer.
-            for _ in range(_MAX_PASSES):
-                self._has_new_sources = False
-                for each in self._trees:
-                    # The arguments of earlier scripts' calls are not needed: sources() finds a call
-                    # by its line, and only in the last script.
-                    self._argument_sources.clear()
-                    self.read(each)
-                if not self._has_new_sources:
-                    return
+            is_complete = self._read_until_complete()
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass
-        # The script is invalid, or even the last pass found new sources. Without recorded
-        # arguments, the sources of all calls are unknown.
-        self._argument_sources.clear()
+            is_complete = False
+        if not is_complete:
+            # Without recorded arguments, the sources of all calls are unknown.
+            self._argument_sources.clear()
+
+    def _read_until_complete(self) -> bool:
+        """Read all scripts until a pass finds no new source; return False if the passes run out.
+
+        Sources of variables, functions and conditions are never removed, so that a pass that finds
+        no new source is the last one. Earlier scripts are read again, because the last script may
+        change the lists to which their variables refer.
+        """
+        for _ in range(_MAX_PASSES):
+            self._has_new_sources = False
+            for each in self._trees:
+                # The arguments of earlier scripts' calls are not needed: sources() finds a call
+                # by its line, and only in the last script.
+                self._argument_sources.clear()
+                self.read(each)
+            if not self._has_new_sources:
+                return True
+        return False
 
     def sources(self, action: str, path: str, line: int | None) -> Sources | None:
         """Return the actions and fields whose values flow into an argument in the last script.

@@ -218,15 +218,15 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # split() returns at most the allowed number of complete lines. If the limit is reached, the
-        # rest of the text is in ``unfinished_line``, and is dropped below.
-        *complete_lines, unfinished_line = text.split("\n", self._remaining_line_count())
+        # The rest is an unfinished line; or, if the limit is reached, all the text beyond the limit.
+        *complete_lines, rest = text.split("\n", self._remaining_line_count())
         for line in complete_lines:
             self._continue_printed_line(line, event.at)
             self._join_unfinished_line()
             self._unfinished_line_parts.clear()
-        if unfinished_line and self._remaining_line_count() > 0:
-            self._continue_printed_line(unfinished_line, event.at)
+        is_unfinished_line = self._remaining_line_count() > 0
+        if rest and is_unfinished_line:
+            self._continue_printed_line(rest, event.at)
 
     def _remaining_line_count(self) -> int:
         """Return how many more lines the trace has room for; the unfinished line counts as room."""
@@ -282,11 +282,12 @@ class Trace:
         # gets the status and duration of the new end.
         cancelled_entry = self._cancelled_call_entries.pop(event.call_id, None)
         entry = self._running_entries.pop(event.call_id, cancelled_entry)
-        if entry is not None:
-            # _finish() never replaces the status "error", which a cancellation has set.
-            entry.status = "running"
-            _finish(entry, event.duration_ms, ok=event.status == "ok")
-        if entry is not None and event.status == "cancelled":
+        if entry is None:
+            return
+        # Replace the status "error" of a cancellation, which _finish() would keep.
+        entry.status = "running"
+        _finish(entry, event.duration_ms, ok=event.status == "ok")
+        if event.status == "cancelled":
             self._cancelled_call_entries[event.call_id] = entry
 
     def _add_output(self, event: ev.CallPrinted) -> None:

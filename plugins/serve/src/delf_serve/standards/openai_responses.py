@@ -7,6 +7,7 @@ is a message with a link, and an ``mcp_approval_request``, which clients of MCP 
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -277,12 +278,10 @@ _EVENT_BY_STATUS: Final = {"failed": "response.failed", "in_progress": "response
 
 async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerator[bytes]:
     """Yield the events of a streamed response: tool calls as reasoning, then the output."""
-    number = 0
+    numbers = itertools.count()
 
     def event(kind: str, **data: Any) -> bytes:
-        nonlocal number
-        number += 1
-        return frame({"type": kind, "sequence_number": number - 1, **data}, kind)
+        return frame({"type": kind, "sequence_number": next(numbers), **data}, kind)
 
     initial = {**_head(body, task_id, 0), "status": "in_progress"}
     yield event("response.created", response=initial)
@@ -296,17 +295,17 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
             case Outcome():
                 response = _response(call, body, item)
                 output_items = response["output"]
-                first_index = 0
-                if summary_texts:  # the reasoning is the first output item
+                reasoning_items: list[dict[str, Any]] = []
+                if summary_texts:  # calls were shown, so the reasoning is the first output item
                     text = "".join(summary_texts)
                     part = {**empty_part, "text": text}
                     reasoning_item = {**reasoning, "summary": [part]}
                     yield event("response.reasoning_summary_text.done", **summary_fields, text=text)
                     yield event("response.reasoning_summary_part.done", **summary_fields, part=part)
                     yield event("response.output_item.done", output_index=0, item=reasoning_item)
-                    response["output"] = [reasoning_item, *output_items]
-                    first_index = 1
-                for index, output_item in enumerate(output_items, first_index):
+                    reasoning_items = [reasoning_item]
+                response["output"] = [*reasoning_items, *output_items]
+                for index, output_item in enumerate(output_items, len(reasoning_items)):
                     for frames in _item_events(event, index, output_item):
                         yield frames
                 kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")

@@ -109,11 +109,11 @@ def _is_function(item: Any) -> bool:
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return True if a tool's source has the decorator ``@tool(effect=…)``.
+    """Return whether a tool declares its effect, as by the decorator ``@tool(effect=…)``.
 
-    Also return True if the source is unavailable or has no decorator ``@tool``: the call
-    ``tool(function, effect=…)`` may have declared the effect. Return False for an object that is no
-    tool.
+    Return True also if the source does not tell, because it is unavailable or has no decorator
+    ``@tool``: the call ``tool(function, effect=…)`` may have declared the effect. Return False for
+    an object that is no tool.
     """
     if not isinstance(item, Tool):
         return False
@@ -123,10 +123,14 @@ def _declares_effect(item: Any, function: Any) -> bool:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     except (OSError, SyntaxError, TypeError, IndexError):
         return True
-    decorators = getattr(tree, "decorator_list", ())
-    calls = [each for each in decorators if isinstance(each, ast.Call)]
-    names = [ast.unparse(getattr(each, "func", each)).rpartition(".")[2] for each in decorators]
+    names: list[str] = []
+    keywords: list[str | None] = []  # None for a keyword without a name, such as ``**options``
+    for decorator in getattr(tree, "decorator_list", ()):
+        function_node = decorator
+        if isinstance(decorator, ast.Call):
+            function_node = decorator.func
+            keywords += [keyword.arg for keyword in decorator.keywords]
+        names.append(ast.unparse(function_node).rpartition(".")[2])
     if "tool" not in names:
         return True  # made a tool by tool(function, …), whose arguments the source does not show
-    # A keyword without a name, such as ``**options``, may contain ``effect``.
-    return any(keyword.arg in ("effect", None) for call in calls for keyword in call.keywords)
+    return "effect" in keywords or None in keywords  # ``**options`` may contain ``effect``
