@@ -358,6 +358,7 @@ def _size(
     best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
+    # Without a limit on types, each stub has a minimum size. Do not make stubs that cannot fit.
     if limits.important_parameter == _NO_LIMIT:
         min_size = sum(len(tool.method) + _MIN_STUB_EXTRA for tool in tools)
         if min_size > max_size:
@@ -648,9 +649,9 @@ def _is_important(
     """Return True if a script probably needs a parameter, or if its type is short anyway.
 
     A script probably needs a required parameter, a parameter that the task mentions, and the only
-    parameter whose type is a record (``is_only_record``). With the limits ``_SHORTEST``, an
-    optional parameter with a long type is important only if the task mentions the parameter, and
-    the parameter has the name of the resource of the action.
+    parameter whose type is a record (``is_only_record``). The limits ``_SHORTEST`` leave less room:
+    then, a mentioned parameter must also have the name of the action's resource, and the only
+    record counts no more than other parameters.
     """
     if parameter.required or _is_simple(parameter.type_text, limits.other_parameter):
         return True

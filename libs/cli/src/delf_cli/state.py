@@ -119,21 +119,22 @@ class State:
 
         The project's secrets are left out if the project cannot be loaded.
         """
-        if self.redactor is None:
-            from delf_engine.redact import Redactor
-            from delf_engine.secrets import secrets_of_environ
+        if self.redactor is not None:
+            return self.redactor
+        from delf_engine.redact import Redactor
+        from delf_engine.secrets import secrets_of_environ
 
-            self.redactor = Redactor(secrets_of_environ(own_variables()))
-            try:
-                # The installed providers name further variables that hold keys.
-                key_variables = self.discover().providers.keys
-                provider_keys = secrets_of_environ(own_variables(), key_variables)
-                self.redactor.learn("keys", [*provider_keys])
-                secrets = tuple(self.load_project(ask=False).secrets())
-            except Exception:  # reporting a failure must not fail
-                return self.redactor
-            self.redactor.learn("project", secrets)
-        return self.redactor
+        redactor = self.redactor = Redactor(secrets_of_environ(own_variables()))
+        try:
+            # The installed providers name further variables that hold keys.
+            key_variables = self.discover().providers.keys
+            provider_keys = secrets_of_environ(own_variables(), key_variables)
+            redactor.learn("keys", [*provider_keys])
+            project_secrets = tuple(self.load_project(ask=False).secrets())
+        except Exception:  # reporting a failure must not fail
+            return redactor
+        redactor.learn("project", project_secrets)
+        return redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
         """Return the discovered plugins, cached until a package, flag or variable changes.

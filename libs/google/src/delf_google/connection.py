@@ -91,8 +91,8 @@ class GoogleConnection(Connection[GoogleSettings]):
         verdict = await self.preview(call)
         if verdict is None:  # the arguments already show the whole effect
             return Allowed()
-        # The approval is void if the verdict's ``basis`` has changed when the call is made. A verdict
-        # without a basis is based on the preview that the person sees.
+        # The approval is void if the verdict's ``basis`` has changed when the call is made. Without
+        # a basis of its own, a verdict is based on the preview that the person sees.
         if verdict.basis is None:
             return replace(verdict, basis=verdict.preview)
         return verdict

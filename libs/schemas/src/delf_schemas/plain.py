@@ -100,7 +100,7 @@ def with_decimals(
 def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping[str, Any]]) -> Any:
     """Convert a number to text if the branches of its schema accept text but no numbers.
 
-    A number other than a ``Decimal`` is converted only if a branch has the format ``decimal``.
+    A number that is no ``Decimal`` is converted only if a branch has the format ``decimal``.
     Infinite, very large and very small numbers are returned as numbers.
     """
     kinds: set[str] = set()
@@ -110,14 +110,13 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
         kinds.update(each for each in listed if isinstance(each, str))
     if "string" not in kinds or kinds & {"number", "integer"}:
         return value
-    if isinstance(value, decimal.Decimal):
-        number = value
-    elif not any(part.get("format") == "decimal" for part in branches):
+    has_decimal_format = any(part.get("format") == "decimal" for part in branches)
+    if not has_decimal_format and not isinstance(value, decimal.Decimal):
         return value
-    elif isinstance(value, int):
-        number = decimal.Decimal(value)
-    else:  # the shortest text that stands for the float, not all of its binary digits
+    if isinstance(value, float):  # the shortest text that stands for it, not all its binary digits
         number = decimal.Decimal(float.__repr__(value))
+    else:
+        number = decimal.Decimal(value)
     has_few_digits = number.is_finite() and abs(number.adjusted()) < _MAX_DIGITS
     return format(number, "f") if has_few_digits else value
 

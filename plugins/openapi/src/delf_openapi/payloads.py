@@ -164,12 +164,14 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], boundary_t
         encoding = _encoding(body, name)
         declared = encoding.get("contentType")
         schema = _resolved(document, properties.get(name, {}))
-        is_list = isinstance(content, list) and not (
-            isinstance(declared, str) and kind_of(declared) == "json"
-        )
-        items: list[Any] = _list(content) if is_list else [content]
+        is_json = isinstance(declared, str) and kind_of(declared) == "json"
+        items: list[Any] = [content]
+        item_schema = schema
+        # Each item of a list is a part of its own, except in JSON, which has lists.
+        if isinstance(content, list) and not is_json:
+            items = _list(content)
+            item_schema = _resolved(document, schema.get("items", {}))
         for item in items:
-            item_schema = _resolved(document, schema.get("items", {})) if is_list else schema
             media, filename, data = _part(name, item, item_schema, declared)
             parts.append(_part_header(boundary_text, name, filename, media) + data + b"\r\n")
     return b"".join(parts) + f"--{boundary_text}--\r\n".encode()

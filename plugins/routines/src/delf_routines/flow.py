@@ -68,15 +68,15 @@ def value_patterns(
     }
     try:
         tree = ast.parse(script)
-        # The second pass finds fewer parameters than the first, and overrides their patterns.
-        for pattern, excludes_quotes in ((QUOTED_VALUE, True), (None, False)):
-            uses = _VariableUses(
-                tree, {*actions, *_BUILT_IN_ACTIONS}, excludes_quotes=excludes_quotes
-            )
-            harmless_names = [
-                name for name in defaults if uses.has_only_harmless_uses(name, is_parameter=True)
-            ]
-            patterns |= dict.fromkeys(harmless_names, pattern)
+        all_actions = {*actions, *_BUILT_IN_ACTIONS}
+        uses_without_quotes = _VariableUses(tree, all_actions, excludes_quotes=True)
+        for name in defaults:
+            if uses_without_quotes.has_only_harmless_uses(name, is_parameter=True):
+                patterns[name] = QUOTED_VALUE
+        uses_of_any_value = _VariableUses(tree, all_actions, excludes_quotes=False)
+        for name in defaults:
+            if uses_of_any_value.has_only_harmless_uses(name, is_parameter=True):
+                patterns[name] = None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # without an analysis, all parameters keep the strictest regex
     return patterns

@@ -400,6 +400,7 @@ class MontySession:
         Raise an exception in the script if the arguments are invalid.
         """
         limit = self._spec.limits.frame_bytes
+        # The inspection of refused arguments takes time, too, so the budget counts its bytes.
         inspected_bytes = 0
         try:
             copied = plain([list(args), kwargs], self._max_copied_bytes)
@@ -416,7 +417,6 @@ class MontySession:
             inspected_bytes = self._max_copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
-        # The inspection of refused arguments takes time, too: count its bytes in the budget.
         exceeded = self._budget.count_call(0, inspected_bytes)
         if exceeded is not None:
             self._end_by_limit(exceeded.limit, exceeded.message)

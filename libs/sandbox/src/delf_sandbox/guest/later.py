@@ -226,13 +226,12 @@ class DeferredCalls:
         if isinstance(function, ast.Lambda):
             self._mark_calls_in(function.body, self._syntax.scopes[id(function)], awaitable_path)
             return
-        place_of_function = Place(function, place.scope, container=place.node.args, key=0)
-        self.passed_functions.append(place_of_function)
+        self.passed_functions.append(Place(function, place.scope, container=place.node.args, key=0))
         if isinstance(function, ast.Name):
-            binding_scope = place.scope.find(function.id)
-            key = (id(binding_scope), function.id)
-            for scope in self._functions.by_scope_and_name.get(key, ()):
-                self._mark_calls_in_returns(scope, awaitable_path)
+            scope_of_name = place.scope.find(function.id)
+            key = (id(scope_of_name), function.id)
+            for scope_of_function in self._functions.by_scope_and_name.get(key, ()):
+                self._mark_calls_in_returns(scope_of_function, awaitable_path)
 
     def _mark_calls_in_called_function(
         self, place: CallPlace, awaitable_path: Path, *, is_awaited: bool = False

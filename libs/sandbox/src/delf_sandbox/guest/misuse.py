@@ -253,13 +253,12 @@ class _Uses:
             is_expression: Whether the assignment is an expression (``:=``), which uses the tool
                 even if the script never reads the name.
         """
-        owner = use.scope.owner(name)
         reads = [(node, scope) for node, scope in self._name_reads if node.id == name]
         if not reads and not is_expression:
             return self._record_misuse(use, value)
-        # The reads of a name that is also a tool's own name are collected by _direct_uses().
         if name in self._tools:
-            return []
+            return []  # _direct_uses() returns the reads of a tool's own name
+        owner = use.scope.owner(name)
         # The name refers to the tool for certain only if this assignment is its only binding.
         assigned_values = [part.expression for part in owner.assigned_values.get(name, [])]
         is_only_assignment = len(assigned_values) == 1 and assigned_values[0] is value

@@ -218,7 +218,7 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # The rest is an unfinished line; or, if the limit is reached, all the text beyond the limit.
+        # The rest is an unfinished line or, if the limit is reached, all the text beyond the limit.
         *complete_lines, rest = text.split("\n", self._remaining_line_count())
         for line in complete_lines:
             self._continue_printed_line(line, event.at)
