@@ -579,11 +579,17 @@ async def test_query_does_not_change_json_texts(tmp_path, text, row):
     assert await files.read("rows.json") == [{"v": row, "x": 1.5}]
 
 
-async def test_json_keys_differing_by_case_keep_their_text(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"ID": "2026-01-02T00:00:00+02:00", "id": "2026-01-02"}\n')
+@pytest.mark.parametrize(
+    ("name", "begin", "end"),
+    [("rows.jsonl", "", "\n"), ("rows.jsonl", "", "\n{oops\n"), ("rows.json", "[", "]")],
+    ids=["lines", "a broken line", "a list"],
+)
+async def test_json_keys_differing_by_case_keep_their_text(tmp_path, name, begin, end):
+    path = tmp_path / name
+    record = '{"ID": "2026-01-02T00:00:00+02:00", "id": "2026-01-02"}'
+    path.write_text(f"{begin}{record}{end}")
     with notes_of_call() as notes:
-        (row,) = await files_of(path).query("FROM 'rows.jsonl'")
+        (row,) = await files_of(path).query(f"FROM '{name}'")
     assert row["ID"] == "2026-01-02T00:00:00+02:00"
     assert row["id_2"] == "2026-01-02"
     assert "'id_2' is 'id' beside 'ID'" in " ".join(notes)

@@ -357,24 +357,20 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """
     import duckdb
 
-    # If a copy is needed, this function writes the copy, and calls itself once to read the copy.
     is_copy = table["path"] == table["copy_path"]
     size = Path(table["path"]).stat().st_size
     table = {**table, "longest": max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)}
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
-        is_json_lines = table["ending"] != ".json"
-        if is_copy or not is_json_lines:
-            raise
-        write_json_lines(table["path"], table["copy_path"], table["names"][0])
-        return _json_source(connection, {**table, "path": table["copy_path"]})
+        has_json_lines = table["ending"] != ".json"
+        if has_json_lines and not is_copy:
+            return _json_source_of_copy(connection, table)
+        raise
     names: list[str] = relation.columns
     has_names_equal_but_for_case = bool(_explanations_of_renamed_columns(names))
     if has_names_equal_but_for_case and not is_copy:
-        write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-        write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
-        return _json_source(connection, {**table, "path": table["copy_path"]})
+        return _json_source_of_copy(connection, table)
     if has_names_equal_but_for_case:  # the copy has the names that Folding() made
         _add_notes_about_renamed_columns(names, table["names"][0])
     inferred_types = dict(zip(names, map(str, relation.types), strict=True))
@@ -386,6 +382,13 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     elif types == inferred_types:
         return _source(table, typed="")
     return _source(table, typed=f", columns = {_struct(types)}")
+
+
+def _json_source_of_copy(connection: Any, table: dict[str, Any]) -> str:
+    """Rewrite a JSON file as JSON lines, with names that SQL can tell apart, and read the copy."""
+    write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
+    write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
+    return _json_source(connection, {**table, "path": table["copy_path"]})
 
 
 def _lossless_types(
