@@ -54,8 +54,8 @@ async def team(serve):
 
 @pytest.fixture
 def serve(serve):
-    async def open_one(key="", chat=None, **options):
-        return await serve(key, None if chat is None else {"chat": chat}, **options)
+    async def open_one(key="", chat=None, agent=None, **options):
+        return await serve(key, agent if chat is None else {"chat": chat}, **options)
 
     return open_one
 
@@ -134,6 +134,22 @@ async def test_interrupted_task_of_a_removed_person_fails_instead_of_resuming(se
         await change(first, ada, replace(ada, revoked_at=2.0))
     server = await serve("boss-key", api_key="boss:boss-key")
     task = await server.until(task_id, "failed", "waiting", "running")
+    assert (task["state"], task["error"]) == ("failed", "ada may not run tasks any more")
+
+
+async def test_waiting_task_of_a_removed_person_fails_unstarted(serve):
+    server = await serve("boss-key", api_key="boss:boss-key", agent={"max_tasks": 1})
+    ada = person("ada")
+    await add(server, ada)
+    running_id = (await server.run("print(await hold())"))["task_id"]
+    await server.until(running_id, "running")
+    order = {"task": doing("print(await send('bob'))")}
+    answer = await server.client.post("/run", json=order, headers=bearer("ada-key"))
+    waiting_id = answer.json()["task_id"]
+    await server.until(waiting_id, "queued")
+    await change(server, ada, replace(ada, revoked_at=2.0))
+    await server.client.post(f"/tasks/{running_id}/cancel")
+    task = await server.until(waiting_id, "failed", "waiting", "running")
     assert (task["state"], task["error"]) == ("failed", "ada may not run tasks any more")
 
 

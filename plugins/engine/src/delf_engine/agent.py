@@ -692,8 +692,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             listeners: Called with each event once it is journalled, if the task runs in this
                 process.
             options: The options of :meth:`submit` and :meth:`arun`, and also ``task_id``, ``key``
-                (the name of the person who owns the task; None for the local user) and ``ledger``
-                (the costs and the budget of that person).
+                (the name of the person who owns the task; None for the local user), ``ledger``
+                (the costs and the budget of that person) and ``before_start`` (awaited when the
+                task may start in this process; a ``DelfError`` ends the task unstarted).
         """
         UnknownKeywordError.check("asubmit", options, ASUBMIT)
         events: list[Event] = []

@@ -14,6 +14,7 @@ from delf.errors import (
     AgentStateError,
     BudgetExceededError,
     ConfigurationError,
+    DelfError,
     TaskStoppedError,
     TaskTimeoutError,
 )
@@ -198,6 +199,12 @@ class Runtime:
             await self._reserve_descriptors(request)
             try:
                 async with permit:
+                    refusal = await _refusal_of_start(request)
+                    if refusal is not None:
+                        ledger.end(request.task_id)
+                        await self._record_end_without_run(request, refusal)
+                        outcome = await outcome_of(self.journal, request.task_id)
+                        return replace(outcome, error=refusal)
                     run = await TaskRun.begin(self.resources, request, permit)
                     # The process that worked on the task before may be alive: its lease must expire
                     # before a call of unknown outcome is repeated. The previous owner is removed
@@ -263,11 +270,14 @@ class Runtime:
         """Record the end of a task that was cancelled while it waited for its start."""
         # Only a task that was queued or resumed has events, and so needs an end in the journal.
         if request.past and not is_over(request.past):
-            stop_error = TaskStoppedError("the task was stopped")
-            end = end_of(request.past, stop_error, self._stops.author_of(request.task_id))
-            await self.journal.append(end)
-            for listener in (*self.resources.observers.feeds, *request.listeners):
-                listener(end)
+            await self._record_end_without_run(request, TaskStoppedError("the task was stopped"))
+
+    async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
+        """Record that a queued or resumed task ended with an error before it started."""
+        end = end_of(request.past, error, self._stops.author_of(request.task_id))
+        await self.journal.append(end)
+        for listener in (*self.resources.observers.feeds, *request.listeners):
+            listener(end)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
         """Journal a task that starts later, in this process or another."""
@@ -474,6 +484,17 @@ def _most_tasks() -> int:
 def _parent_of(request: TaskRequest) -> str | None:
     """Return the parent task of a child."""
     return None if request.child is None else request.child.parent
+
+
+async def _refusal_of_start(request: TaskRequest) -> DelfError | None:
+    """Return the error with which the caller of a task refuses its start; None to start it."""
+    if request.before_start is None:
+        return None
+    try:
+        await request.before_start()
+    except DelfError as error:
+        return error
+    return None
 
 
 def _has_final_end(work: asyncio.Task[TaskOutcome]) -> bool:

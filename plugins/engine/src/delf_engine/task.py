@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -112,6 +112,7 @@ class TaskRequest:
         ledger: The ledger with the owner's budget; if None, only the agent's budget applies.
         files: The input files; if None, the agent's input files.
         output: The declared type of the answer, if not text.
+        before_start: Awaited when the task may start; a ``DelfError`` ends the task unstarted.
     """
 
     task: str
@@ -138,6 +139,7 @@ class TaskRequest:
     ledger: Ledger | None = None
     files: Sequence[str] | None = None
     output: Output[Any] | None = None
+    before_start: Callable[[], Awaitable[None]] | None = None
 
     @property
     def strategy(self) -> str | None:

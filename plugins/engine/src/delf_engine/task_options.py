@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
@@ -109,7 +109,7 @@ _GOING_ON: Final = (
 ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
 _QUEUED: Final = tuple(QueueOptions.__annotations__)
 SUBMIT: Final = (*RUN, *_QUEUED)
-ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
+ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger", "before_start")
 """The keywords that :meth:`Agent.asubmit` accepts beside its parameters."""
 
 
@@ -198,6 +198,7 @@ class TaskRequests:
         key: str | None = None,
         ledger: Ledger | None = None,
         listeners: Sequence[Listener] = (),
+        before_start: Callable[[], Awaitable[None]] | None = None,
     ) -> TaskRequest:
         """Build the request of a new task from its options.
 
@@ -246,6 +247,7 @@ class TaskRequests:
             key=key,
             ledger=ledger,
             listeners=listeners,
+            before_start=before_start,
             files=paths,
             output=answer_type,
             setup=setup_data,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -299,6 +300,7 @@ class Tasks:
                         OTHER_AUTHORS_KEY: [*other_authors],
                     },
                     listeners=[listen],
+                    before_start=partial(self._check_owner, caller.holder),
                 )
             except BaseException:
                 self._forget_running(task_id)
@@ -931,7 +933,10 @@ class Tasks:
             return  # another process was quicker
 
     async def _check_owner(self, owner: str | None) -> None:
-        """Raise ``ConfigurationError`` if the owner of a task may not run tasks any more."""
+        """Raise ``ConfigurationError`` if the owner of a task may not run tasks any more.
+
+        Called when the task starts, because a task may wait for long after its submission.
+        """
         if owner is not None:
             check_may_run(owner, await self.journal.people())
 
