@@ -27,14 +27,14 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     # asyncio would log an exception that nobody fetches; here the caller may be gone by design.
     future.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
 
-    def finish(set_outcome: Callable[[Any], None], value: Any) -> None:
-        # The waiting task may have been cancelled, and a finished future takes no second result.
-        if not future.done():
-            set_outcome(value)
-
     def report(set_outcome: Callable[[Any], None], value: Any) -> None:
+        def set_on_loop() -> None:
+            # The waiting task may have been cancelled; a finished future takes no second result.
+            if not future.done():
+                set_outcome(value)
+
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits the result
-            loop.call_soon_threadsafe(finish, set_outcome, value)
+            loop.call_soon_threadsafe(set_on_loop)
 
     def work() -> None:
         try:

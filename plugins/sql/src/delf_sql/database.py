@@ -63,8 +63,8 @@ class Database:
             LostError: If the statement could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
-        # The timeout begins when the job has a session and starts the work: the job then calls
-        # schedule_deadline().
+        # The timeout begins when the job has a session and starts the work: the thread of the job
+        # then calls schedule_deadline(), and the loop calls start_deadline().
         deadline = asyncio.timeout(None)
 
         def start_deadline() -> None:
@@ -88,7 +88,8 @@ class Database:
         except TimeoutError:
             job.is_abandoned = True
             is_ended = await asyncio.shield(self._stop(future, job, read_only))
-            if future.cancelled():  # the work did not begin
+            did_not_begin = future.cancelled()
+            if did_not_begin:
                 raise
             if not is_ended:
                 raise LostError from None
