@@ -170,15 +170,17 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root = root.resolve()
-    real = path.resolve()
+    target = path.resolve()
     # A link in the folder is recorded by the link's own path, which the user knows, not by the path
     # of the link's target.
-    path = path.absolute() if path.absolute().is_relative_to(root) else real
-    if not path.is_relative_to(root):
+    known_path = path.absolute()
+    if not known_path.is_relative_to(root):
+        known_path = target
+    if not known_path.is_relative_to(root):
         return {}
-    if not real.is_relative_to(root):
-        raise ConfigurationError(f"{path} is a link out of {root}")
-    return {path.relative_to(root).as_posix(): digest_items(content)}
+    if not target.is_relative_to(root):
+        raise ConfigurationError(f"{known_path} is a link out of {root}")
+    return {known_path.relative_to(root).as_posix(): digest_items(content)}
 
 
 def digest_items(content: bytes) -> Mapping[str, str]:

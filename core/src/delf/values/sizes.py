@@ -39,7 +39,9 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     task = asyncio.current_task()
     for error in cancelled:
         if task is not None:
-            task.uncancel()  # each cancellation must count once
+            # asyncio counts the cancellations of a task. The repeated call of cancel() counts, too,
+            # so the cancellation that was caught above must not.
+            task.uncancel()
             task.cancel(*error.args)
     return work_task.result()
 

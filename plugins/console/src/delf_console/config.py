@@ -104,21 +104,14 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     refused. Put a secret into .env, and write '${NAME}' here.
     """
     from delf.trust.folders import CONFIG_FILE, parse_toml, read_file, values_by_path
-    from delf_engine.project.texts import from_override, scalar
+    from delf_engine.project.texts import from_override
 
     state = state_of(ctx)
     section, path, parsed = from_override(f"{key}={value}", label="")
     project = state.load_project([f"{key}={value}"])
+    agent = project.agent  # raises for an invalid value
     if section == "agent" and len(path) == 1:
-        # Write a number as the user wrote it, but write true for a text like "yes" that the
-        # validation converted to a boolean.
-        validated = getattr(project.agent, path[0])
-        if isinstance(validated, (bool, int, float)):
-            parsed = scalar(value)
-            if isinstance(parsed, str):
-                parsed = validated
-    else:
-        _ = project.agent  # raises for an invalid value
+        parsed = _value_to_write(value, parsed, getattr(agent, path[0]))
     if section == "connections" and path[1:] == ("type",):
         from delf.specs import ConnectionSpec
 
@@ -141,6 +134,25 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         text = f"{text}\nbut in this folder, {overriding} overrides it"
     data = {"file": str(file), "key": full_key, "overridden_by": overriding}
     write_result(text, data, as_json=as_json)
+
+
+def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
+    """Return the value of an agent's setting in the form for delf.toml.
+
+    A number or boolean stays as the user wrote it. A text that the validation converted to a number
+    or boolean, such as "yes", is replaced by the result, such as true.
+
+    Args:
+        text: The value as the user wrote it.
+        parsed: The parsed value, for a setting that is no number or boolean.
+        validated: The value after the validation.
+    """
+    from delf_engine.project.texts import scalar
+
+    if not isinstance(validated, (bool, int, float)):
+        return parsed
+    number_or_text = scalar(text)
+    return validated if isinstance(number_or_text, str) else number_or_text
 
 
 @config.command("check")

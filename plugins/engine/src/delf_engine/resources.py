@@ -547,16 +547,9 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
 
     def make_memory(owner: str | None) -> AgentMemory:
         namespace = context.namespace if owner is None else f"{context.namespace}/{owner}"
-
-        def make_store() -> MemoryStore:
-            # The second condition is for Pyright: without a memory object, there is a name.
-            if memory is not None or name is None:
-                return memory  # pyright: ignore[reportReturnType] - never None, see above
-            memory_context = replace(context, namespace=namespace)
-            return agent.make(MemorySpec, name, memory_context)
-
+        memory_context = replace(context, namespace=namespace)
         return AgentMemory(
-            make_store,
+            partial(_memory_store, agent, memory_context),
             name=name or type(memory).__name__,
             top_k=options.top_k,
             threshold=options.threshold,
@@ -565,3 +558,12 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
     memories = Memories(make_memory, by_person=memory is None and options.scope == "person")
     memories.of(None).start_warm_up()
     return memories
+
+
+def _memory_store(agent: AgentParts, context: PluginContext) -> MemoryStore:
+    """Return the agent's memory store; without one, make the store of the named plugin."""
+    if agent.memory is not None:
+        return agent.memory
+    name = agent.config.memory
+    assert name is not None  # noqa: S101 - called only if there is a store or a name
+    return agent.make(MemorySpec, name, context)

@@ -417,7 +417,8 @@ class PostgresDatabase:
                 hint="pg_locks shows who holds it; or raise lock_timeout of the plugin journal-sql",
             )
         state = getattr(error, "sqlstate", None) or ""
-        # Classes 08 and 57: the connection failed, or an operator ended the session.
+        # Classes 08 and 57: the connection failed, or an operator ended the session. An error that
+        # does not come from the server, such as a closed socket, has no state.
         has_broken_state = state[:2] in ("", "08", "57")
         is_broken = has_broken_state and isinstance(error, psycopg.OperationalError)
         has_timed_out = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)

@@ -176,21 +176,22 @@ def _matching_events(
             values,
         )
         keys_by_task: dict[int, int] = {}
-        last_task = 0
         for (index_key,) in rows:  # newest first, so that a task's first event overwrites others
-            last_task, _ = event_at(index_key)
-            keys_by_task[last_task] = index_key
+            task, _ = event_at(index_key)
+            keys_by_task[task] = index_key
         if len(rows) < _BATCH_SIZE:
             yield keys_by_task
             return
-        # The next query reads only tasks with keys below end_task.
+        oldest_task = min(keys_by_task)
         if len(keys_by_task) > 1:
-            # The last task may have earlier matching events beyond the limit: read it again.
-            del keys_by_task[last_task]
-            end_task = last_task + 1
+            # The oldest task may have earlier matching events beyond the limit, so the next query
+            # reads this task again, and begins with it.
+            del keys_by_task[oldest_task]
+            end_task = oldest_task + 1
         else:
-            # The events of one task fill the batch; the same query would return the same events.
-            end_task = last_task
+            # The events of one task fill the batch. To read the task again would return the same
+            # events, so the next query begins with an older task.
+            end_task = oldest_task
         yield keys_by_task
 
 

@@ -16,7 +16,8 @@ _REPR_ONLY: Final = re.compile(
     r"dict_(values|keys|items)\(|range\(-?\d+, |<(function|bound method|\w+_iterator|re\.Match) "
 )
 _LARGE: Final = 10_000
-_ESCAPED: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
+# A table for str.translate(): removes the control characters that JSON writes as \u0001 and so on.
+_REMOVE_CONTROL: Final = dict.fromkeys(code for code in range(32) if chr(code) not in "\b\t\n\f\r")
 
 
 def plain(value: Any, max_bytes: int) -> Any:
@@ -89,7 +90,9 @@ def _encoded_size(text: str | bytes) -> int:
     """Estimate the size of a text in JSON, in bytes; a control character takes six."""
     if len(text) < _LARGE or not isinstance(text, str) or text.isprintable():
         return len(text)
-    return len(text) + 5 * (len(text) - len(text.translate(_ESCAPED)))
+    text_without_control = text.translate(_REMOVE_CONTROL)
+    control_count = len(text) - len(text_without_control)
+    return len(text) + 5 * control_count  # such as \u0001 for one character
 
 
 def plain_or_text(value: Any, max_bytes: int) -> Any:

@@ -219,6 +219,8 @@ class OwnTables:
                 return _OUTSIDE
         own_names = {name for name, level in result_columns.items() if level == "own"}
         other_names = result_columns.keys() - own_names
+        # Databases may return a name in other letter cases. A spelling that may also be that of an
+        # untrusted column is not trusted.
         own_spellings = _spellings(own_names) - _spellings(other_names)
         if not own_spellings:
             return _OUTSIDE

@@ -110,6 +110,7 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
 def _join_or_choose(scripts: Sequence[Block]) -> Reading:
     """Join scripts that continue each other; of several versions of a script, return the last."""
+    can_compare = len(scripts) <= _MAX_COMPARED
     earlier_blocks = [scripts[0]]
     is_ambiguous = False
     for block in scripts[1:]:
@@ -118,15 +119,14 @@ def _join_or_choose(scripts: Sequence[Block]) -> Reading:
         uses_earlier_names = bool(free_names(block.code) & defined_names)
         announces_version = _OTHER_VERSION.search(text) is not None
         announces_continuation = not announces_version and _CONTINUATION.search(text) is not None
-        is_version = announces_version
-        if not is_version and len(scripts) <= _MAX_COMPARED:
-            is_version = _is_version(earlier_blocks, block)
         follows_directly = not block.text_before.strip()
-        if uses_earlier_names and (announces_continuation or follows_directly):
-            earlier_blocks.append(block)
-        elif uses_earlier_names:  # the block may continue the earlier blocks or correct a part
-            is_ambiguous = True
-        elif is_version:  # the block replaces all earlier blocks, however these belong together
+        if uses_earlier_names:
+            if announces_continuation or follows_directly:
+                earlier_blocks.append(block)
+            else:  # the block may continue the earlier blocks or correct a part
+                is_ambiguous = True
+        elif announces_version or (can_compare and _is_version(earlier_blocks, block)):
+            # The block replaces all earlier blocks, however these belong together.
             earlier_blocks = [block]
             is_ambiguous = False
         elif announces_continuation:

@@ -26,7 +26,15 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
-from delf.messages import Message, ModelTool, ToolCall, ToolResult, assistant, results
+from delf.messages import (
+    Message,
+    ModelReply,
+    ModelTool,
+    ToolCall,
+    ToolResult,
+    assistant,
+    results,
+)
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import MAX_SCRIPT, Crashed, Done, Failed, LimitReached, Outcome, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
@@ -206,9 +214,14 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             )
         attempts = 1
         can_offer_tool = code_in == "auto" and not has_called
-        last_text = last_problem = ""
-        feedback: tuple[Message, ...] = ()
+        unusable_reply: ModelReply | None = None
+        problem = ""
         while True:
+            feedback: tuple[Message, ...] = ()
+            if unusable_reply is not None:
+                feedback = unusable_answer_messages(
+                    unusable_reply.text, problem, in_tool=bool(tools)
+                )
             try:
                 reply = await host.ask((*messages, *feedback), tools=tools)
             except LLMExecutionError as error:
@@ -216,10 +229,9 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 if not was_tool_offered_late or not _may_be_about_tools(error):
                     raise
                 # The first answer came without tools, so the server refuses tools: with 400, 404,
-                # 422 or 500.
+                # 422 or 500. Send the request again without tools.
                 can_offer_tool = False
                 tools = ()
-                feedback = unusable_answer_messages(last_text, last_problem)
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
@@ -242,9 +254,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             if can_offer_tool and host.takes_tools:
                 tools = (_RUN,)
             messages = (*messages, *feedback)
-            last_text = reply.text
-            last_problem = reading.why
-            feedback = unusable_answer_messages(last_text, last_problem, in_tool=bool(tools))
+            unusable_reply = reply
+            problem = reading.why
 
 
 def _contain_tool_call(messages: tuple[Message, ...]) -> bool:

@@ -259,8 +259,9 @@ class Caller:
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
         self._number_of_blocking_call = 0
-        # In a replay, the answers that arrived before the iteration in which the recorded run got
-        # these answers, by call number.
+        # In a replay, the answers that arrived earlier than in the recorded run, by call number.
+        # Each of them is kept until the iteration of the event loop in which the recorded run got
+        # the answer.
         self._early_answers: dict[int, list[Any]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
         self._all_calls_answered: asyncio.Future[None] | None = None
@@ -272,7 +273,8 @@ class Caller:
         # The number of the script to which a task belongs: tasks inherit the context of their
         # creator.
         self._script_of_task: ContextVar[int | None] = ContextVar("script_of_task", default=None)
-        # The futures on which tasks of earlier scripts wait forever that make a call.
+        # Futures that never complete. A task of an earlier script that makes a call waits for one
+        # of them.
         self._unanswerable_calls: set[asyncio.Future[Any]] = set()
         # The number of calls of each task since the script's last line; None before.
         self._calls_after_end: Counter[Any] | None = None

@@ -124,13 +124,9 @@ class Channel:
 
     def receive_available(self) -> None:
         """Read the available data, if any, and dispatch its frames."""
-        try:
-            data = os.read(self._read_fd, _READ_SIZE)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._dispatch(data)
+        data = self._read_available()
+        if data is not None:
+            self._dispatch(data)
 
     def receive_blocking(self) -> None:
         """Wait for data, read it and dispatch its frames."""
@@ -143,26 +139,42 @@ class Channel:
             self._on_frame(_loads(payload))
 
     def _read_blocking(self) -> bytes:
-        """Read the available bytes; spin for a moment before the wait sleeps."""
-        is_spinning = self._spin.should_spin()
+        """Wait for bytes, first by a spin if it is worth while, and read them.
+
+        Returns:
+            The bytes; empty if the host has closed the wire.
+        """
+        if self._spin.should_spin():
+            data = self._read_while_spinning()
+            if data is not None:
+                self._spin.record_success()
+                return data
+            self._spin.record_failure()
+            self._sleep_until_readable()
+        while (data := self._read_available()) is None:
+            self._sleep_until_readable()
+        return data
+
+    def _read_while_spinning(self) -> bytes | None:
+        """Try to read for the time of a spin; None if no bytes arrive."""
         deadline = perf_counter() + SPIN_SECONDS
         while True:
-            try:
-                data = os.read(self._read_fd, _READ_SIZE)
-            except BlockingIOError:
-                if is_spinning and perf_counter() < deadline:
-                    continue
-                if is_spinning:
-                    self._spin.record_failure()
-                    is_spinning = False
-                slept_at = perf_counter()
-                self._wait.poll()
-                # Data that came so soon would also have come during a spin: let the next wait spin.
-                if perf_counter() - slept_at < SPIN_SECONDS:
-                    self._spin.record_success()
-            except OSError:
-                return b""
-            else:
-                if is_spinning:
-                    self._spin.record_success()
+            data = self._read_available()
+            if data is not None or perf_counter() >= deadline:
                 return data
+
+    def _read_available(self) -> bytes | None:
+        """Read the available bytes; None if there are none, empty if the wire is closed."""
+        try:
+            return os.read(self._read_fd, _READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def _sleep_until_readable(self) -> None:
+        slept_at = perf_counter()
+        self._wait.poll()
+        # Data that came so soon would also have come during a spin: let the next wait spin.
+        if perf_counter() - slept_at < SPIN_SECONDS:
+            self._spin.record_success()

@@ -123,19 +123,19 @@ class DeferredCalls:
         for index, item in enumerate(items_before_star):
             if wanted_index in (EACH_ITEM, index):
                 self._mark_calls_in(item, scope, (*path_in_item,))
-        # In ``[first, *tasks, last]``, the item ``last`` may have any index from 1 on, and the item
-        # with index 1 may be ``tasks[0]``.
+        if star_index == len(items):
+            return
+        # In ``[first, *tasks, last]``, the item with index 1 may be ``tasks[0]``.
         index_in_starred: Step = EACH_ITEM
         if isinstance(wanted_index, int):
             index_in_starred = wanted_index - star_index
             if index_in_starred < 0:
                 return
-        for item in items[star_index:]:
-            if isinstance(item, ast.Starred):
-                self._mark_calls_in(item.value, scope, (index_in_starred, *path_in_item))
-                index_in_starred = EACH_ITEM  # the number of items so far is unknown
-            else:
-                self._mark_calls_in(item, scope, (*path_in_item,))
+        starred, *items_after_star = items[star_index:]
+        self._mark_calls_in(starred.value, scope, (index_in_starred, *path_in_item))
+        # The item ``last`` may have any index from 1 on.
+        for item in items_after_star:
+            self._mark_calls_in(item, scope, (*path_in_item,))
 
     def _mark_call(self, node: ast.Call, awaitable_path: Path) -> None:
         """Mark a call if its result is an awaitable that the script awaits later.

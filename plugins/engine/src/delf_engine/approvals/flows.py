@@ -205,13 +205,12 @@ class _Suspect:
         if all_values_are_content and len(paths_to_review) < len(checked_paths):
             return None
         differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
-        # The parameters that differ from the most similar planned call. Without a planned call, the
-        # first parameter with a value that needs review.
-        differing = min(differences, key=len, default=[parameter_of(paths_to_review[0])])
-        equals_planned_call = not differing
-        if equals_planned_call:
+        if not differences:  # no planned call calls this action
+            return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
+        most_similar = min(differences, key=len)
+        if not most_similar:  # the call equals a planned call
             return None
-        return self._reason_of(differing, paths_to_review)
+        return self._reason_of(most_similar, paths_to_review)
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -221,14 +220,13 @@ class _Suspect:
         """
         checked_paths = self._paths_to_check(deciding_paths)
         differences = self._differences_from_plan(sources_by_parameter=None)  # all parameters
-        has_planned_call = len(differences) > 0
-        if not deciding_paths and not has_planned_call:
-            return "the model wrote this call after it had read what others wrote"
-        # The parameters that differ from the most similar planned call. Without a planned call, all
-        # parameters that were checked.
-        differing = min(differences, key=len, default=[*map(parameter_of, checked_paths)])
-        if differing:
-            return self._reason_of(differing, checked_paths)
+        if not differences:  # no planned call calls this action
+            if not deciding_paths:
+                return "the model wrote this call after it had read what others wrote"
+            return self._reason_of([*map(parameter_of, deciding_paths)], deciding_paths)
+        most_similar = min(differences, key=len)
+        if most_similar:
+            return self._reason_of(most_similar, checked_paths)
         # The call equals a planned call, but its content may be a stranger's, and the planned call
         # may have been made already.
         return self._reason_of_content() or self._reason_of_repetition(differences)

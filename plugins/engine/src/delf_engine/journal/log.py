@@ -69,9 +69,10 @@ class TaskLog:
         self._print_stream = RedactedStream(self.redactor)
         # The buffered clock reads of the script, in nanoseconds.
         self._clock_reads: list[int] = []
-        # The buffered turns of the script's event loop, as a flat list of pairs: the number of an
-        # iteration of the loop, and an event of that iteration: the number of the call whose answer
-        # arrived, or the negative number of the timer that fired.
+        # The buffered turns of the script's event loop, as a flat list of pairs. The first number
+        # of a pair is that of an iteration of the loop. The second number tells what happened in
+        # the iteration: a positive number is that of a call whose answer arrived, a negative number
+        # is that of a timer that fired.
         self._loop_turns: list[int] = []
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.

@@ -465,11 +465,11 @@ class Outline:
     ) -> bool:
         """Return whether a field in the results of earlier calls contains a value.
 
-        The field has one value in each record of the results. True if the value is
+        The results may have many records; each record has a text in the field. True in three cases:
 
-        - equal to the only value of the field,
-        - equal to one of several values of the field, and in no untrusted text, or
-        - equal to none of them, but the only mail address, web address or number in one of them.
+        - All records have the same text, and the value is equal to this text.
+        - The records have different texts. The value is equal to one, and is in no untrusted text.
+        - The value is equal to no text, but the only mail address, web address or number in one.
 
         Args:
             planned_call: The planned call whose result has the field.
@@ -482,9 +482,12 @@ class Outline:
         texts: set[str] = set()
         for item in items:
             texts.update(text for _, text in leaves_of(item))
-        if normalized_text(value) in map(normalized_text, texts):
-            return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
-        return any(is_only_one(value, text) for text in texts)
+        equals_a_text = normalized_text(value) in map(normalized_text, texts)
+        if not equals_a_text:
+            return any(is_only_one(value, text) for text in texts)
+        if len(texts) == 1:
+            return True
+        return not self._is_mentioned_in_untrusted_text(value)
 
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Any]:
         """Yield the values of a field in the results of past calls that match a planned call.

@@ -78,9 +78,10 @@ def without_whole_results(sources: Sources) -> set[Source]:
 
 
 def without_plain_whole_results(sources: Sources) -> set[Source]:
-    """Return sources for a test of whether a value is empty, which reveals no field of a result.
+    """Return sources without whole results; enclosed results stay.
 
-    A whole result inside the value, such as in ``"Bob" in str(record)``, stays among the sources.
+    A test such as ``if record:`` reveals no field of the record, but a test such as
+    ``if "Bob" in str(record):``, where the text encloses the record, may reveal one.
     """
     return {source for source in sources if source.kind != "whole result"}
 

@@ -391,8 +391,9 @@ class ApprovalContract(Contract):
                 await channel.decide(_with_unique_id(number, request))
             )
             assert isinstance(decision, Approved)
-            message = f"a person who says always is taken for {decision.remember!r}"
-            if number > 0:
+            if number == 0:
+                message = f"a person who says always is taken for {decision.remember!r}"
+            else:
                 message = (
                     "a call with other arguments was approved after an always, and nobody was "
                     "asked: to remember is the engine's work, not a channel's"
