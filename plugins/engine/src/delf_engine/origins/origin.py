@@ -209,10 +209,10 @@ def _user_texts_in(item: Any, trust_by_field: Mapping[str, Trust]) -> Iterator[s
 
 def _is_user_field(trust_by_field: Mapping[str, Trust], name: str) -> bool:
     """Return whether the user wrote a field. Others may have written a field of unknown name."""
+    if name == UNKNOWN_FIELD:
+        return False
     # The name "*" stands for all fields that the mapping does not list.
     trust_of_unlisted = trust_by_field.get("*", "outside")
-    if name == UNKNOWN_FIELD:
-        trust_of_unlisted = "outside"
     return trust_by_field.get(name, trust_of_unlisted) == "own"
 
 
