@@ -268,8 +268,7 @@ class Tasks:
             earlier = await self._find_submitted(task_id, digest)
             if earlier is not None:
                 return _submitted(task_id, earlier.conversation, caller, is_new=False)
-        if self._open_task_counts_by_owner[caller.limits_name] >= self._settings.open_tasks:
-            raise ProblemError(429, f"{self._settings.open_tasks:,} of your tasks are open")
+        self._raise_if_too_many_are_open(caller)
         conversation = self._conversation_name(order, caller)
         ledger = await self.budgets.ledger(caller, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
@@ -319,6 +318,12 @@ class Tasks:
                 raise
             return _submitted(task_id, earlier.conversation, caller, is_new=False)
         return _submitted(task_id, conversation, caller)
+
+    def _raise_if_too_many_are_open(self, caller: Caller) -> None:
+        """Raise ``ProblemError`` if the caller has the most open tasks that the settings allow."""
+        max_tasks = self._settings.open_tasks
+        if self._open_task_counts_by_owner[caller.limits_name] >= max_tasks:
+            raise ProblemError(429, f"{max_tasks:,} of your tasks are open")
 
     async def _input_files(
         self, order: RunRequest, caller: Caller, paths: Sequence[str] | None
@@ -795,8 +800,7 @@ class Tasks:
         """
         self._check_model(wanted.llm)
         record = await self._by_full_id(task_id, caller)
-        if self._open_task_counts_by_owner[caller.limits_name] >= self._settings.open_tasks:
-            raise ProblemError(429, f"{self._settings.open_tasks:,} of your tasks are open")
+        self._raise_if_too_many_are_open(caller)
         await self.budgets.raise_if_exhausted(caller)
         try:
             setup = _setup(caller, client)
