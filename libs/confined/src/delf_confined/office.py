@@ -108,9 +108,12 @@ def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | Non
         names_by_key: The usual names of the other parts, by normalised name.
     """
     rels_start = path.lower().rfind("_rels/")
+    if rels_start < 0:
+        return None
     file_name = path[rels_start + len("_rels/") :]
-    is_named_after_part = file_name.lower().endswith(".rels") and file_name.lower() != ".rels"
-    if rels_start < 0 or not is_named_after_part:
+    if not file_name.lower().endswith(".rels"):
+        return None
+    if file_name.lower() == ".rels":  # describes the whole package
         return None
     described_path = path[:rels_start] + file_name[: -len(".rels")]
     described_part = names_by_key.get(_normalise_name(described_path), described_path)

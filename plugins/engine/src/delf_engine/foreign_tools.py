@@ -439,6 +439,7 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
         if _UNRESTRICTING_VALUES.get(key) != schema[key]:
             restricting_keywords.add(key)
     if restricting_keywords & _CHOICES:
+        # The type is made of the choice alone, and expresses no other keyword.
         return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
     kinds: Any = schema.get("type") or []
     if isinstance(kinds, str):
@@ -446,8 +447,9 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     limit_keywords: set[str] = set()
     for kind in kinds:
         limit_keywords |= _LIMITS.get(kind, {}).keys()
+    # Of the other keywords, the type can express only limits such as ``minimum``, if their values
+    # are numbers, and ``items``, which the last line checks.
     for key in restricting_keywords - {"items"}:
-        # The type can express a limit, such as ``minimum``, if its value is a number.
         if key not in limit_keywords or not _is_number(schema[key]):
             return False
     return _is_type_exact(schema.get("items"), root, depth + 1)

@@ -123,8 +123,12 @@ class VariantResult(BaseModel):
     @property
     def cost_usd(self) -> float | None:
         """The cost of all runs in US dollars; None if a price is unknown."""
-        costs = [case.cost_usd for case in self.cases]
-        return None if None in costs else sum(filter(None, costs))
+        total = 0.0
+        for case in self.cases:
+            if case.cost_usd is None:
+                return None
+            total += case.cost_usd
+        return total
 
     @property
     def seconds(self) -> float:

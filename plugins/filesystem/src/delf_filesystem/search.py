@@ -63,24 +63,30 @@ class Glob:
 
     def matches(self, path: Sequence[str]) -> bool:
         """Return True if the names in a path match this pattern."""
-        matches_nothing = re.compile(r"(?!)")
-        pattern_parts, name_index, part_index = self._parts, 0, 0
-        # The index of the last ``**`` in the pattern, and of the first name that it does not match.
-        last_stars: tuple[int, int] | None = None
+        part_index = 0
+        name_index = 0
+        # After a ``**``: the next part of the pattern, and the name with which this part begins.
+        part_after_stars: int | None = None
+        name_after_stars = 0
         while name_index < len(path):
-            is_in_pattern = part_index < len(pattern_parts)
-            part = pattern_parts[part_index] if is_in_pattern else matches_nothing
-            if part is None:
-                last_stars = (part_index, name_index)
-                part_index += 1
-            elif part.match(path[name_index]):
-                name_index, part_index = name_index + 1, part_index + 1
-            elif last_stars is not None:  # go back, and let ``**`` match one more name
-                last_stars = (last_stars[0], last_stars[1] + 1)
-                part_index, name_index = last_stars[0] + 1, last_stars[1]
-            else:
+            if part_index < len(self._parts):
+                part = self._parts[part_index]
+                if part is None:
+                    part_index += 1
+                    part_after_stars = part_index
+                    name_after_stars = name_index
+                    continue
+                if part.match(path[name_index]):
+                    part_index += 1
+                    name_index += 1
+                    continue
+            if part_after_stars is None:
                 return False
-        return all(part is None for part in pattern_parts[part_index:])
+            # Go back, and let the last ``**`` match one more name.
+            name_after_stars += 1
+            part_index = part_after_stars
+            name_index = name_after_stars
+        return all(part is None for part in self._parts[part_index:])
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:

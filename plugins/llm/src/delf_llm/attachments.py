@@ -101,14 +101,11 @@ def _name_and_bytes(item: Any, number: int) -> tuple[str, bytes | None]:
             return str(item), None
         case bytes():
             return f"file-{number}", item
-        case [str() as name_text, bytes() as data] | {
-            "name": str() as name_text,
-            "data": bytes() as data,
-        }:
-            return (
-                name_text,
-                data,
-            )  # the form in which calls return files, such as a mail's attachments
+        case [str() as name_text, bytes() as data]:
+            return name_text, data
+        # Calls return files in this form, such as a mail's attachments.
+        case {"name": str() as name_text, "data": bytes() as data}:
+            return name_text, data
         case _:
             raise ToolExecutionError(
                 f"file_data: item {number} must be the name of an input file, bytes, or "

@@ -77,15 +77,15 @@ class _StreamContent:
         if index > last_index:
             return index
         numbered_call = self.calls[index]
-        is_numbered_call_complete = _is_json("".join(numbered_call.arguments))
-        # A piece without an id belongs to another call if the arguments are already complete.
-        is_of_other_call = part.id != numbered_call.id if part.id else is_numbered_call_complete
-        begins_a_call = bool(part.function.name) and is_of_other_call
-        if begins_a_call:
+        is_complete = _is_json("".join(numbered_call.arguments))
+        has_other_id = bool(part.id) and part.id != numbered_call.id
+        is_surplus = not part.id and is_complete  # a complete call has no further pieces
+        if part.function.name and (has_other_id or is_surplus):  # the piece begins a call
             return last_index + 1
-        # A complete call has no further pieces. If a piece has the number of a complete call, the
-        # server gives this number to all calls, and the piece continues the last call.
-        return last_index if is_numbered_call_complete else index
+        if is_complete:
+            # The server gives the number of this call to all calls.
+            return last_index
+        return index
 
 
 class LiteLLMModel(EndpointModel):

@@ -49,16 +49,33 @@ def parse_yaml(data: bytes) -> Any:
 
 def _check_nesting(text: str) -> None:
     """Raise if a text is nested so deeply that a C parser would exhaust its stack."""
-    depth = deepest = 0
-    for match in re.finditer(r"[\[{]{2,}|[\]}]{2,}|[\[{\]}]", text):
-        piece = match.group()
-        depth = max(0, depth + (len(piece) if piece[0] in "[{" else -len(piece)))
-        deepest = max(deepest, depth)
-    dashes = max((len(m.group()) // 2 for m in re.finditer(r"(?:- ){100,}", text)), default=0)
-    indent = max((len(m.group()) for m in re.finditer(r"(?m)^ {800,}", text)), default=0)
-    # This estimate counts braces in texts, too, so measure before refusing.
-    if max(deepest, dashes, indent // 2) > 2 * MAX_DEPTH and _is_deep(text):
+    # The brackets in texts count, too, and an indent of two spaces as one level. So this is only an
+    # estimate, and _is_deep() measures before the specification is refused.
+    deepest = max(
+        _bracket_depth(text),
+        _longest(r"(?:- ){100,}", text) // len("- "),  # lists in lists, such as ``- - - x``
+        _longest(r"(?m)^ {800,}", text) // 2,
+    )
+    if deepest > 2 * MAX_DEPTH and _is_deep(text):
         raise SpecError("the specification is nested too deeply")
+
+
+def _bracket_depth(text: str) -> int:
+    """Return how deeply brackets are nested in a text; a surplus closing bracket is ignored."""
+    depth = deepest = 0
+    for match in re.finditer(r"[\[{]+|[\]}]+", text):
+        brackets = match.group()
+        if brackets[0] in "[{":
+            depth += len(brackets)
+            deepest = max(deepest, depth)
+        else:
+            depth = max(0, depth - len(brackets))
+    return deepest
+
+
+def _longest(pattern: str, text: str) -> int:
+    """Return the length of the longest match of a pattern; 0 without a match."""
+    return max((len(match.group()) for match in re.finditer(pattern, text)), default=0)
 
 
 def _is_deep(text: str) -> bool:

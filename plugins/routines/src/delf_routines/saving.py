@@ -640,6 +640,7 @@ def _escape(text: str) -> str:
 
 def _apply_replacements(script: str, places: Iterable[_Replacement]) -> str:
     """Apply replacements to a script, last one first, so that positions stay valid."""
+    # Python's parser counts the columns of a line in bytes.
     lines = [line.encode() for line in script.split("\n")]
     for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):
         first = place.line - 1

@@ -207,13 +207,13 @@ def _used_params(
 
 def _is_table_name(tokens: Sequence[Token]) -> bool:
     """Return True if tokens are one table name, with optional schema and alias."""
+    # A name has an odd number of tokens: its parts, with dots between them.
     if len(tokens) > 2 and tokens[-2].word == "AS":
         name_tokens = tokens[:-2]  # without AS and the alias
     elif len(tokens) % 2 == 0:
         name_tokens = tokens[:-1]  # without the alias
     else:
         name_tokens = tokens
-    # The parts of a name have dots between them, so their number is odd.
     if len(name_tokens) % 2 == 0:
         return False
     parts = name_tokens[::2]

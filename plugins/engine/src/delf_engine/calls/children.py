@@ -183,10 +183,11 @@ class ChildTasks:
             )
         request = self._request(child, call)
         recorded_start = next((event for event in starts if event.task == child.task), None)
-        self._calls_before_start.discard(call.number)  # the child is counted or was counted before
+        # From here on, the child counts as a child, no longer as a call that may start one.
+        self._calls_before_start.discard(call.number)
         if recorded_start is None:
             self._count_child()
-        else:
+        else:  # counted before the resume
             starts.remove(recorded_start)
             request = replace(request, task_id=recorded_start.child_id)
         key = call.number, request.task_id

@@ -154,10 +154,11 @@ class Outline:
         for planned_call in self._planned_calls_of(action):
             planned_nodes = self._planned_arguments(planned_call).values()
             has_literal = any(map(is_constant, planned_nodes))
-            # If the call has only content and the planned call has no literal, only equal content
-            # shows that the call is the planned one. Content then may not differ.
-            must_equal_content = has_only_content and not has_literal
-            may_differ = _nothing_is_content if must_equal_content else is_content
+            may_differ = is_content
+            if has_only_content and not has_literal:
+                # No other argument and no literal shows whether the call is the planned one, so
+                # that the content must be equal, too.
+                may_differ = _nothing_is_content
             names = self._differing_arguments(
                 planned_call, arguments, may_differ, sources_by_parameter
             )
@@ -425,9 +426,10 @@ class Outline:
     def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
         """Return whether an argument in a script has no other sources than the planned argument.
 
-        If ``find(sender="Ada").mail`` is planned, the script must compute the argument only from
-        the field ``mail`` in results of the action ``find``. Each call of ``find`` that the
-        task has made so far must have set the parameter ``sender``, to any value.
+        Also, each past call of the planned actions must have set the planned parameters. If
+        ``find(sender="Ada").mail`` is planned, the script must compute the argument only from the
+        field ``mail`` in results of the action ``find``, and each call of ``find`` that the task
+        has made so far must have set the parameter ``sender``, to any value.
 
         Args:
             planned_node: An argument in the outline, the list of calls that a model planned from

@@ -260,13 +260,13 @@ class EngineBackend:
                 return Fetched((), [], changed=result.rowcount, warnings=server_warnings)
             cursor: Any = result.cursor
             columns = tuple(str(column[0]) for column in cursor.description)
-            more = True  # also if collect raises: the rest of the result is then unread
+            has_unread_rows = True  # still so if collect() raises
             try:
-                rows, more = collect(result.fetchmany, limit, self._settings.max_bytes)
+                rows, has_unread_rows = collect(result.fetchmany, limit, self._settings.max_bytes)
             finally:
-                if more:
+                if has_unread_rows:
                     self._discard_rows(session)
-        return Fetched(columns, rows, more, warnings=self._warnings(session))
+        return Fetched(columns, rows, has_unread_rows, warnings=self._warnings(session))
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
         """Return the database's warnings about a statement's changes, if any."""

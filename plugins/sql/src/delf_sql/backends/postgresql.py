@@ -267,10 +267,12 @@ class PostgresBackend(EngineBackend):
             return Problem(cause="timeout", text=text)
         if state in ("25006", "25001"):
             return Problem(cause="read-only", text=text)
-        is_disconnected = isinstance(error, psycopg.OperationalError) and not state
-        if is_disconnected or state.startswith(_UNAVAILABLE):
-            is_disconnected = is_disconnected or state.startswith(_LOST)
-            return Problem(cause="unavailable", text=text, is_connection_lost=is_disconnected)
+        is_from_client = isinstance(error, psycopg.OperationalError) and not state
+        if is_from_client:  # the server sent no state, because the connection failed
+            return Problem(cause="unavailable", text=text, is_connection_lost=True)
+        if state.startswith(_UNAVAILABLE):
+            is_lost = state.startswith(_LOST)
+            return Problem(cause="unavailable", text=text, is_connection_lost=is_lost)
         return Problem(cause="statement", text=text)
 
 

@@ -29,6 +29,13 @@ _MAX_CPU_WAIT_SHARE: Final = 1 / 8
 _CHECK_SECONDS: Final = 0.05
 # The shortest time for which a blocked event loop fails a test.
 _MIN_BLOCKED_SECONDS: Final = 5.0
+# For coroutines, async generators and generators: the attributes that hold the frame of the object
+# and the inner object that it awaits.
+_NAMES_OF_FRAME_AND_INNER: Final = (
+    ("cr_frame", "cr_await"),
+    ("ag_frame", "ag_await"),
+    ("gi_frame", "gi_yieldfrom"),
+)
 _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 
 
@@ -171,9 +178,11 @@ def _frames(work: object) -> Generator[FrameType]:
             current = cast("asyncio.Task[Any]", current).get_coro()
         inner: Any = None
         frame: FrameType | None = None
-        for kind, waits in (("cr", "cr_await"), ("ag", "ag_await"), ("gi", "gi_yieldfrom")):
-            frame = frame or getattr(current, f"{kind}_frame", None)
-            inner = inner or getattr(current, waits, None)
+        for frame_name, inner_name in _NAMES_OF_FRAME_AND_INNER:
+            if hasattr(current, frame_name):
+                frame = getattr(current, frame_name)
+                inner = getattr(current, inner_name, None)
+                break
         if frame is not None:
             yield frame
         current = inner
