@@ -190,6 +190,13 @@ def test_thinking_parts_of_content_are_not_the_answer():
     assert alone.text == "```python\nx\n```"
 
 
+@pytest.mark.parametrize("thinking", [{"text": "x"}, 7, True])
+def test_thinking_of_another_type_is_skipped(thinking):
+    content = [{"type": "thinking", "thinking": thinking}, {"type": "text", "text": "42"}]
+    answer = ChatCompletions().parse({"choices": [{"message": {"content": content}}]})
+    assert answer.text == "42"
+
+
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])
 async def test_extra_fields_are_merged_into_requests(sent, provider):
     extra = {"verbosity": "low", "generationConfig": {"mediaResolution": "LOW"}}

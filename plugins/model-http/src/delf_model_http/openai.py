@@ -141,22 +141,13 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
-    server_index = call.get("index")
     call_id = call.get("id")
     name = function.get("name")
+    index = _index_of_piece(call, name, answer)
     last_index = answer.last_call_index
-    next_index = last_index + 1
-    # To which call the piece belongs, by the server's index, or else by the id, or else by order.
-    if isinstance(server_index, int):
-        index = answer.index_of(server_index)
-    elif call_id:
-        index = last_index if answer.is_last(call_id) else next_index
-    else:
-        is_first_call = bool(name) and last_index < 0
-        index = 0 if is_first_call else last_index
     # A server that uses one index for all calls begins a call with a name and another id.
     is_index_reused = bool(name) and answer.is_new_call(index, call_id)
-    if index == next_index or is_index_reused:
+    if index == last_index + 1 or is_index_reused:
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
@@ -166,6 +157,19 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     if is_complete_call:
         index = last_index
     return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
+
+
+def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
+    """Return the index of the call of a piece: by the server's index, else by id, else by order."""
+    server_index = call.get("index")
+    if isinstance(server_index, int):
+        return answer.index_of(server_index)
+    last_index = answer.last_call_index
+    call_id = call.get("id")
+    if call_id:
+        return last_index if answer.is_last(call_id) else last_index + 1
+    is_first_call = bool(name) and last_index < 0
+    return 0 if is_first_call else last_index
 
 
 def _calls_in(message: Any) -> list[Any]:
@@ -237,17 +241,25 @@ def _reasoning_of(message: Any) -> str | None:
     message_fields = fields(message)
     reasoning = message_fields.get("reasoning_content") or message_fields.get("reasoning")
     if reasoning is None:
-        parts = [fields(part).get("thinking") for part in items(message_fields.get("content"))]
-        reasoning = "".join(_text_of({"content": part}) or "" for part in parts)
+        reasoning = ""
+        for part in items(message_fields.get("content")):
+            # The value is a text or, as the content of a message, a list of parts.
+            thinking = _joined_parts(fields(part).get("thinking"))
+            if isinstance(thinking, str):
+                reasoning += thinking
     return reasoning if isinstance(reasoning, str) else None
 
 
 def _text_of(message: Any) -> str | None:
     """Return the text or the refusal in a message; None without either."""
-    content = fields(message).get("content")
-    if isinstance(content, list):
-        content = "".join(str(fields(part).get("text") or "") for part in items(content))
-    return content or fields(message).get("refusal")
+    return _joined_parts(fields(message).get("content")) or fields(message).get("refusal")
+
+
+def _joined_parts(content: Any) -> Any:
+    """Return the text of content that is a list of parts; any other content unchanged."""
+    if not isinstance(content, list):
+        return content
+    return "".join(str(fields(part).get("text") or "") for part in items(content))
 
 
 def _tokens(usage: Any) -> Tokens | None:
