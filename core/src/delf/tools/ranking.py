@@ -217,23 +217,26 @@ class Ranking:
         self, texts: Iterable[Iterable[tuple[str, float]]], names: Iterable[str] = ()
     ) -> None:
         self._names = [frozenset(_terms(name)) for name in names]
-        # Maps each term to the items with the term. An item maps to the weight of the term in its
-        # texts, which the last loop replaces by the score that the term contributes.
-        self._postings: dict[str, dict[int, float]] = {}
+        # Maps each term to the items with the term, each with the term's weight in its texts.
+        weights_by_term: dict[str, dict[int, float]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):
             weights = _term_weights(fields)
             for term, weight in weights.items():
-                self._postings.setdefault(term, {})[number] = weight
+                weights_by_term.setdefault(term, {})[number] = weight
             sizes.append(sum(weights.values()))
         damping = _damping(sizes)
+        # Maps each term to the items with the term, each with the score that the term contributes.
+        self._scores_by_term: dict[str, dict[int, float]] = {}
         self._max_scores: dict[str, float] = {}
-        for term, postings in self._postings.items():
-            rarity = _rarity(len(postings), len(sizes))
-            for number, weight in postings.items():
+        for term, weight_by_item in weights_by_term.items():
+            rarity = _rarity(len(weight_by_item), len(sizes))
+            scores: dict[int, float] = {}
+            for number, weight in weight_by_item.items():
                 score = rarity * weight * (_SATURATION + 1) / (weight + damping[number])
-                postings[number] = score
-            self._max_scores[term] = max(postings.values())
+                scores[number] = score
+            self._scores_by_term[term] = scores
+            self._max_scores[term] = max(scores.values())
         self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
@@ -262,7 +265,7 @@ class Ranking:
         weights |= terms  # a synonym that is also a search term has the full weight
         scores: dict[int, float] = {}
         for term, weight in weights.items():
-            for number, score in self._postings.get(term, {}).items():
+            for number, score in self._scores_by_term.get(term, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
             for number in scores:

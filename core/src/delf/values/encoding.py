@@ -233,6 +233,7 @@ class _Sizes:
                 characters += inner_characters
                 if inner_levels >= levels:  # the deepest part so far
                     levels = 1 + inner_levels
+                    # A part that was measured at a higher level may be too deep here.
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)
                 if cost > self._max_values or characters > self._max_size:

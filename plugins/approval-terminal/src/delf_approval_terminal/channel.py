@@ -79,7 +79,11 @@ class _Request(ABC):
         self._editor = Editor(terminal, request)
 
     async def ask(self) -> Decision:
-        """Return the person's decision. Ctrl-C rejects; a second Ctrl-C interrupts the program."""
+        """Return the person's decision.
+
+        Ctrl-C rejects the request. If the last request was also rejected by Ctrl-C, Ctrl-C
+        interrupts the program instead.
+        """
         # Keys typed before the question could approve a call that nobody has read.
         self._terminal.forget_typed()
         self._show_request()
@@ -87,7 +91,8 @@ class _Request(ABC):
             try:
                 decision = await self._ask_once()
             except CtrlCError:
-                if not TERMINAL_LOCK.interrupted:
+                is_first_in_a_row = not TERMINAL_LOCK.interrupted
+                if is_first_in_a_row:
                     TERMINAL_LOCK.interrupted = True
                     return Rejected()
                 os.kill(os.getpid(), signal.SIGINT)

@@ -65,8 +65,13 @@ async def query(
         raise ToolRefusedError(f"limit can be from 1 to {MAX_ROWS}; page with LIMIT and OFFSET")
     named_files = [file for file in files if _is_named(file, statement)]
     if not named_files:
-        file_list = ", ".join(f"'{quoted_forms(file.name)[1]}'" for file in files)
-        raise ToolRefusedError(f"the statement names no input file; FROM one of {file_list}")
+        quoted_names: list[str] = []
+        for file in files:
+            _, name_for_single_quotes, _ = quoted_forms(file.name)
+            quoted_names.append(f"'{name_for_single_quotes}'")
+        raise ToolRefusedError(
+            f"the statement names no input file; FROM one of {', '.join(quoted_names)}"
+        )
     tables = [_table_data(file, formats, number) for number, file in enumerate(named_files)]
     headers = _header_rows(header, tables)
     preloads = set[str]().union(*(PRELOADS.get(file.ending, ()) for file in named_files))

@@ -124,9 +124,10 @@ class _BlockParser:
                 language, code = block
                 self._add(language, code, fence["lead"], line.start, line.end)
                 return index + 1
-        # By CommonMark, a line is no fence if a backtick follows the marks of a backtick fence.
-        is_inline_code = fence is not None and fence["marks"][0] == "`" and "`" in fence["info"]
-        if fence is None or is_inline_code:
+            # By CommonMark, a line is no fence if a backtick follows the marks of a backtick fence.
+            if fence["marks"][0] == "`" and "`" in fence["info"]:
+                fence = None
+        if fence is None:
             fence = _fence_after_text(line.text)  # an opening fence at the end of a line of prose
         if fence is None:
             return index + 1
@@ -153,8 +154,8 @@ class _BlockParser:
             if not is_in_string:
                 return self._close(opened, closing)
             self._remaining_string_checks -= 1
-        # Without a closing fence (None), the block ends with the text. If there is one, the string
-        # before it has no end, so the first closing fence closes the block.
+        # All closing fences, if any, are in strings. The string before the first one has no end, so
+        # that this fence closes the block. Without any (None), the block ends with the text.
         return self._close(opened, first_closing)
 
     def _close(self, opened: _Open, closing: _Closing | None) -> int:

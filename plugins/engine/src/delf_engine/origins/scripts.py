@@ -311,6 +311,7 @@ class Scripts:
             case ast.Call():
                 return self._read_call(node)
             case ast.Lambda():
+                # A lambda that is neither an argument nor assigned may be called with any values.
                 self._add_to_parameters(node, {UNKNOWN})
                 return self._read_parts(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
@@ -332,8 +333,8 @@ class Scripts:
                 return self._read_change(node, targets)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
                 sources = self._read_parts(node)
-                for each in self._enclosing_nodes:
-                    self._add_to(self._sources_returned_by[each], sources)
+                for enclosing_node in self._enclosing_nodes:
+                    self._add_to(self._sources_returned_by[enclosing_node], sources)
                 return self._record_jump(sources)
             case ast.Break() | ast.Continue():
                 return self._record_jump(set())
