@@ -429,6 +429,12 @@ class TestTellsTheDay(Desk):
         return f"Today is {dt.date.today()}."
 
 
+@breaks("test_connection_describes_itself_consistently", says="another one on another day")
+class TestTellsTheYear(Desk):
+    async def context(self, task):
+        return f"It is the year {time.localtime(None).tm_year}."
+
+
 async def states(self) -> str:
     return "open"
 

@@ -72,7 +72,11 @@ class _Clocks:
 
     def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function such as ``time.localtime``; without an argument, use the shifted time."""
-        return lambda *given: real(*(given or (self.time(),)))
+
+        def shifted(seconds: float | None = None, /) -> Any:
+            return real(self.time() if seconds is None else seconds)
+
+        return shifted
 
     def asctime(self, *given: Any) -> str:
         return self._asctime(*(given or (self._local(self.time()),)))
