@@ -161,7 +161,7 @@ def show_printed(response: Response, screen: Screen) -> None:
 def show_failure(response: Response, screen: Screen) -> None:
     """Write a failed task's output, failing script and error.
 
-    The error is not written if the response has an exception, which the caller raises.
+    The error is not written if the response has an exception, which the caller reports.
     """
     show_printed(response, screen)
     scripts = scripts_of(response.events, screen.width)

@@ -211,7 +211,9 @@ def _write_response(
     else:
         output.show_failure(response, screen)
     exit_status = errors.OK if has_succeeded else errors.FAILED
-    if response.exception is not None and response.state is not TaskState.STOPPED:
+    # A stopped task has no error to report: show_end() writes that the task was stopped.
+    was_stopped = response.state is TaskState.STOPPED
+    if response.exception is not None and not was_stopped:
         exit_status = errors.report(
             response.exception,
             debug=state.debug,

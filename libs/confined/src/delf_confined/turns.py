@@ -181,13 +181,14 @@ class Turns:
             return
         waiting_use = self._recent_use(waiting_call.key)
         with_more_use = [call for call in restartable if self._recent_use(call.key) > waiting_use]
-        # Callers without more use at present have more after further running time.
+        # Without a caller with more use, watch the calls of the others: a caller has more use after
+        # some further running time.
         running_call = min(with_more_use or restartable, key=preemption_time)
         time = preemption_time(running_call)
         request = running_call.preemption_request
-        if time > now:
+        if time > now:  # the call has not run long enough
             self._timer = loop.call_at(time, self._preempt_one_call)
         elif with_more_use and request is not None:
             request.set_result(None)
-        else:
+        else:  # the caller does not have more use yet
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)

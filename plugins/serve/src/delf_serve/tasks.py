@@ -270,6 +270,8 @@ class Tasks:
                 return _submitted(task_id, earlier.conversation, caller, is_new=False)
         self._raise_if_too_many_are_open(caller)
         conversation = self._conversation_name(order, caller)
+        setup = _setup(caller, client, request_digest=digest)
+        setup[OTHER_AUTHORS_KEY] = [*other_authors]
         ledger = await self.budgets.ledger(caller, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
         running_task = self._register_running(task_id, caller.limits_name)
@@ -294,10 +296,7 @@ class Tasks:
                     llm=order.llm,
                     variables=external_variables,
                     trust=trust,
-                    setup={
-                        **_setup(caller, client, request_digest=digest),
-                        OTHER_AUTHORS_KEY: [*other_authors],
-                    },
+                    setup=setup,
                     listeners=[listen],
                     before_start=partial(self._check_owner, caller.holder),
                 )
