@@ -150,18 +150,23 @@ def work_session(state: State, work: Work, options: Options) -> int:
         if options.as_json:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
+    is_for_programs = options.as_json or options.events
     has_failed = not response.status and exit_status != errors.USAGE
-    for_programs = options.as_json or options.events
-    if has_failed and setup.is_journalled and not for_programs:
-        name = response.trace.task_id.removeprefix("task_")[:7]
-        if options.resumes and response.state is TaskState.STOPPED:
-            hint = f"a stopped task does not go on; as a new task: delf runs fork {name}"
-        elif response.state is TaskState.INTERRUPTED:
-            hint = f"delf resume {name}"
-        else:
-            hint = f"delf runs show {name}"
-        errors.say("hint", hint)
-    return exit_status if signal_error is None else signal_error.status
+    if has_failed and setup.is_journalled and not is_for_programs:
+        errors.say("hint", _hint_after_failure(response, options))
+    if signal_error is not None:
+        return signal_error.status
+    return exit_status
+
+
+def _hint_after_failure(response: Response, options: Options) -> str:
+    """Return the command with which the user goes on after a task that did not succeed."""
+    name = response.trace.task_id.removeprefix("task_")[:7]
+    if options.resumes and response.state is TaskState.STOPPED:
+        return f"a stopped task does not go on; as a new task: delf runs fork {name}"
+    if response.state is TaskState.INTERRUPTED:
+        return f"delf resume {name}"
+    return f"delf runs show {name}"
 
 
 def submit_task(state: State, task: str, options: Options, queue_options: QueueOptions) -> int:
@@ -528,31 +533,39 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     )
     given_flags = {name: value for name, value in options.flags.items() if value is not None}
     given_keys = set(map(_overridden_key, options.overrides))
-    stored_overrides: list[str] = []
-    stored_values: dict[str, Any] = {}  # by the option as the user would write it
-    for name, value in record["flags"].items():
-        if name not in given_flags:
-            stored_values[f"--{name.replace('_', '-')}"] = value
-    for text in record["overrides"]:
-        key = _overridden_key(text)
-        if key not in given_keys:
-            stored_overrides.append(text)
-            stored_values[f"--set {key}=…"] = text
-    for option, value in stored_values.items():
-        if REDACTED in repr(value):
-            raise ConfigurationError(
-                f"the option {option} of the task holds a secret, which the journal does not keep",
-                hint=f"give it again: {option}",
-            )
+    needed_flags = {n: value for n, value in record["flags"].items() if n not in given_flags}
+    needed_overrides = [
+        text for text in record["overrides"] if _overridden_key(text) not in given_keys
+    ]
+    for name, value in needed_flags.items():
+        _check_not_redacted(f"--{name.replace('_', '-')}", value)
+    # Of several overrides of one key, only the last has an effect.
+    last_overrides = {_overridden_key(text): text for text in needed_overrides}
+    for key, text in last_overrides.items():
+        _check_not_redacted(f"--set {key}=…", text)
     return replace(
         options,
-        flags={**options.flags, **record["flags"], **given_flags},
+        flags={**options.flags, **needed_flags},
         connections=options.connections or tuple(record["connections"]),
         # Unlike plugin files, stored files with tools are loaded again. Whoever writes the journal
         # is trusted: a stored `--set` could start a program, too.
         tool_files=options.tool_files or tuple(record["tool_files"]),
-        overrides=(*stored_overrides, *options.overrides),
+        overrides=(*needed_overrides, *options.overrides),
     )
+
+
+def _check_not_redacted(option: str, stored_value: Any) -> None:
+    """Raise ConfigurationError if the journal stored an option without its secret.
+
+    Args:
+        option: The option as the user would write it.
+        stored_value: The stored value.
+    """
+    if REDACTED in repr(stored_value):
+        raise ConfigurationError(
+            f"the option {option} of the task holds a secret, which the journal does not keep",
+            hint=f"give it again: {option}",
+        )
 
 
 def _with_absolute_paths(state: State, options: Options) -> Options:

@@ -80,7 +80,6 @@ def _unanswered(
     has_known_cause = failure.retry != "no" or kinds & _CONNECTION_ERRORS
     if has_known_cause:
         return failure
-    label = endpoint.label
     if is_malformed:
         return unreadable(endpoint)
     if "APIConnectionError" in kinds:  # litellm's class for every other failed connection
@@ -94,8 +93,12 @@ def _unanswered(
             is_configuration_error=True,
         )
     if "AuthenticationError" in kinds:
-        missing = f"the key is missing ({label})"
-        return replace(failure, message=f"{label} has no usable key: {details}", hint=missing)
+        label = endpoint.label
+        return replace(
+            failure,
+            message=f"{label} has no usable key: {details}",
+            hint=f"the key is missing ({label})",
+        )
     return failure
 
 

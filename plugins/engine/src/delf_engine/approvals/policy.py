@@ -266,8 +266,10 @@ class TaskApprovals:
             return recorded_case
         if decision_event is None:
             await self._void(request_event, reason)
-        elif decision_event.decision not in ("approved", "edited"):
-            return recorded_case
+        else:
+            was_approved = decision_event.decision in ("approved", "edited")
+            if not was_approved:
+                return recorded_case
         return replace(case, has_changed_since_request=True)
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:

@@ -197,9 +197,9 @@ class Outline:
             call.key = call.key or _key_of(action, call.arguments, is_content)
         same_calls = [call for call in past_calls if call.key == key]
         admitted_count = self._admitted_counts[key]
-        # An admitted call that has started is in both counts, so the larger count is taken and not
-        # the sum. Only same_calls has calls that needed no admission, and only admitted_count has
-        # admitted calls that have not started yet.
+        # Neither count is complete: same_calls lacks admitted calls that have not started yet, and
+        # admitted_count lacks calls that needed no admission. A sum would count the calls twice
+        # that were admitted and have started.
         made_count = max(len(same_calls), admitted_count)
         failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
         is_admitted = made_count - failed_count < planned_count
