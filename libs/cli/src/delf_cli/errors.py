@@ -152,8 +152,9 @@ def hint_of(error: DelfError) -> str | None:
     if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"
-    is_default_hint = error.hint == error.default_hint
-    hint = _HINTS.get(error.code, error.hint) if is_default_hint else error.hint
+    hint = error.hint
+    if hint == error.default_hint:
+        hint = _HINTS.get(error.code, hint)
     return hint and hint.replace(TRACE, "delf runs show", 1)
 
 

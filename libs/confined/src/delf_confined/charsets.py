@@ -136,11 +136,13 @@ def _sample_of(data: bytes) -> bytes:
     lines: list[bytes] = []
     length = 0
     for line in data.splitlines(keepends=True):
-        if _NON_ASCII.search(line) is not None:
-            lines.append(_ASCII_FAR_FROM_NON_ASCII.sub(b" ", line)[:_SAMPLE_BYTES])
-            length += len(lines[-1])
-            if length > _SAMPLE_BYTES:
-                break
+        if _NON_ASCII.search(line) is None:
+            continue
+        relevant_part = _ASCII_FAR_FROM_NON_ASCII.sub(b" ", line)[:_SAMPLE_BYTES]
+        lines.append(relevant_part)
+        length += len(relevant_part)
+        if length > _SAMPLE_BYTES:
+            break
     return b"".join(lines) or data[:_SAMPLE_BYTES]
 
 

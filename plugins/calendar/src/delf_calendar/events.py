@@ -114,10 +114,11 @@ def _moment(time_fields: Mapping[str, Any]) -> When | None:
     except ValueError:
         note(f"an event has a date that does not exist, and was read without it: {text[:40]!r}")
         return None
-    if moment is None or moment.tzinfo is not None or not time_fields.get("timeZone"):
+    zone_name = time_fields.get("timeZone")
+    if moment is None or moment.tzinfo is not None or not zone_name:
         return moment
     try:
-        return moment.replace(tzinfo=zone_named(str(time_fields["timeZone"])))
+        return moment.replace(tzinfo=zone_named(str(zone_name)))
     except ToolRefusedError as error:
         note(f"an event was read without its time zone: {error.message}")
         return moment

@@ -410,9 +410,10 @@ class Drive(GoogleConnection):
             lines.append(f"Content: {name}, {len(data):,} bytes")
             version = hashlib.sha256(data).hexdigest()
         elif file:
-            content = call.arguments.get("content")
-            follow = call.action not in _SHORTCUT_ACTIONS or content is not None
-            file_info = file_of(await self._resolver.find(str(file), follow=follow))
+            has_content = call.arguments.get("content") is not None
+            # An update with content changes the target of a shortcut.
+            affects_shortcut = call.action in _SHORTCUT_ACTIONS and not has_content
+            file_info = file_of(await self._resolver.find(str(file), follow=not affects_shortcut))
             lines.append(_describe_file(file_info))
             if file_info["size"]:  # documents of Google's editors have no size
                 file_sizes[file_info["name"]] = file_info["size"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from delf.errors import (
     BudgetExceededError,
@@ -40,6 +40,10 @@ else:  # only type checkers need the defaults
     from typing import TypeVar
 
     T = TypeVar("T")
+
+_ERROR_CLASS_BY_CODE: Final[Mapping[str | None, type[DelfError]]] = {
+    each.code: each for each in (TaskStoppedError, TaskTimeoutError, BudgetExceededError)
+}
 
 
 @dataclass(kw_only=True)
@@ -247,10 +251,7 @@ def past_response(
     error: DelfError | None = None
     has_succeeded: bool = end.status
     if not has_succeeded:
-        error_class: type[DelfError] = DelfError
-        for each in (TaskStoppedError, TaskTimeoutError, BudgetExceededError):
-            if each.code == end.code:
-                error_class = each
+        error_class = _ERROR_CLASS_BY_CODE.get(end.code, DelfError)
         error = error_class(end.error or "the task failed", hint=end.hint)
     return Response(
         text=end.text,

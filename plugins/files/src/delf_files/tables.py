@@ -212,9 +212,12 @@ def note_uneven(min_cells: int, max_cells: int) -> None:
 
 def note_escapes(text: str, dialect: Dialect) -> None:
     """Add a note if backslashes before quotes may be either escapes or part of the text."""
-    if has_unclear_escapes(text, dialect):
-        doubt = "were left out, and may be" if dialect.backslash else "were kept, and may be no"
-        note(f"backslashes before quotes {doubt} part of the text")
+    if not has_unclear_escapes(text, dialect):
+        return
+    if dialect.backslash:
+        note("backslashes before quotes were left out, and may be part of the text")
+    else:
+        note("backslashes before quotes were kept, and may be no part of the text")
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:

@@ -189,18 +189,23 @@ def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext
     Raises:
         ModelConfigurationError: If another provider would get the texts.
     """
-    word, separator, rest = re.sub("[:/]", "/", model, count=1).partition("/")
-    providers = Providers((*SUPPORTED_PROVIDERS.all, *context.installed_providers.all))
-    named = providers.by_name(word) if separator else None
-    if endpoint.custom or named is None or named.name == endpoint.provider:
+    prefix_and_name = re.split("[:/]", model, maxsplit=1)
+    if endpoint.custom or len(prefix_and_name) == 1:
         return
-    hint = (
-        "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
-        "server that has this model"
-    )
+    prefix, name = prefix_and_name
+    providers = Providers((*SUPPORTED_PROVIDERS.all, *context.installed_providers.all))
+    named = providers.by_name(prefix)
+    if named is None or named.name == endpoint.provider:
+        return
     speaks_with_named = (named.dialect or named.name) in _DIALECTS
     if speaks_with_named:
-        hint = f"write {f'{named.name}/{rest}'!r} in embedder or embedding_model"
+        right_model = f"{named.name}/{name}"
+        hint = f"write {right_model!r} in embedder or embedding_model"
+    else:
+        hint = (
+            "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
+            "server that has this model"
+        )
     raise ModelConfigurationError(
         f"the embedding model {model!r} is of {named.name}, but the texts would go to "
         f"{endpoint.provider}",

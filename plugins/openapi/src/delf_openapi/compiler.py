@@ -405,11 +405,13 @@ def _doc_and_notes(
     # The description of an enumeration may explain each value, so it may be longer.
     if isinstance(text, str) and _is_enumeration(resolved) and len(shown) < len(text):
         shown = clean(text, 2 * limits.doc)
-    doc = "; ".join(filter(None, [hints_of(document, schema, limits.doc, limits.depth), shown]))
+    constraints = hints_of(document, schema, limits.doc, limits.depth)
+    doc = "; ".join(filter(None, [constraints, shown]))
     if not limits.has_notes:
         return doc, ""
-    line = clean(text, _MAX_NOTES)
-    rest = line.removeprefix(shown.removesuffix("…")).strip()
+    description = clean(text, _MAX_NOTES)
+    shown_part = shown.removesuffix("…")
+    rest = description.removeprefix(shown_part).strip()
     return doc, notes_of(document, schema, _INPUT, rest)
 
 

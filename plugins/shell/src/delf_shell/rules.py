@@ -55,12 +55,13 @@ class Rule:
             return False
         # The pattern of a rule that asks unless the command only reads ends with ``**``, which
         # matches any further words of the command. These words decide.
-        further_indexes = range(len(self.words) - 1, len(command))
-        if any(_OUTSIDE_PATH.search(command[index]) for index in further_indexes):
+        first_further = len(self.words) - 1
+        further_words = command[first_further:]
+        if any(map(_OUTSIDE_PATH.search, further_words)):
             return True
-        arguments = [index for index in argument_indexes(command) if index in further_indexes]
+        arguments = [index for index in argument_indexes(command) if index >= first_further]
         # Some programs, such as find, take words after ``--`` as options, too.
-        options = [command[index] for index in further_indexes if command[index].startswith("-")]
+        options = [word for word in further_words if word.startswith("-")]
         short_options = [word for word in options if not word.startswith("--")]
         # In a short option, a path may follow the letter at once.
         if any("/" in word for word in short_options):

@@ -297,11 +297,12 @@ def _date_format(values: Sequence[str]) -> str:
         fitting = [form for form in fitting if _fits(value, form)]
     if not fitting:
         return ""
-    if fitting[0].startswith("%d/%m"):
+    best = fitting[0]
+    month_first = [form for form in fitting if form.startswith("%m/%d")]
+    if best.startswith("%d/%m") and month_first:
         # Without a day above 12, the order of day and month is ambiguous.
-        month_first = [form for form in fitting if form.startswith("%m/%d")]
-        return " or ".join([fitting[0], *month_first[:1]])
-    return fitting[0]
+        return f"{best} or {month_first[0]}"
+    return best
 
 
 def _fits(value: str, form: str) -> bool:

@@ -168,16 +168,16 @@ class Parser:
             self._add_text_for_user("\n", events)
             self._unparsed = self._unparsed[1:]
             return True
-        plain_text = "<"
-        for tag in self._tags:
-            if self._unparsed.startswith(tag):
-                if self._is_tag_in_effect(tag):
-                    self._choose_state_for_tag(tag)
-                    return True
-                plain_text = tag  # which is only mentioned
-            elif tag.startswith(self._unparsed) and not self._is_input_complete:
-                # The piece ends within a tag: keep the tag's beginning until the next piece.
-                return False
+        tag = next((each for each in self._tags if self._unparsed.startswith(each)), None)
+        if tag is not None and self._is_tag_in_effect(tag):
+            self._choose_state_for_tag(tag)
+            return True
+        may_begin_tag = any(each.startswith(self._unparsed) for each in self._tags)
+        if tag is None and may_begin_tag and not self._is_input_complete:
+            # The piece ends within a tag: keep the tag's beginning until the next piece.
+            return False
+        # The tag is only mentioned, or there is none at this "<".
+        plain_text = "<" if tag is None else tag
         self._add_text_for_user(plain_text, events)
         self._unparsed = self._unparsed[len(plain_text) :]
         return True
