@@ -72,8 +72,8 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
 
     Returns:
         The call, and the names of the fields in the order in which they are read: ``("a", "b")``
-        for ``find().a[0].b``. None for all other expressions, and if an argument of the call
-        contains another call.
+        for ``find().a[0].b``. None for all other expressions, and if a positional argument
+        of the call contains another call.
     """
     path: list[str] = []
     while True:
