@@ -65,12 +65,14 @@ class Trees:
             tree = self._read(uri).tree
             _make_absolute(tree, uri, self.uri)
         except SpecError as error:
-            # Cached, because hundreds of references may each wait for a timeout.
-            self._failed[uri] = error
+            # Cached, because hundreds of references may each wait for a timeout. The copy has no
+            # traceback, which would keep the callers' frames.
+            self._failed[uri] = SpecError(error.reason, hint=error.hint)
             raise
         except Exception as error:
-            self._failed[uri] = SpecError(f"$ref to {uri}: {getattr(error, 'message', error)}")
-            raise self._failed[uri] from None
+            reason = f"$ref to {uri}: {getattr(error, 'message', error)}"
+            self._failed[uri] = SpecError(reason)
+            raise SpecError(reason) from None
         self.documents[uri] = tree
 
     def _check_allowed(self, uri: str) -> None:

@@ -57,7 +57,8 @@ def tree_or_syntax_error(code: str) -> ast.Module | SyntaxError | None:
                 # for example to write a traceback.
                 return ast.parse(code)
         except SyntaxError as error:
-            return error
+            # A traceback in the cache would keep the callers' frames, and so their tasks and users.
+            return error.with_traceback(None)
         except (ValueError, RecursionError, MemoryError):
             return None
 
