@@ -48,14 +48,17 @@ async def upload(
             answer = None
         if answer is not None and 400 <= answer.status < 500:
             raise transport.failure(answer, request)
-        if answer is None or answer.status >= 500:
+        is_outcome_unknown = answer is None or answer.status >= 500
+        if is_outcome_unknown:
             await transport.sleep(pause(attempt))
-            answer = await _ask_status(transport, request, address, size)
-            if answer is None:
-                break
-        if answer.status < 300:
-            return answer.json()
-        position = _received_bytes(answer)  # status 308: Google waits for more bytes
+            status = await _ask_status(transport, request, address, size)
+        else:
+            status = answer
+        if status is None:
+            break
+        if status.status < 300:
+            return status.json()
+        position = _received_bytes(status)  # status 308: Google waits for more bytes
     raise LostAnswerError(
         f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
         "check before you repeat it"

@@ -355,23 +355,22 @@ class Shapes:
 
 
 def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
-    """Sort an object's properties by importance, because shortening a type omits the last ones.
+    """Sort an object's properties by importance: a shortened type omits the last properties.
 
-    Required properties come first in the parameters of an action (``mode`` is ``in``), and in large
-    objects of which some properties are optional. In large objects, enumerations come next.
+    In the parameters of an action (``mode`` is ``in``), required properties come first. In a large
+    object, required properties come first, unless all are required, and enumerations come next.
     """
     is_for_parameters = mode == "in"
     is_large = len(properties) > _MAX_UNSORTED
-    sorts_by_enum = is_large
     has_optional = not required.issuperset(properties)
-    sorts_by_required = is_for_parameters or (is_large and has_optional)
+    puts_required_first = is_for_parameters or (is_large and has_optional)
 
     def rank(name: str) -> int:
-        if sorts_by_required and name in required:
+        if puts_required_first and name in required:
             return 0
         part = properties[name]
         is_enum = isinstance(part, dict) and "enum" in part
-        if sorts_by_enum and is_enum:
+        if is_large and is_enum:
             return 1
         return 2
 

@@ -105,7 +105,8 @@ def enter() -> list[str]:
         created.append("network")
     if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))
-    # A mount on /tmp shows whether the system allows mounts.
+    # Mounts alone are tried once more: the attempts above may have left them out. A mount on /tmp
+    # shows whether the system allows mounts.
     if (
         libc.unshare(_NEWNS) == 0
         and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0

@@ -331,15 +331,15 @@ class Guard:
             scope: The ASGI scope of the request.
             shown: The wrong key, which is not stored.
         """
-        # Count by key, too, because a key may be guessed from many addresses.
         client = client_of(scope.get("client"))
-        count = self._count_wrong(f"client {client}")
-        tries = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
-        if count <= _MAX_WRONG_KEYS:
+        client_count = self._count_wrong(f"client {client}")
+        # One key may be guessed from many addresses.
+        key_count = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
+        if client_count <= _MAX_WRONG_KEYS:
             _log.warning("a wrong API key was shown by %s, for %s", client, ascii(path_of(scope)))
-        elif count == _MAX_WRONG_KEYS + 1:
+        elif client_count == _MAX_WRONG_KEYS + 1:
             _log.warning("too many wrong API keys were shown by %s", client)
-        if max(count, tries) > _MAX_WRONG_KEYS:
+        if client_count > _MAX_WRONG_KEYS or key_count > _MAX_WRONG_KEYS:
             return ProblemError(429, "too many wrong keys", headers={"retry-after": "60"})
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
