@@ -637,9 +637,13 @@ class ApprovalRequest:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready fields and ``message`` as a dict, without the callbacks."""
-        names = (one.name for one in dataclasses.fields(ApprovalRequest) if one.compare)
-        return {**{name: _plain(getattr(self, name)) for name in names}, "message": self.message}
+        """Return the fields except for ``fit``, and ``message``, as a dict that is JSON-ready."""
+        data: dict[str, Any] = {}
+        for each in dataclasses.fields(ApprovalRequest):
+            if each.name != "fit":
+                data[each.name] = _plain(getattr(self, each.name))
+        data["message"] = self.message
+        return data
 
 
 def _plain(value: Any) -> Any:

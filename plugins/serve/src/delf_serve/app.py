@@ -252,7 +252,7 @@ class _LoopEndWatcher(asyncio.Future[None]):
         super().__init__()
         self._agent = agent
         self.are_tasks_resumable = False
-        """True if the tasks were left resumable, or if an orderly shutdown leaves them so."""
+        """True if the agent's tasks are marked as resumable, or an orderly shutdown will do so."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel this future. The event loop calls this method when the loop ends.

@@ -66,10 +66,11 @@ def forced_function(
     if name == ignored_name:
         return None
     if name is None:
-        if choice != "required" or not functions:
+        requires_any_function = choice == "required" and bool(functions)
+        if not requires_any_function:
             return None
         if len(functions) == 1:
-            (name,) = functions
+            name = next(iter(functions))
     function = functions.get(name) if isinstance(name, str) else None
     if function is None:
         raise ProblemError(
