@@ -134,18 +134,20 @@ class TaskFlows:
         """
         origins = self._origins
         async with self._outline_lock:
+            if self._outline_answer_count > known_answer_count:
+                return True
+            if not origins.user_words:  # a script wrote the task
+                return False
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
             # After a resume, _shown_text_count is 0. As the model is shown at least one new text
             # before each answer, the model has seen at least as many texts as it gave answers.
             min_shown_text_count = max(self._shown_text_count, self._outline_answer_count)
-            was_shown_all_texts = min_shown_text_count >= text_count
-            is_extended = self._outline_answer_count > known_answer_count
-            has_users_words = bool(origins.user_words)  # False if a script wrote the task
-            if has_users_words and not is_extended and not was_shown_all_texts:
-                self._shown_text_count = text_count
-                await self._request_outline(texts_to_obey)
-                origins.follow(self._log.events)
+            if min_shown_text_count >= text_count:
+                return False
+            self._shown_text_count = text_count
+            await self._request_outline(texts_to_obey)
+            origins.follow(self._log.events)
             return self._outline_answer_count > known_answer_count
 
 

@@ -213,27 +213,33 @@ class Origins:
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
             changes_data=event.effect != "read",
         )
-        # A service may later return texts that it received, even the search terms of a read.
-        if call.changes_data:
-            may_return_arguments_later = True
-        else:
-            is_of_service = call.connection != ""
-            may_return_arguments_later = is_of_service and not self.has_author_read_untrusted_data
-        may_send_untrusted = self.has_received_untrusted and may_return_arguments_later
-        may_taint = may_send_untrusted and call.connection not in self._tainted_connections
-        needs_argument_check = bool(declared) or may_taint
-        if needs_argument_check and not self.are_only_from_user(
-            event.action, event.arguments, event.line
-        ):
-            # Untrusted data in the arguments decides what the call finds, so the declared trust of
-            # the result does not hold. If the author had read untrusted data, unplanned_read()
-            # decides instead: it finds calls that the user's words do not ask for.
-            if declared and not self.has_author_read_untrusted_data:
+        # Untrusted data in the arguments decides what the call finds, so the declared trust of the
+        # result would not hold. If the author had read untrusted data, unplanned_read() decides
+        # instead: it finds calls that the user's words do not ask for.
+        would_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
+        would_taint = (
+            self.has_received_untrusted
+            and self._may_return_arguments_later(call)
+            and call.connection not in self._tainted_connections
+        )
+        has_effect = would_lose_trust or would_taint
+        if has_effect and not self.are_only_from_user(event.action, event.arguments, event.line):
+            if would_lose_trust:
                 call.trust = "outside"
-            if may_send_untrusted:
+            if would_taint:
                 self._tainted_connections.add(call.connection)
         self._calls[event.call_id] = call
         self._calls_by_action[event.action].append(call)
+
+    def _may_return_arguments_later(self, call: PastCall) -> bool:
+        """Return whether later results of a call's connection may have texts of its arguments.
+
+        A service may return the texts that it received, even the search terms of a read.
+        """
+        if call.changes_data:
+            return True
+        is_of_service = call.connection != ""
+        return is_of_service and not self.has_author_read_untrusted_data
 
     def _record_result(self, event: CallFinished) -> None:
         """Record a call's result with its trust: ``own`` for the user's data, else ``outside``."""

@@ -107,7 +107,7 @@ class Outline:
         self._admitted_counts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, answer: str) -> None:
-        """Add the calls in a model's answer to the outline, the calls that the user asks for.
+        """Add the calls in a model's answer to the planned calls.
 
         An answer may mark a call with ``follow``: ``follow(mail.read(…))`` means that the agent
         shall obey the text that ``mail.read`` returns. This mark counts only in the first answer,

@@ -440,7 +440,7 @@ class Scripts:
         conditions = self._condition_sources[node]
         with self._visiting(node, set()):
             for clause in node.generators:
-                self._bind_loop_target(clause.target, clause.iter, is_passed=True)
+                self._bind_loop_target(clause.target, clause.iter, ignores_conditions=True)
                 # The rows decide only how many items the value has.
                 self._add_to(conditions, without_whole_results(self.read(clause.iter)))
                 self._add_to(conditions, *map(self._read_test, clause.ifs))
@@ -449,46 +449,63 @@ class Scripts:
             return conditions | self.read(node.elt)
 
     def _bind_loop_target(
-        self, target: ast.expr, rows: ast.expr, *, is_passed: bool = False
+        self, target: ast.expr, rows: ast.expr, *, ignores_conditions: bool = False
     ) -> None:
         """Record the sources of the variables to which a loop or comprehension assigns its rows.
 
         Args:
             target: The variable, or the tuple of variables.
             rows: The expression of the rows.
-            is_passed: Whether the target belongs to a comprehension.
+            ignores_conditions: As for :meth:`_bind`; True for a comprehension.
         """
         if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
             name = dotted(rows.func)
             is_shadowed = self._is_variable_or_function(name)
             has_star = any(map(_is_starred, (*target.elts, *rows.args)))
             if name == "enumerate" and not is_shadowed and not has_star:
-                self._bind_enumerated(target, rows, is_passed=is_passed)
+                self._bind_enumerated(target, rows, ignores_conditions=ignores_conditions)
                 return
             if name == "zip" and not is_shadowed and not has_star:
-                self._bind_zipped(target, rows, is_passed=is_passed)
+                self._bind_zipped(target, rows, ignores_conditions=ignores_conditions)
                 return
-        self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
+        item = ast.Starred(rows)  # stands for one of the rows
+        self._bind(target, self.read(rows), item, ignores_conditions=ignores_conditions)
 
-    def _bind_enumerated(self, target: ast.Tuple, rows: ast.Call, *, is_passed: bool) -> None:
+    def _bind_enumerated(
+        self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool
+    ) -> None:
         match target.elts, rows.args:
             case [number, item], [values, *start]:
                 # Within the loop, the rows decide only how often the script counts.
                 start += [each.value for each in rows.keywords]
-                self._bind(number, self._read_all(start), rows, is_passed=is_passed)
-                self._bind(item, self.read(values), ast.Starred(values), is_passed=is_passed)
+                self._bind(
+                    number, self._read_all(start), rows, ignores_conditions=ignores_conditions
+                )
+                self._bind(
+                    item,
+                    self.read(values),
+                    ast.Starred(values),
+                    ignores_conditions=ignores_conditions,
+                )
             case _:
-                self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
+                self._bind(
+                    target,
+                    self.read(rows),
+                    ast.Starred(rows),
+                    ignores_conditions=ignores_conditions,
+                )
 
-    def _bind_zipped(self, target: ast.Tuple, rows: ast.Call, *, is_passed: bool) -> None:
+    def _bind_zipped(self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool) -> None:
         if len(target.elts) != len(rows.args):
-            self._bind(target, self.read(rows), ast.Starred(rows), is_passed=is_passed)
+            self._bind(
+                target, self.read(rows), ast.Starred(rows), ignores_conditions=ignores_conditions
+            )
             return
         # The other lists decide only how many items of a list the script uses.
         counts = without_whole_results(self.read(rows))
         for each, values in zip(target.elts, rows.args, strict=True):
             sources = self.read(values) | counts
-            self._bind(each, sources, ast.Starred(values), is_passed=is_passed)
+            self._bind(each, sources, ast.Starred(values), ignores_conditions=ignores_conditions)
 
     def _read_branching(
         self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
@@ -682,13 +699,15 @@ class Scripts:
         for parameter in (*positional, *parameters.kwonlyargs):
             value = named.get(parameter.arg, unpacked_arguments)
             if value is not None:
-                self._bind(ast.Name(parameter.arg), self.read(value), value, is_passed=True)
+                self._bind(
+                    ast.Name(parameter.arg), self.read(value), value, ignores_conditions=True
+                )
         # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments.
         any_argument = ast.Tuple([*arguments])
         for parameter in (parameters.vararg, parameters.kwarg):
             if parameter is not None:
                 sources = enclosed(self.read(any_argument))
-                self._bind(ast.Name(parameter.arg), sources, any_argument, is_passed=True)
+                self._bind(ast.Name(parameter.arg), sources, any_argument, ignores_conditions=True)
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
             return sources_read  # all that a lambda reads may be in its result
@@ -710,7 +729,12 @@ class Scripts:
         return sources
 
     def _bind(
-        self, target: ast.AST, sources: _Sources, value: ast.expr, *, is_passed: bool = False
+        self,
+        target: ast.AST,
+        sources: _Sources,
+        value: ast.expr,
+        *,
+        ignores_conditions: bool = False,
     ) -> None:
         """Add the sources of a value to the variables that an assignment target binds.
 
@@ -718,13 +742,12 @@ class Scripts:
             target: The assignment target.
             sources: The actions and fields from which the value comes.
             value: The expression of the value.
-            is_passed: Whether the target is a parameter of a called function, or a variable of a
-                comprehension. The conditions around that call or comprehension then do not count as
-                sources of the value.
+            ignores_conditions: Whether the conditions around the assignment are no sources of the
+                value, as for a parameter of a called function or a variable of a comprehension.
         """
         match target:
             case ast.Name(id=name):
-                conditions = () if is_passed else self._enclosing_conditions(name)
+                conditions = () if ignores_conditions else self._enclosing_conditions(name)
                 self._add_to(self._variable_sources[name], sources, *conditions)
                 self._add_to(self._contained_variables[name], _names_in(value))
                 if not isinstance(value, (ast.Constant, ast.JoinedStr)):
@@ -744,7 +767,7 @@ class Scripts:
                 # other variables may refer to the item, too.
                 item = ast.Starred(value)
                 for each in ast.iter_child_nodes(target):
-                    self._bind(each, sources, item, is_passed=is_passed)
+                    self._bind(each, sources, item, ignores_conditions=ignores_conditions)
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
