@@ -36,6 +36,8 @@ async def embed_or_refuse(
     except DelfError as error:
         if isinstance(error, LLMExecutionError) and error.status in _TEMPORARY_STATUSES:
             raise  # a short word may pass a rate limit that a longer text exceeds
+        if not texts:
+            raise
         await embed([_ACCEPTED_TEXT])
         if len(texts) == 1:
             return [error]

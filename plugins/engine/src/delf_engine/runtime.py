@@ -191,6 +191,7 @@ class Runtime:
         """Run a task within the agent's limits; if its sandbox dies, continue in another one."""
         permit = Permit(self._task_permits)
         pipeline: TaskPipeline | None = None
+        refusal: ConfigurationError | None = None
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
@@ -202,7 +203,9 @@ class Runtime:
                     refusal = await _refusal_of_start(request)
                     if refusal is not None:
                         ledger.end(request.task_id)
-                        await self._record_end_without_run(request, refusal)
+                        await await_despite_cancellation(
+                            self._record_end_without_run(request, refusal)
+                        )
                         outcome = await outcome_of(self.journal, request.task_id)
                         return replace(outcome, error=refusal)
                     run = await TaskRun.begin(self.resources, request, permit)
@@ -224,10 +227,12 @@ class Runtime:
             finally:
                 self._release_descriptors(request)
         except asyncio.CancelledError:
-            # A pipeline records the end of its task. A task that has not begun is recorded as
-            # cancelled here, unless a stopped agent leaves the task to another process.
+            # A pipeline records the end of its task, and so does the refusal of a start. Any other
+            # task is recorded as cancelled here, unless a stopped agent leaves the task to another
+            # process.
             is_left_resumable = self._stopped or self._stays_resumable(request)
-            if pipeline is None and not is_left_resumable:
+            records_own_end = pipeline is not None or refusal is not None
+            if not records_own_end and not is_left_resumable:
                 await await_despite_cancellation(self._record_cancelled_start(request))
             raise
         finally:
@@ -486,13 +491,17 @@ def _parent_of(request: TaskRequest) -> str | None:
     return None if request.child is None else request.child.parent
 
 
-async def _refusal_of_start(request: TaskRequest) -> DelfError | None:
-    """Return the error with which the caller of a task refuses its start; None to start it."""
+async def _refusal_of_start(request: TaskRequest) -> ConfigurationError | None:
+    """Return the error with which the caller of a task refuses its start; None to start it.
+
+    Raises:
+        DelfError: If it is unknown whether the task may start, as during an outage of the journal.
+    """
     if request.before_start is None:
         return None
     try:
         await request.before_start()
-    except DelfError as error:
+    except ConfigurationError as error:
         return error
     return None
 

@@ -838,11 +838,11 @@ class Tasks:
         running_task = self._register_running(task_id, owner or "")
         try:
             events = await self.journal.read(task_id)
+            first = events[0]
             ledger = await self._ledger_of_accepted_task(owner)
         except BaseException:
             self._forget_running(task_id)
             raise
-        first = events[0]
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""

@@ -58,6 +58,8 @@ def tree_or_syntax_error(code: str) -> ast.Module | SyntaxError | None:
                 return ast.parse(code)
         except SyntaxError as error:
             # A traceback in the cache would keep the callers' frames, and so their tasks and users.
+            # The context is the SystemError above, which has a traceback, too.
+            error.__context__ = None
             return error.with_traceback(None)
         except (ValueError, RecursionError, MemoryError):
             return None

@@ -71,8 +71,8 @@ class Workshop(Generic[W]):
         if worker.generated:
             yield from self._inherited_connections(worker, agent_workers)
             return
-        kinds = {worker.kind_of(name) for name in worker.connections}
-        if worker.sandbox.paths and "filesystem" not in kinds:
+        has_filesystem = any(worker.kind_of(name) == "filesystem" for name in worker.connections)
+        if worker.sandbox.paths and not has_filesystem:
             raise ConfigurationError(
                 f"{worker.place('sandbox', 'paths')}: the paths need connections.filesystem, "
                 "which is missing"
