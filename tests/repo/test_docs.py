@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from delf.errors import DelfError
 from delf.protocols.connection import ConnectionLike
 from delf.values import encoding as values
 from delf_engine.project.files import read_config
@@ -102,7 +103,10 @@ class Named:
 def test_connections_of_configuration_examples_have_usable_names(page: Path) -> None:
     for example in TABLES.findall(page.read_text()):
         names = dict.fromkeys(SECTION.findall(example))
-        check_connection_names([cast("ConnectionLike", Named(name)) for name in names])
+        try:
+            check_connection_names([cast("ConnectionLike", Named(name)) for name in names])
+        except DelfError as error:
+            pytest.fail(error.message)
 
 
 RUNNABLE = [page for page in PAGES if page.parent == ROOT or page.is_relative_to(ROOT / "docs")]

@@ -174,7 +174,7 @@ def test_type_hints_become_stub_types(hint, found, given):
     assert type_text(hint, as_input=True) == given
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is new in Python 3.12")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12")
 def test_recursive_type_statement_is_written_once():
     scope: dict[str, Any] = {}
     exec("type Json = int | list[Json]\ntype Tree[T] = T | list[Tree[T]]", scope)

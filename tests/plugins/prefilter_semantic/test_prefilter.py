@@ -219,7 +219,7 @@ async def test_failure_for_one_text_is_not_cached(
 async def test_vectors_are_computed_again_after_a_failure(
     context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefilter_module, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(prefilter_module, "PAUSE_SECONDS", 0)
     prefilter = SemanticPrefilter(context, limit=1)
     meaning.fails = True
     await prefilter.select("the lion", CATALOG, ask)

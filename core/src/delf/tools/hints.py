@@ -567,7 +567,7 @@ def _hints_of(owner: Any) -> dict[str, Any]:
 def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
     """Return the types of the type variables of each generic base, by base.
 
-    These types may have type variables of the class, but none of the bases.
+    The types may contain type variables of the class, and contain none of the bases.
     """
     arguments: dict[Any, dict[Any, Any]] = {}
     for base in getattr(owner, "__orig_bases__", ()):

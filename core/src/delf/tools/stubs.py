@@ -292,8 +292,8 @@ def _select_within(
         if size > max_size:
             rest.append(tool)
             if len(rest) > _MAX_MISFITS:
-                untried = tools[number:]
-                return [*rest, *untried], selected
+                remaining = tools[number:]
+                return [*rest, *remaining], selected
             continue
         max_size -= size
         shown_connections.add(tool.connection)

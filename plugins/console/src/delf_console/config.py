@@ -144,7 +144,7 @@ def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
 
     Args:
         text: The value as the user wrote it.
-        parsed: The parsed value, for a setting that is no number or boolean.
+        parsed: The parsed value, for a setting that is not a number or boolean.
         validated: The value after the validation.
     """
     from delf_engine.project.texts import scalar

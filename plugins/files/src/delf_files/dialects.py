@@ -227,8 +227,8 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
             return escaped
     # A misplaced quote, as in 5" pipe, may be a plain character. In a tab-separated file, a pair of
     # quotes around a line break may also be two plain characters.
-    has_doubtful_line_break = is_tab_separated and has_cell_with_line_break
-    if quoting_error or has_doubtful_line_break:
+    has_suspect_line_break = is_tab_separated and has_cell_with_line_break
+    if quoting_error or has_suspect_line_break:
         # The quotes are plain characters if all rows then have the same number of cells.
         unquoted = Dialect(dialect.separator, None, start=dialect.start)
         if _has_even_rows(unquoted, text):

@@ -157,8 +157,8 @@ class Transport:
         for hop in range(_MAX_REDIRECTS + 1):
             target = url
             # A redirect within the API may drop the query, which can hold the key.
-            lacks_query = hop == 0 or query not in url
-            if query and lacks_query:
+            needs_query = hop == 0 or query not in url
+            if query and needs_query:
                 separator = "&" if "?" in url else "?"
                 target = f"{url}{separator}{query}"
             answer = await self._once(method, target, headers, content, request.label)

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 # The number of best actions of each ranking that are combined.
 _MAX_RANKED: Final = 100
-# The seconds from a failure of the embedder until the vectors of the same catalog are tried again.
-_PAUSE_SECONDS: Final = 60.0
+PAUSE_SECONDS: Final = 60.0
+"""The seconds from a failure of the embedder until the same catalog's vectors are tried again."""
 # The weight of word scores, from 0 to 1; vector similarities have the remaining weight.
 _WORD_WEIGHT: Final = 0.6
 
@@ -108,7 +108,7 @@ class SemanticPrefilter:
     def _may_retry(self, task: asyncio.Task[CatalogVectors]) -> bool:
         """Return True if the vectors could not be computed and the pause after it is over."""
         has_failed = task.done() and (task.cancelled() or task.exception() is not None)
-        return has_failed and time.monotonic() >= self._vectors_started + _PAUSE_SECONDS
+        return has_failed and time.monotonic() >= self._vectors_started + PAUSE_SECONDS
 
     async def aclose(self) -> None:
         """Cancel the computation of vectors."""

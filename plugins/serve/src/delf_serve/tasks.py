@@ -781,7 +781,7 @@ class Tasks:
         try:
             await self._check_owner(record.key)
         except ConfigurationError as error:
-            raise ProblemError(409, error.message, error.hint) from None
+            raise ProblemError(409, error.message) from None
         # The costs are charged to the task's owner, but a caller with an exhausted budget may not
         # cause costs for another person, either.
         await self.budgets.raise_if_exhausted(caller)

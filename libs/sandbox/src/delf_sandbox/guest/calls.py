@@ -455,7 +455,7 @@ class Caller:
         for number in numbers:
             number_in_session = number + self._last_call_number_of_earlier_scripts
             # In the recorded run, the answer had arrived by this iteration, so wait for the answer.
-            while self._lacks_answer(number_in_session):
+            while self._waits_for_answer(number_in_session):
                 self._receive()
             frame = self._early_answers.pop(number_in_session, None)
             if frame is not None:
@@ -467,7 +467,7 @@ class Caller:
             for frame in early_answers:
                 self.accept_answer(frame)
 
-    def _lacks_answer(self, number: int) -> bool:
+    def _waits_for_answer(self, number: int) -> bool:
         """Return True if a call waits for its answer, and the host has not sent the answer."""
         future = self._future_by_call.get(number)
         call_waits = future is not None and not future.done()

@@ -10,7 +10,7 @@ class Source(NamedTuple):
     """A source of a value in a script.
 
     Args:
-        kind: What the source is:
+        kind: The kind of source:
 
             ``action``
                 The results of an action flow into the value.
