@@ -41,6 +41,18 @@ async def test_submitted_task_can_be_looked_up(serve):
     ]
 
 
+async def test_answers_on_an_open_connection_are_not_delayed(serve):
+    """Nagle's algorithm, beside delayed acknowledgements, would add 40 ms to each."""
+    server = await serve()
+    seconds = []
+    for _ in range(40):
+        begun = time.monotonic()
+        assert (await server.client.get("/tasks")).status_code == 200
+        seconds.append(time.monotonic() - begun)
+    # Linux delays no acknowledgement of a new connection.
+    assert min(seconds[20:]) < 0.03
+
+
 async def test_run_waits_for_the_result_on_request(serve):
     server = await serve()
     answer = await server.client.post("/run", json={"task": doing("print(1 + 1)"), "wait": 20})
@@ -509,6 +521,7 @@ async def test_task_of_the_servers_own_project_is_not_named_by_project(serve, tm
         assert [one["project"] for one in (await server.client.get(path)).json()[key]] == [None]
 
 
+@pytest.mark.slow
 async def test_task_of_repeatedly_dying_servers_is_left_interrupted(serve, tmp_path):
     task_id = ""
     for _ in range(6):
