@@ -801,6 +801,9 @@ async def test_invalid_key_error_lists_the_allowed_keys() -> None:
         ("List user, sorted by name.", "sorted by name."),
         ("List users of a team.", "List users of a team."),
         ("List user-defined fields.", "List user-defined fields."),
+        ("List user's teams.", "List user's teams."),
+        ("List user — sorted by name.", "sorted by name."),
+        ("List user。Sorted by name.", "Sorted by name."),
     ],
 )
 async def test_description_is_not_cut_within_a_word(description: str, notes: str) -> None:

@@ -367,6 +367,7 @@ def places_of(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
             yield from places_of(part, (*path, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_damaged_specification_never_crashes_the_plugin(seed: int) -> None:
     chance = random.Random(seed)

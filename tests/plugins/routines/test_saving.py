@@ -78,6 +78,7 @@ print(f"{city}: {f'{city} {x}'} in {city}", f"in {city}")"""
             "print(f'{x:20} above 20, 20%')",
             "print(f'{x:20} above {n_2}, 20%')",
         ),
+        ("Those above 20.", "print(f\"{q('total > 20')}\")", "print(f\"{q('total > 20')}\")"),
         ("Pay of October 2026.", "q('2026-10-01')", "q('2026-10-01')"),
         ("Pay of October 2026.", "q(month='2026-10')", "q(month=month)"),
         ("Mail the orders of 2026-10.", "q('Orders of 2026-10')", 'q(f"Orders of {month}")'),

@@ -462,7 +462,8 @@ def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: 
     """
     if "$ref" in schema:
         target = _target(str(schema["$ref"]), root)
-        return target is not None and _is_type_exact(target, root, depth + 1)
+        # A reference to nothing allows any value, as its type does.
+        return target is None or _is_type_exact(target, root, depth + 1)
     if "anyOf" in schema:
         return all(_is_type_exact(each, root, depth + 1) for each in schema["anyOf"])
     values = schema["enum"] if "enum" in schema else [schema["const"]]

@@ -480,21 +480,24 @@ class SqlJournal:
             names = await self._read(lambda c: choose(c, _NO_LIMIT))
             events = await self._read(lambda c: store.count_events(c, names))
             return Pruned(tasks=tuple(names), events=events)
-        removed = Pruned()
+        tasks: list[str] = []
+        events = 0
+        files: list[str] = []
+        inputs: list[str] = []
         while names := await self._read(lambda c: choose(c, _PRUNE_BATCH_SIZE)):
             batch = await self.remove(names)
             if not batch.tasks:
                 break  # all tasks of the batch were resumed meanwhile
-            removed = Pruned(
-                tasks=removed.tasks + batch.tasks,
-                events=removed.events + batch.events,
-                files=removed.files + batch.files,
-                inputs=removed.inputs + batch.inputs,
-            )
+            tasks += batch.tasks
+            events += batch.events
+            files += batch.files
+            inputs += batch.inputs
         await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
-        return removed
+        return Pruned(
+            tasks=tuple(tasks), events=events, files=tuple(files), inputs=tuple(inputs)
+        )
 
     async def _forget_prompts(self) -> None:
         """Remove the messages to models from old events, in batches."""

@@ -21,7 +21,7 @@ _IGNORED_KEYWORDS: Final = frozenset(
 )
 _DATA_KEYWORDS: Final = frozenset({"enum", "const"})
 _KEYWORDS_OF_NAMED_SCHEMAS: Final = frozenset(
-    {"properties", "$defs", "definitions", "dependentSchemas"}
+    {"properties", "$defs", "definitions", "dependentSchemas", "dependentRequired"}
 )
 _TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
 # The patterns of formats that all services interpret in the same way.

@@ -64,6 +64,7 @@ _INPUT: Final = "in"
 _OUTPUT: Final = "out"
 # The default of an optional argument in a stub, if a call without the argument sends nothing.
 _OPTIONAL: Final = "..."
+_WORD_CHARACTER: Final = re.compile(r"[\w'’/-]")
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 
 
@@ -241,10 +242,12 @@ def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, s
 def _without_summary(line: str, summary: str) -> str:
     """Remove the summary from the beginning of a line."""
     rest = line.removeprefix(summary.removesuffix("."))
+    if rest == line:
+        return line
     # "List user" is no beginning of "List users of a team": the last word goes on.
-    has_whole_summary = not rest or rest[0].isspace() or rest[0] in ".,:;!?…"
-    remaining_text = rest if has_whole_summary else line
-    return remaining_text.lstrip(".,:; ")
+    if _WORD_CHARACTER.match(rest):
+        return line
+    return rest.lstrip(".,:;!?…。— ")
 
 
 def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:

@@ -72,11 +72,13 @@ def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | 
 
 
 def _normalise_url(base: str, url: str) -> str:
-    parts = split_http_url(join_url(base, url) or "")
-    if parts is None or parts.hostname is None or "{" in url:
+    address = join_url(base, url) or ""
+    parts = split_http_url(address)
+    has_variables = "{" in address
+    if parts is None or parts.hostname is None or has_variables:
         raise ConnectionConfigurationError(
             "the specification does not say where the API is"
-            + (f": {url.partition('?')[0][:120]!r} is not a whole address" if "{" in url else ""),
+            + (f": {url.partition('?')[0][:120]!r} is not a whole address" if has_variables else ""),
             hint="give base_url, or path_params for the {variables} of its server",
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

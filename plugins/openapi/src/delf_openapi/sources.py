@@ -73,6 +73,7 @@ def uri_of(spec: str) -> str:
     """Return a specification's URL, which is a ``file:`` URL for a path.
 
     Raises:
+        ConnectionConfigurationError: If the URL has an invalid host or port.
         ConnectionFileNotFoundError: If the file does not exist.
     """
     parts = split_url(spec)

@@ -46,13 +46,13 @@ class Export:
     Args:
         service_name: The ``service.name``; the environment variable ``OTEL_SERVICE_NAME`` takes
             precedence.
-        endpoint: The collector's address, such as ``http://localhost:4318``. When None,
+        endpoint: The collector's address, such as ``http://localhost:4318``. When None or empty,
             OpenTelemetry's environment variables give the address.
     """
 
     def __init__(self, service_name: str, endpoint: str | None) -> None:
         provider = get_tracer_provider()
-        self._has_own_provider = endpoint is not None or not isinstance(provider, TracerProvider)
+        self._has_own_provider = bool(endpoint) or not isinstance(provider, TracerProvider)
         if isinstance(provider, TracerProvider) and not self._has_own_provider:
             self._resource = provider.resource
             # Pass finished spans to the processor: a tracer would create spans with other ids.
@@ -80,7 +80,7 @@ class Export:
         self._resource = Resource.create(resource)
         span_endpoint: str | None = None  # None for OpenTelemetry's environment variables
         metric_endpoint: str | None = None
-        if endpoint is not None:
+        if endpoint:
             base = endpoint.rstrip("/")
             span_endpoint = f"{base}/v1/traces"
             metric_endpoint = f"{base}/v1/metrics"

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 # The number of best actions of each ranking that are combined.
 _MAX_RANKED: Final = 100
 PAUSE_SECONDS: Final = 60.0
-"""The seconds from a failure of the embedder until the same catalog's vectors are tried again."""
+"""The seconds from the start of a failed attempt until a catalog's vectors are tried again."""
 # The weight of word scores, from 0 to 1; vector similarities have the remaining weight.
 _WORD_WEIGHT: Final = 0.6
 
@@ -106,7 +106,7 @@ class SemanticPrefilter:
         return task.result() if has_vectors else None
 
     def _may_retry(self, task: asyncio.Task[CatalogVectors]) -> bool:
-        """Return True if the vectors could not be computed and the pause after it is over."""
+        """Return True if the attempt failed and its pause, counted from its start, is over."""
         has_failed = task.done() and (task.cancelled() or task.exception() is not None)
         return has_failed and time.monotonic() >= self._vectors_started + PAUSE_SECONDS
 

@@ -298,6 +298,7 @@ class _LiteralFinder(ast.NodeVisitor):
         self._refused_names = refused_names
         # A stack with a name for the literals in each node that is being visited, or None.
         self._name_hints: list[str | None] = [None]
+        self._f_string_depth = 0  # the number of f-strings around the node being visited
         self.parameters: dict[Value, Parameter] = {}
         self.replacements: list[_Replacement] = []
 
@@ -347,9 +348,11 @@ class _LiteralFinder(ast.NodeVisitor):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Visit only the values of an f-string, and not its texts."""
+        self._f_string_depth += 1
         for item in node.values:
             if isinstance(item, ast.FormattedValue):
                 self.visit(item.value)
+        self._f_string_depth -= 1
 
     def visit_Expr(self, node: ast.Expr) -> None:
         """Skip a bare string, which serves as a comment."""
@@ -413,8 +416,11 @@ class _LiteralFinder(ast.NodeVisitor):
     def _replace_pieces(self, node: ast.Constant, value: str) -> None:
         """Replace the dates, quoted texts and numbers of a string that occur in the task.
 
-        The string becomes an f-string.
+        The string becomes an f-string, unless it is in the braces of one: before Python 3.12 an
+        f-string in these braces needs other quotes.
         """
+        if self._f_string_depth:
+            return
         dates = [match[0] for match in _DATE.finditer(value)]
         quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
         pieces = list(filter(self._is_in_task, [*dates, *quoted_texts]))
