@@ -51,6 +51,7 @@ PROGRAMS: Final = re.compile(
 THOROUGH: Final = frozenset(
     [
         "abuse",
+        "adding",
         "attempts",
         "command",
         "commands",
@@ -69,12 +70,15 @@ THOROUGH: Final = frozenset(
         "names",
         "new",
         "oidc",
+        "openai",
         "processes",
         "prose",
         "query",
         "recording",
         "routines",
+        "rules",
         "scaffolds",
+        "screens",
         "sessions",
         "skips",
         "soundness",
@@ -88,7 +92,15 @@ THOROUGH: Final = frozenset(
 )
 """Words in the names of modules that try much, start processes, or read all of the repository."""
 THOROUGH_CASES: Final = frozenset(
-    {"test_killed_task_resumes_from_every_event", "test_connection_describes_itself_consistently"}
+    [
+        "test_killed_task_resumes_from_every_event",
+        "test_connection_describes_itself_consistently",
+        "test_cpu_time_is_limited",
+        "test_ended_tasks_are_released",
+        "test_import_changes_no_process_state",
+        "test_large_values_round_trip",
+        "test_memory_is_limited",
+    ]
 )
 """Cases of the contract suites that start processes or kill much, for each plugin of the kind."""
 SERVICE_SECONDS: Final = 120
@@ -121,8 +133,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     )
 
 
-def _named(path: Path) -> Iterator[str]:
+@cache
+def _named(path: Path) -> frozenset[str]:
     """Markers that follow from where a test stands."""
+    return frozenset(_markers_by_name(path))
+
+
+def _markers_by_name(path: Path) -> Iterator[str]:
     if path.name.startswith(CHAOS):
         yield "chaos"
     if (
@@ -133,7 +150,6 @@ def _named(path: Path) -> Iterator[str]:
         yield "slow"
 
 
-@cache
 def _starts_programs(path: Path) -> bool:
     return PROGRAMS.search(path.read_text(encoding="utf-8")) is not None
 

@@ -68,6 +68,7 @@ def _faults(text: str, *, whole: bool = True) -> Iterator[str]:
                     yield f"{typed!r} needs {param.make_metavar(context)}"
 
 
+@pytest.mark.slow
 def test_commands_in_messages_exist() -> None:
     wrong = [
         f"{place(path, node)}: {fault}"
@@ -94,6 +95,7 @@ def _faults_of_page(text: str) -> Iterator[str]:
         yield from _faults(code.replace("\\|", "|"), whole=False)
 
 
+@pytest.mark.slow
 def test_commands_on_pages_exist() -> None:
     wrong = [
         f"{page.relative_to(ROOT)}: {fault}"

@@ -69,6 +69,7 @@ def test_version_flag_loads_no_plugin() -> None:
     assert not _roots(modules) & {"pydantic", "pydantic_settings", "rich"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plugin", [plugin for plugin in PLUGINS if plugin.has_hooks], ids=lambda plugin: plugin.name
 )
@@ -96,6 +97,7 @@ def _needless(path: Path) -> Iterator[str]:
                     yield place(path, node)
 
 
+@pytest.mark.slow
 def test_functions_import_nothing_already_loaded() -> None:
     """An import in a function says that the module is loaded late, which would not be true."""
     assert [found for path in modules() for found in _needless(path)] == []

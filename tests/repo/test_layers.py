@@ -95,6 +95,7 @@ def test_sandbox_process_imports_only_the_standard_library() -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.module)
 def test_plugin_imports_the_core_libraries_and_what_it_requires(plugin: Library) -> None:
     found = [
@@ -149,6 +150,7 @@ for kind in (ConnectionSpec, EmbedderSpec, FormatSpec, JournalSpec, ModelSpec, S
 """
 
 
+@pytest.mark.slow
 def test_capability_plugins_import_without_the_engine() -> None:
     result = subprocess.run([sys.executable, "-c", NO_ENGINE], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

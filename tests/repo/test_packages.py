@@ -137,6 +137,7 @@ def test_options_of_agents_match_the_fields_of_the_configuration() -> None:
     assert OPTIONS.read_text() == options(), "cd tests && ../.venv/bin/python -m support.tables"
 
 
+@pytest.mark.slow
 def test_editors_know_the_exported_names() -> None:
     assert STUB.read_text() == stub(), "cd tests && python -m support.exported"
     assert KIT.read_text() == kit(), "cd tests && python -m support.exported"

@@ -63,7 +63,9 @@ def listener():
             came.append(self.request.recv(1000))
 
     with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/schema.json", came
         server.shutdown()
 

@@ -130,6 +130,7 @@ async def choice_of(connections, budget=21_000):
     return (await load_toolset(connections)).choice(budget)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "least"), [(200, 20_000), (1_000, 20_000), (5_000, 18_000)])
 async def test_stubs_of_many_tools_fill_the_budget(count, least):
     tools = await load_toolset([Huge(count)])
@@ -227,6 +228,7 @@ async def shown_for(task, budget=21_000):
     return stubs_of(shown.choice(budget), task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "action"),
     [
@@ -244,6 +246,7 @@ async def test_named_change_action_is_shown_with_all_keys(task, action):
     assert '"key_19": ' in stub
 
 
+@pytest.mark.slow
 async def test_stub_keeps_record_keys_in_a_small_budget():
     text = await shown_for("Mark the task 'Pay invoice' as completed", 6_000)
     stub = text.partition("async def update_task(")[2].partition("async def")[0]

@@ -139,6 +139,7 @@ async def test_reader_child_writes_only_into_its_scratch_folder(call, tmp_path):
 # -- limits -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "arguments", "limits", "message"),
     [
@@ -219,6 +220,7 @@ asyncio.run(main())
 # -- many at once -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_calls_share_a_limited_number_of_children(call):
     calls = [asyncio.create_task(call("sleep", {"seconds": 0.05})) for _ in range(40)]
     seen = [0]
@@ -232,6 +234,7 @@ async def test_calls_share_a_limited_number_of_children(call):
     assert len({each.result() for each in calls}) == 40, "each has a process of its own"
 
 
+@pytest.mark.slow
 async def test_hostile_documents_do_not_block_other_calls(call):
     hostile = [asyncio.create_task(call("spin", key=f"hostile {n}")) for n in range(60)]
     await children(MAX_CHILDREN)
@@ -244,6 +247,7 @@ async def test_hostile_documents_do_not_block_other_calls(call):
     assert {type(error) for error in ended} == {asyncio.CancelledError}
 
 
+@pytest.mark.slow
 async def test_slow_call_finishes_although_others_wait(call):
     slow = asyncio.create_task(call("sleep", {"seconds": 1.5}, key="slow"))
     others = [
@@ -253,6 +257,7 @@ async def test_slow_call_finishes_although_others_wait(call):
     assert await slow > 0
 
 
+@pytest.mark.slow
 async def test_connections_of_an_agent_share_the_reader_limit(call):
     """Each connection has its own readers; all share one event loop."""
     several = [Readers() for _ in range(3)]

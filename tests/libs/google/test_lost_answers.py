@@ -187,6 +187,7 @@ async def played(
         return before, picture(google), error, len(google.begun) - count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 async def test_change_with_a_lost_answer_is_done_once_or_reported(
     connect: Any, change: str

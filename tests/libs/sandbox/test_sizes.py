@@ -248,6 +248,7 @@ async def test_misbehaving_backend_cannot_flood_a_task(act: Callable[..., Any]) 
 # -- scripts -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
 @pytest.mark.parametrize(
     "code",

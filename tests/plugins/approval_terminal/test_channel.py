@@ -139,6 +139,7 @@ def fit(arguments: Any):
     return {**arguments, "to": arguments["to"].lower()}
 
 
+@pytest.mark.slow
 async def test_invalid_edit_is_reported_and_asked_again(person: Any, request_for: Any):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
     await person.answers(

@@ -64,6 +64,7 @@ def talk(delf_host, scripted_model):
     return talk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "expected"),
     [

@@ -13,6 +13,7 @@ from support.users import *  # noqa: F403 - the fixture office
 from support.users import NAMED, PARTS, Office, all_at_once, answer, confirming
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_concurrent_users_of_one_chat_are_kept_apart(
     office: Office, scripted_model: ScriptedModel, tmp_path: Any

@@ -55,6 +55,7 @@ def test_third_party_provider_runs_a_task(run, model, understood):
     assert "sesame" not in done.output, "its key is a secret, whatever its variable is called"
 
 
+@pytest.mark.slow
 def test_doctor_names_the_key_of_a_third_party_provider(run):
     found = json.loads(run("--plugin", "acme_models.py", "doctor", "--json").stdout)
     message = [item["text"] for item in found["findings"] if item["area"] == "model"]

@@ -162,6 +162,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observers, "CLOSE_SECONDS", SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("method", NAMED)
 def test_faulty_method_ends_in_time_and_names_its_plugin(

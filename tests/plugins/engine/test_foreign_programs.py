@@ -17,7 +17,7 @@ from delf_engine.foreign_tools import as_connections, foreign_functions
 from support.program import write_recording
 from support.workspace import ROOT
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]  # each imports a framework
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ def problems(report, variant=0):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "is_met"),
     [
@@ -53,6 +54,7 @@ def test_check_passes_or_fails_the_case(cases, model, report, check, is_met):
     assert status == (0 if is_met else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "is_met"),
     [

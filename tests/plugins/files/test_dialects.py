@@ -150,6 +150,7 @@ def made(dice: random.Random) -> tuple[str, list[list[str]]]:
     return out.getvalue(), rows
 
 
+@pytest.mark.slow
 def test_fuzzed_tables_are_read_as_written_or_reported(tmp_path):
     dice = random.Random(52)
     ours = theirs = 0

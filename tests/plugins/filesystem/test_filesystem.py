@@ -280,6 +280,7 @@ async def test_prompt_shows_only_allowed_actions(notes: Path) -> None:
         lists.readable("notes/plan.md")
 
 
+@pytest.mark.slow
 async def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) -> None:
     (notes / "page.html").write_text("<html><body><h1>Lamps</h1><p>Two.</p></body></html>")
     text = await files.read_document("notes/page.html")

@@ -28,6 +28,7 @@ def make_agent(delf_host, scripted_model, monkeypatch, sqlite_place):
     return make
 
 
+@pytest.mark.slow
 async def test_task_stopped_during_calls_leaves_no_gap(
     make_agent, scripted_model, sqlite_place, open_journal
 ):

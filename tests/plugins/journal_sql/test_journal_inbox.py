@@ -249,6 +249,7 @@ async def test_answer_given_before_the_task_resumes_counts(
 # -- many -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_tasks_waiting_for_approval_do_not_block_other_tasks(
     sqlite_place, open_journal, delf_host, scripted_model, monkeypatch

@@ -286,6 +286,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[range], C
     return run
 
 
+@pytest.mark.slow
 def test_simulation_neither_repeats_nor_loses_an_effect(play) -> None:
     seen = play(SEEDS)
     if len(SEEDS) >= 40:

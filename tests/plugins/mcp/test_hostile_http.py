@@ -147,7 +147,9 @@ def rogue(open_mcp):
         handler = type("Rogue", (Handler,), {"mode": mode})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads, server.leave = True, threading.Event()
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         servers.append(server)
         url = f"http://127.0.0.1:{server.server_port}/mcp"
         return open_mcp(name="rogue", url=url, command=None, args=[], **settings)

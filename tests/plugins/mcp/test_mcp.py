@@ -22,6 +22,8 @@ from delf_mcp import MCP
 from plugins.mcp.conftest import SERVER, invoke, run
 from support.until import until
 
+pytestmark = pytest.mark.slow  # nearly every test starts a server
+
 # -- what a script sees -------------------------------------------------------------------------
 
 

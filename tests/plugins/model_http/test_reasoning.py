@@ -73,6 +73,7 @@ async def test_reasoning_effort_is_sent_in_provider_terms(sent, provider, model,
     assert {name: body[name] for name in expected} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "effort", "expected"),
     [
@@ -93,6 +94,7 @@ async def test_no_reasoning_effort_disables_thinking(sent):
     assert "thinking" not in await sent("anthropic", SONNET, {"reasoning_effort": "none"})
 
 
+@pytest.mark.slow
 async def test_thinking_request_omits_incompatible_parameters(vendors, sent):
     settings = {"thinking": {"type": "enabled", "budget_tokens": 5000}, "temperature": 0.2}
     request = ModelRequest(messages=(user("Add."),), tools=(ADD,), must_call=True)
@@ -103,6 +105,7 @@ async def test_thinking_request_omits_incompatible_parameters(vendors, sent):
     vendors.Claude(body=body)
 
 
+@pytest.mark.slow
 async def test_disabled_thinking_keeps_sampling_settings(vendors, sent):
     settings = {"thinking": {"type": "disabled"}, "temperature": 0.2}
     body = await sent("anthropic", SONNET, settings)
@@ -151,6 +154,7 @@ def test_thinking_between_calls_keeps_its_position():
 FOREIGN = ToolCall(id="t1", name="add", arguments="{}", token="openai gpt-5.5\n[1]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "thinks"),
     [(SONNET, False), (OPUS, True)],  # with a budget, a row of calls must begin with thinking

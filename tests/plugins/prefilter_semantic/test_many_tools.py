@@ -67,6 +67,7 @@ def test_tools_are_a_small_part_of_the_prompt(count: int) -> None:
     assert ("find_tools" in part) == (count > 50)
 
 
+@pytest.mark.slow
 def test_script_can_find_a_hidden_tool() -> None:
     words = "archive the contract of department 1491"
     look = f"rerun(await find_tools('{words}'), 'archive it')"

@@ -23,6 +23,7 @@ USED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_concurrent_users_of_a_routine_are_kept_apart(
     office: Office, scripted_model: Any, store: Any

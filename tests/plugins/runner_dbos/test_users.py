@@ -19,6 +19,7 @@ from support.users import Office, User, all_at_once, user
 from .test_runner import NotedQueue
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_runner_uses_its_own_context(
     office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,7 +74,9 @@ def registry():
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.asked = asked
-    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     serving.start()
     yield server
     server.shutdown()

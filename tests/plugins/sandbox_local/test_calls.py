@@ -265,6 +265,7 @@ async def test_timers_of_a_script_end_with_it():
     assert host.text == "next\n"
 
 
+@pytest.mark.slow
 async def test_answers_that_do_not_fit_into_memory_end_the_script():
     async def find(n):
         return ["x" * 1_000 + str(item) for item in range(30_000)]

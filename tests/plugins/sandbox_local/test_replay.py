@@ -152,12 +152,14 @@ async def check_every_beginning(backend: LocalBackend, scripts: list[str], tool:
             assert difference(past, now) is None, f"{past[-1]}\n{now[len(past) - 1]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 8, 18])
 async def test_replay_of_every_beginning_shows_the_same(backend, seed):
     draw = random.Random(seed)
     await check_every_beginning(backend, random_scripts(draw), slow_tool(draw))
 
 
+@pytest.mark.slow
 async def test_calls_of_earlier_scripts_are_answered_in_their_turn(backend):
     scripts = [
         "calls = [shop.find(n) for n in (1, 2, 3)]\n1 / 0\nawait asyncio.gather(*calls)",
@@ -183,6 +185,7 @@ async def beside(n):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", range(995, 1003))
 async def test_long_spin_before_a_call_replays_in_as_many_turns(backend, turns):
     """The loop reads no answer in the first thousand busy turns, and then in each of them."""
@@ -197,6 +200,7 @@ await beside(2)
     await check_every_beginning(backend, [script], slow_tool(random.Random(turns)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["print(await call)", "1 / 0", "call.done()"])
 async def test_script_that_is_busy_for_long_gets_no_answer_earlier_in_a_replay(backend, end):
     """The recorded script printed a thousand busy turns before its call was answered."""
@@ -226,6 +230,7 @@ for _ in range(1_800):
     await check_every_beginning(backend, [script], tool)
 
 
+@pytest.mark.slow
 async def test_timers_fire_in_their_turn_beside_a_thread(backend):
     script = f"""{A_THREAD}
 opened = asyncio.Event()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from delf.errors import ConnectionUnavailableError
 from support.serving import doing
 
 SCRIPT = "await send('ada')\nimport asyncio\nawait asyncio.sleep(7)\nprint('done')"
 
 
+@pytest.mark.slow
 async def test_task_can_be_resumed_after_its_timeout(serve):
     server = await serve(agent={"approval_mode": "approve_all"})
     order = {"task": doing(SCRIPT), "wait": 20, "timeout": 4}
@@ -22,6 +25,7 @@ async def test_task_can_be_resumed_after_its_timeout(serve):
     assert (await server.client.post(f"{path}/resume")).status_code == 409
 
 
+@pytest.mark.slow
 async def test_task_can_be_resumed_after_a_resume_that_failed(serve, monkeypatch):
     agent = {"approval_mode": "approve_all", "cost_usd": 0.1, "allow_unpriced": True}
     server = await serve("ci-key", agent=agent, api_key="ci:ci-key", budgets={"ci": 5.0})

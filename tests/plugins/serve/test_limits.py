@@ -121,7 +121,7 @@ async def test_streams_and_waits_are_limited_per_key(serve):
 
 
 async def test_person_and_key_of_one_name_have_separate_limits(serve):
-    server = await serve(api_key="ada:settings-key", open_tasks=1, key_streams=1, rate=3)
+    server = await serve(api_key="ada:settings-key", open_tasks=1, key_streams=1, rate=5)
     other = PersonKey(label="ci", digest=digest_of("ci-key"), made_at=1.0)
     ada = person("ada", scope="all")
     await add(server, replace(ada, keys=(*ada.keys, other)))

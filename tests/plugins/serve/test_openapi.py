@@ -25,6 +25,7 @@ COMMAND = re.compile(r"\bdelf (?:users|runs?|approvals|routines|resume|serve|plu
 OWN = document(OPERATIONS, server="/", keyed=False)
 
 
+@pytest.mark.slow
 async def test_openapi_document_is_valid_and_lists_every_operation(serve):
     from openapi_spec_validator import validate
 

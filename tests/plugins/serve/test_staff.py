@@ -95,6 +95,7 @@ REQUESTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["ada", "cy"])
 @pytest.mark.parametrize("sent", REQUESTS, ids=str)
 async def test_managing_users_needs_the_right_and_the_scope(office, who, sent):

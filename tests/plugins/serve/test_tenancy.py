@@ -514,6 +514,7 @@ async def test_routines_and_drafts_reveal_no_foreign_task(office):
     assert draft.is_success, draft.text
 
 
+@pytest.mark.slow
 async def test_cross_tenant_attacks_change_nothing(office):
     """After all attacks the questions still wait, and nothing was sent."""
     ids = office.ids

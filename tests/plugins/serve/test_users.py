@@ -33,6 +33,7 @@ class LoggedIn:
         await self._app(scope, receive, send)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_concurrent_web_users_are_kept_apart(
     office: Office, tmp_path: Any, monkeypatch: pytest.MonkeyPatch

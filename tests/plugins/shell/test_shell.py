@@ -47,6 +47,7 @@ async def test_output_is_bounded(folder: Path) -> None:
     assert result["truncated"]
 
 
+@pytest.mark.slow
 async def test_killed_command_ends_its_subprocesses(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
     program = "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"

@@ -118,6 +118,7 @@ async def test_descriptions_are_whole_unless_many_skills_share_the_prompt(skills
     assert f"- s1: {'x' * 300}…\n" in await skills.context("x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

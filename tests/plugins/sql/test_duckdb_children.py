@@ -50,12 +50,14 @@ def _children_of(pid, command=""):
     return [int(line[0]) for line in lines if "Z" not in line[1] and command in line[-1]]
 
 
+@pytest.mark.slow
 async def test_memory_limit_is_an_error_and_the_next_statement_works(sql):
     with pytest.raises(ToolExecutionError, match=r"[Mm]emory"):
         await sql.query("SELECT length(repeat('x', 2000000000)) AS n")
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
 
 
+@pytest.mark.slow
 async def test_uninterruptible_statement_ends_with_its_process(tmp_path, monkeypatch):
     """The process is stopped by a signal, so that it cannot react to an interrupt."""
     path = tmp_path / "a.duckdb"
@@ -72,6 +74,7 @@ async def test_uninterruptible_statement_ends_with_its_process(tmp_path, monkeyp
     await sql.aclose()
 
 
+@pytest.mark.slow
 async def test_cancelled_query_leaves_no_process(sql):
     running = asyncio.create_task(sql.query(SLOW))
     await until(children)
@@ -82,6 +85,7 @@ async def test_cancelled_query_leaves_no_process(sql):
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
 
 
+@pytest.mark.slow
 async def test_killed_write_process_leaves_unknown_outcome(sql):
     running = asyncio.create_task(sql.write(f"INSERT INTO items {SLOW}"))
     (child,) = await until(children)
@@ -91,6 +95,7 @@ async def test_killed_write_process_leaves_unknown_outcome(sql):
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
 
 
+@pytest.mark.slow
 async def test_killed_query_process_is_an_error_and_the_next_works(sql):
     running = asyncio.create_task(sql.query(SLOW))
     (child,) = await until(children)

@@ -57,6 +57,7 @@ async def peak_during(task: asyncio.Task[object], process: Path) -> int:
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -89,6 +90,7 @@ async def test_single_long_instruction_is_interrupted(items: Any, open_sql: Any)
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
+@pytest.mark.slow
 async def test_killed_write_leaves_a_readable_file(items: Any, open_sql: Any):
     sql = open_sql(items, statement_timeout=0.3)
     write = ONE_OPCODE.replace("SELECT ", "INSERT INTO items SELECT 7, ").replace(" AS n", "")

@@ -46,6 +46,7 @@ def filled(tmp_path: Path, open_sql: Any):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 async def test_prompt_shows_tables_and_columns_needed_for_a_question(case: Any, filled: Any):
     lines, questions, budget = CASES[case]

@@ -103,6 +103,7 @@ def test_personal_looking_texts_are_not_shown(name, value):
     assert "Klein" not in (held("data", [json.dumps({name: value})] * 50) or "")
 
 
+@pytest.mark.slow
 async def test_prompt_shows_shared_values_on_any_engine(open_sql, any_database):
     any_database.run(
         "CREATE TABLE bills (id int PRIMARY KEY, state varchar(20), payer varchar(20))"

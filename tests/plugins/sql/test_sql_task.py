@@ -55,6 +55,7 @@ def renew(rows: Any, *, is_done: bool) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cut", "happened", "asked"),
     [

@@ -402,6 +402,7 @@ USES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
 def test_quoted_keywords_are_valid_column_names(dialect):
     listed = duckdb.sql("SELECT keyword_name FROM duckdb_keywords()").fetchall()
@@ -492,6 +493,7 @@ def test_invalid_trust_setting_is_an_error(trust):
         SQL(url="postgresql://u:p@h/d", trust=trust)
 
 
+@pytest.mark.slow
 async def test_comments_on_untrusted_columns_are_omitted(tmp_path):
     path = str(tmp_path / "d.db")
     with duckdb.connect(path) as database:

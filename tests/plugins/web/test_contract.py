@@ -24,6 +24,7 @@ def answer(seen: Seen) -> Reply:
     return Reply(200 if body else 404, body, {"Content-Type": kind})
 
 
+@pytest.mark.slow
 class TestWeb(ConnectionContract):
     slow_call = Call("scrape", url="-")
     calls_to_refuse = (Call("links", url="file:///etc/passwd"),)

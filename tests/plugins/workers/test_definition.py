@@ -110,6 +110,7 @@ def test_errors_name_file_line_and_key(case: Any, tmp_path: Path):
     assert message in error.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "message"),
     [

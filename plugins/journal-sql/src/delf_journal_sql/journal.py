@@ -495,9 +495,7 @@ class SqlJournal:
         await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
-        return Pruned(
-            tasks=tuple(tasks), events=events, files=tuple(files), inputs=tuple(inputs)
-        )
+        return Pruned(tasks=tuple(tasks), events=events, files=tuple(files), inputs=tuple(inputs))
 
     async def _forget_prompts(self) -> None:
         """Remove the messages to models from old events, in batches."""

@@ -76,9 +76,11 @@ def _normalise_url(base: str, url: str) -> str:
     parts = split_http_url(address)
     has_variables = "{" in address
     if parts is None or parts.hostname is None or has_variables:
+        text = "the specification does not say where the API is"
+        if has_variables:
+            text += f": {url.partition('?')[0][:120]!r} is not a whole address"
         raise ConnectionConfigurationError(
-            "the specification does not say where the API is"
-            + (f": {url.partition('?')[0][:120]!r} is not a whole address" if has_variables else ""),
+            text,
             hint="give base_url, or path_params for the {variables} of its server",
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -95,6 +95,7 @@ async def everybody(office: Office, agent: Agent) -> None:
                 group.create_task(one(number))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("sandbox", "plain"),
@@ -111,6 +112,7 @@ async def test_concurrent_users_of_one_agent_are_kept_apart(
     assert office.sightings.parts >= PARTS
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("strategy", ["stream", "careless"])
 async def test_concurrent_users_are_kept_apart_in_every_strategy(
@@ -129,6 +131,7 @@ async def test_concurrent_users_are_kept_apart_in_every_strategy(
     assert office.sightings.parts >= PARTS
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_concurrent_users_in_threads_are_kept_apart(office: Office) -> None:
     """A threaded program, such as with Flask, is served by the agent's own loop."""

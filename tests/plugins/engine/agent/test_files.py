@@ -95,6 +95,7 @@ def test_files_read_is_recorded_as_a_tool_call(run, sandbox, inputs):
     assert call.description == "the second"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "kind", "message"),
     [

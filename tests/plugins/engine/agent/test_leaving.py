@@ -231,6 +231,7 @@ async def live(world: World, journal: HeldJournal, task_id: str, last: int) -> s
     return record.task_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [True, False], ids=["before it is kept", "after"])
 async def test_task_abandoned_at_any_event_repeats_nothing(
     delf_host: TestHost, scripted_model: ScriptedModel, before: bool
@@ -253,6 +254,7 @@ async def test_task_abandoned_at_any_event_repeats_nothing(
     assert place > 10
 
 
+@pytest.mark.slow
 async def test_fork_of_an_abandoned_task_repeats_nothing_without_asking(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
@@ -299,6 +301,7 @@ class Learns:
     async def aclose(self) -> None: ...
 
 
+@pytest.mark.slow
 async def test_conversation_turn_abandoned_at_any_event_is_kept_once(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ class TestClosedLoops:
         assert children() == before
 
 
+@pytest.mark.slow
 def test_forked_process_gets_its_own_runtime(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -90,6 +91,7 @@ agent.stop()
     assert (result.stdout, result.stderr) == ("child 1\nparent 1\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, pytest.fail.Exception])
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
 def test_tool_that_raises_a_base_exception_fails_only_its_call(

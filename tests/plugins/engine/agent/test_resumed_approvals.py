@@ -325,6 +325,7 @@ async def test_request_is_closed_if_approval_is_no_longer_needed(bench: Bench) -
     assert [e.request_id for e in voided] == [events[begin - 1].request_id]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asks_now", [True, False], ids=["a person", "nobody"])
 async def test_question_is_answered_once_despite_a_crash(bench: Bench, asks_now: bool) -> None:
     bench.model.writes("print(await ask('Who?', ['Ann', 'Bob'], default='Ann'), await look(1))")

@@ -150,6 +150,7 @@ GATHERED = "titles = await desk.titles()\nprint(await asyncio.gather(*map(desk.h
 BATCHES = "done = await asyncio.gather(*(desk.hand(n) for n in range(0, 200, 4)))\nprint(len(done))"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["call", "plan"])
 @pytest.mark.parametrize("first", [LOOP, GATHERED], ids=["written", "found"])

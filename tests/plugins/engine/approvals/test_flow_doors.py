@@ -266,6 +266,7 @@ DOORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scripts", "options"), DOORS.values(), ids=DOORS)
 def test_call_caused_by_foreign_text_requires_approval_on_every_route(desk, scripts, options):
     options = {**options, "more": [make() for make in options.get("more", ())]}

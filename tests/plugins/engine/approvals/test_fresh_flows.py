@@ -235,6 +235,7 @@ def test_content_parameters_require_approval_if_they_are_the_only_ones(asked):
     assert asked(code, tools=[mails, *_functions(names, str, "set")]) == [f"set_{n}" for n in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", FLOWS["values"].values(), ids=FLOWS["values"])
 def test_foreign_value_of_any_form_requires_approval(asked, code):
     assert len(asked(READ + code)) == 1
@@ -245,6 +246,7 @@ def test_outgoing_content_requires_approval(asked, code):
     assert asked(READ + code) == ["search"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", FLOWS["results"].values(), ids=FLOWS["results"])
 def test_result_inherits_the_origin_of_tool_and_arguments(asked, tmp_path, code):
     path = tmp_path / "shop.db"
@@ -355,6 +357,7 @@ def _sources(kind, folder):
     return [PAY], {"tools": tools, "files": [str(path) for path in paths]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [kind for kind in FLOWS["told"].values() if kind != "conversation"], ids=str
 )
@@ -451,6 +454,7 @@ def database_in(folder):
     return SQL(name="db", url=f"sqlite:///{path}", trust=TABLES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query", "field", "asks"), QUERIES.values(), ids=QUERIES)
 def test_tables_and_columns_declared_own_require_no_approval(asked, tmp_path, query, field, asks):
     code = f"mails()\npay(db.query({query!r})[0][{field!r}], 1)"

@@ -196,6 +196,7 @@ PASS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "outline"), PASS.values(), ids=PASS)
 def test_outline_permits_calls_the_user_asked_for(run, code, outline):
     response, asked = run(code, outline)
@@ -317,6 +318,7 @@ ASKED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "outline"), ASKED.values(), ids=ASKED)
 def test_outline_requires_approval_for_unrequested_calls(run, code, outline):
     _, asked = run(code, outline)
@@ -562,6 +564,7 @@ MADE_OF_FIELDS |= {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "planned", "asks"), MADE_OF_FIELDS.values(), ids=MADE_OF_FIELDS)
 def test_script_written_before_reading_may_combine_fields_of_the_outline(
     delf_host, scripted_model, code, planned, asks

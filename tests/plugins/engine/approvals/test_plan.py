@@ -214,6 +214,7 @@ await asyncio.sleep(0.05)
 print(done)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [RERUN, "\n1 / 0"], ids=["rerun", "error"])
 @pytest.mark.parametrize("first", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
 async def test_calls_require_approval_one_by_one_after_an_unapproved_script(
@@ -240,6 +241,7 @@ async def test_plan_is_asked_once_after_an_approved_script(bench: Callable[..., 
     assert b.shop.made == [("close", 5), ("close", 6)]
 
 
+@pytest.mark.slow
 async def test_plan_approval_is_requested_again_in_a_new_sandbox(
     bench: Callable[..., Bench],
 ) -> None:
@@ -391,6 +393,7 @@ async def test_resumed_plan_is_not_asked_again(
     await agent.astop()
 
 
+@pytest.mark.slow
 async def test_resumed_task_requires_approval_for_each_call_after_an_unapproved_script(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
