@@ -371,12 +371,17 @@ def _export_error(name: str, needed_by: str, exporting: Sequence[Candidate]) -> 
 def _block_plugin(candidate: Candidate, disabled_plugins: Iterable[tuple[str, str]]) -> Candidate:
     """Return a plugin marked with the setting that blocks it, or unchanged if none does."""
     for name, reason in disabled_plugins:
-        if _names(name, candidate):
+        if _is_named(candidate, name):
             return replace(candidate, blocked=reason)
     return candidate
 
 
-def _names(name: str, candidate: Candidate) -> bool:
+def _is_named(candidate: Candidate, name: str) -> bool:
+    """Return True if a name in a setting means a plugin.
+
+    The name is that of the plugin or of its distribution. ``all`` means every installed plugin, but
+    none that the program itself has registered: these have no distribution.
+    """
     if name in _ALL:
         return candidate.distribution is not None
     names = {candidate.name, normalise(candidate.distribution or candidate.name)}

@@ -229,7 +229,8 @@ def _names_by_priority(catalog: Catalog, ranked_names: Sequence[str], task: str)
         ranked_names: The names of the tools, best first.
         task: The user's task, in plain words.
     """
-    # Word search comes first, because a prefilter may miss an action that the task names plainly.
+    # Word search comes first, because a prefilter may rank an action low that the task names
+    # plainly.
     matches = best_first(catalog, task)[:_MAX_BEST]
     # Read actions of the resources that the task names, since scripts have to find records first.
     read_names = readers_mentioned(task, catalog)

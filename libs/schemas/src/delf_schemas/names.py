@@ -44,10 +44,16 @@ def split_text(text: object, max_head: int, max_total: int) -> tuple[str, str]:
         max_total: The maximum number of characters of both parts together.
     """
     line = clean(text, max_total)
-    head = line if len(line) <= max_head else sentences(line, max_head)
+    head = line
+    if len(line) > max_head:
+        head = sentences(line, max_head)
+    # If not even one sentence fits, sentences() returns its beginning with an ellipsis. An ellipsis
+    # of the text itself is no such cut: the text begins with it, too.
     is_sentence_cut = head.endswith("…") and not line.startswith(head)
-    if is_sentence_cut:  # end the first part at a word, without the ellipsis
-        head = head[:-1].rpartition(" ")[0] or head[:-1]
+    if is_sentence_cut:
+        beginning = head.removesuffix("…")
+        whole_words = beginning.rpartition(" ")[0]
+        head = whole_words or beginning
     return head, line[len(head) :].strip()
 
 

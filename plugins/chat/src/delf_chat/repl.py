@@ -236,9 +236,9 @@ def run_chat(agent: Agent, **options: Any) -> None:
     try:
         run_until_done(main)
     except errors.InterruptedRunError as stop:
-        if stop.status != errors.INTERRUPTED:
-            raise SystemExit(stop.status) from None
-        raise KeyboardInterrupt from None
+        if stop.status == errors.INTERRUPTED:  # Ctrl-C, which Python programs know as an exception
+            raise KeyboardInterrupt from None
+        raise SystemExit(stop.status) from None  # another signal, such as SIGTERM
 
 
 async def arun_chat(agent: Agent, timeout: float | None = None, **options: Any) -> None:

@@ -231,18 +231,26 @@ class RequestBuilder:
             header_text(param, value)
 
     def _required_keywords(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the keyword arguments that the body requires if a call has these arguments."""
+        """Return the names of the keyword arguments that a call must have for its body.
+
+        A body that may be omitted requires none, unless the call has another part of the body.
+
+        Args:
+            body: The body.
+            arguments: The arguments of the call by name.
+        """
         if body.fields is None:  # one keyword argument takes the whole body
             whole_argument = body.whole_argument
             if body.required and whole_argument is not None:
                 return [whole_argument]
             return []
-        has_fields = any(
-            arguments.get(arg) is not None for arg in (*self._fields, body.extra_argument or "")
-        )
-        if not has_fields and not body.required:
+        parts_of_body = list(self._fields)
+        if body.extra_argument is not None:
+            parts_of_body.append(body.extra_argument)
+        has_body = any(arguments.get(name) is not None for name in parts_of_body)
+        if not has_body and not body.required:
             return []
-        return [f.arg for f in self._fields.values() if f.required]
+        return [name for name, field in self._fields.items() if field.required]
 
     def _check_body(self, body: Body, arguments: dict[str, Any]) -> list[str]:
         """Validate the whole body, and return its faults."""

@@ -206,6 +206,7 @@ class _TemplateProcess:
             confine(limits, request["readable"], scratch, max_threads=max_threads)
             os.dup2(null_device, 2)  # last, so that errors reach the host
             os.close(null_device)
+            # Ends the process when the session ends: all that gets past this line is a failure.
             self._server.serve(wire, wire, threads=max_threads > 0)
         except BaseException as error:  # the child must not run the template's loop
             sys.excepthook(type(error), error, error.__traceback__)

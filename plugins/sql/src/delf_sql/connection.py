@@ -557,16 +557,26 @@ def _with_parameter_sets(
 
 
 def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
-    """Return the sets of parameters: one, or one for each element of a list."""
+    """Return the sets of parameters with which a statement runs, each of them once.
+
+    A list of lists, or of dicts for named placeholders, has several sets; any other value is one.
+
+    Args:
+        text: The statement.
+        tokens: The tokens of the statement.
+        params: The parameters of the call.
+    """
     if params is None or isinstance(params, Mapping):
         return [params]
     has_positional = bool(find_placeholders(text, tokens, named=False))
-    if not params:  # an empty list means no set, except for a statement without placeholders
-        if has_positional or find_placeholders(text, tokens, named=True):
-            return []
-        return [None]
+    if not params:
+        has_placeholders = has_positional or bool(find_placeholders(text, tokens, named=True))
+        # Without rows for its placeholders, a statement does not run.
+        return [] if has_placeholders else [None]
     are_lists = all(isinstance(item, (list, tuple)) for item in params)
     are_dicts = all(isinstance(item, Mapping) for item in params)
     # With positional placeholders, a dict is itself a value, as JSON.
-    are_sets = are_lists or (are_dicts and not has_positional)
-    return cast("Sequence[Params]", params) if are_sets else [params]
+    has_several_sets = are_lists or (are_dicts and not has_positional)
+    if has_several_sets:
+        return cast("Sequence[Params]", params)
+    return [params]

@@ -350,7 +350,12 @@ class _Reader:
             parts.append(self._field())
 
     def _field(self) -> _Field:
-        field = _Field(self.code("}!:="))
+        """Read a replacement field, from after its ``{`` to its ``}``.
+
+        Raises:
+            _UnreadableError: If the field does not end as one of an f-string.
+        """
+        field = _Field(self.code("}!:="))  # the expression, up to one of these characters
         if self._current() == "=":
             field.equals_sign = "="
             self._position += 1

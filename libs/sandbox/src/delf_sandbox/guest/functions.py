@@ -28,6 +28,7 @@ class Functions:
         self.initial_names = names.initial_names
         """The names that are defined when the script starts, such as those of tools."""
         self._tool_names = names
+        # For methods whose object is unknown: a method with the name of an action may be a tool.
         self._normalized_action_names = {
             normalized_name(action_name)
             for action_names in self.initial_names.tools.values()

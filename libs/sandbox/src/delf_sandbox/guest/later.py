@@ -270,10 +270,9 @@ class DeferredCalls:
             self._mark_calls_in(function.body, scope, awaitable_path)
 
     def _mark_calls_in_returns(self, scope: Scope, awaitable_path: Path) -> None:
-        """Mark the calls that make the awaitables in the result of a function of the script.
+        """Mark the calls whose awaitables a function of the script returns or yields.
 
-        The calls are in the expressions that the function returns or yields. The script awaits a
-        marked call later, so the rewriting must not await the call in place.
+        The script awaits a marked call later, so the rewriting must not await the call in place.
 
         Args:
             scope: The scope of the function.
@@ -286,8 +285,8 @@ class DeferredCalls:
         for value in scope.returns:
             self._mark_calls_in(value, scope, awaitable_path)
         if scope.is_generator and awaitable_path:
-            # The result of a generator is a sequence of the values that it yields, so the first
-            # index selects a yielded value.
+            # A caller sees the yielded values as a sequence: the first index selects one of them,
+            # and the rest of the path leads on within it.
             for value in scope.yields:
                 self._mark_calls_in(value, scope, awaitable_path[1:])
 
@@ -298,8 +297,8 @@ class DeferredCalls:
 
         Args:
             function: The scope of the visited function.
-            visited_part: A parameter, written as ``(name)``, so that the text differs from a
-                variable's name; or ``_RESULT`` for the function's result.
+            visited_part: A parameter, as ``(name)``, or ``_RESULT`` for the function's result.
+                Visits of variables are in the same set, under their plain names.
             awaitable_path: The path to the awaitables in the argument or result.
         """
         visit = (id(function), visited_part, awaitable_path)

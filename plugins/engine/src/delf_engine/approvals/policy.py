@@ -351,19 +351,24 @@ class TaskApprovals:
         redactor = self._log.redactor
         assert call is not None  # noqa: S101 - decide_script() makes the requests without a call
         bound_action = call.bound
-        redact = redactor.redact_text
         defaults = bound_action.action.defaults
         omitted = {name: defaults[name] for name in defaults if name not in call.arguments}
-        # Validates the arguments that a person edits. The answer to a question is no argument.
-        validate_edited_arguments = None if case.is_question else bound_action.action.validate
+        preview: dict[str, Any] = {}
+        if verdict is not None:
+            preview = verdict.request_fields()
+        preview["files"] = _sizes(call, verdict)  # also the files that only the call itself reads
         preview_digest, files_digest = _digests_of_preview_and_files(case)
-        shown_by_connection = {} if verdict is None else verdict.request_fields()
-        shown_by_connection["files"] = _sizes(call, verdict)
-        description = None if call.description is None else redact(call.description)
-        reason = redact(verdict.reason) if isinstance(verdict, NeedsApproval) else None
+        description = call.description
+        if description is not None:
+            description = redactor.redact_text(description)
+        reason = None
+        if isinstance(verdict, NeedsApproval):
+            reason = redactor.redact_text(verdict.reason)
+        # The answer to a question is no argument, so the action cannot validate it.
+        validate_edited_arguments = None if case.is_question else bound_action.action.validate
         return self._request(
             call.number,
-            **redactor.redact_value(shown_by_connection),
+            **redactor.redact_value(preview),
             action=bound_action.name,
             permission=bound_action.action.permission,
             effect=bound_action.action.effect,

@@ -568,8 +568,8 @@ class Gate:
         # ``script_arguments`` has the values as the script passed them, ``validated_arguments`` has
         # the same values as the types that the action declares.
         script_arguments, validated_arguments = validate_arguments(bound.action, keywords)
-        # A declared type may hide parts of a value, such as a secret, so that two different calls
-        # would get the same digest.
+        # The digest is made from the script's values. A declared type may hide parts of a value,
+        # such as a secret, so its values could give two different calls the same digest.
         digest = identity(bound.name, script_arguments, bound.action.defaults)
         return Call(number, bound, validated_arguments, description, digest)
 
