@@ -216,7 +216,8 @@ def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     for variable, value in folder.env.entries:
         yield from _text_effects(value, f"{name}: {variable}", folder.root)
         if variable.startswith(PREFIX):
-            # DELF_A__B sets the key "b" of the table "a".
+            # DELF_LLM__BASE_URL sets the key "base_url" of the agent's setting "llm", and
+            # DELF_SHOP_URL the key "url" of a connection or plugin "shop".
             path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
             is_of_agent = path[0] in AgentConfig.model_fields
             setting_path = ("agent", *path) if is_of_agent else path[-1:]
@@ -255,11 +256,11 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     file_and_key = f"{file}: {key}"  # where an effect is whose text does not contain the key
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
-    # The keys of the setting, without the name of its table, and of its connection or plugin.
-    is_of_agent = path[:1] == ("agent",)
-    keys = {last_key, *(path[1:] if is_of_agent else path[2:])}
-    last_word = last_key.rpartition("_")[2]
-    names_command = not _COMMAND_KEYS.isdisjoint(keys | {last_word})
+    # Ignore the name of the table and, outside of [agent], the name of the connection or plugin.
+    ignored_count = 1 if path[:1] == ("agent",) else 2
+    keys = {last_key, *path[ignored_count:]}
+    last_word = last_key.rpartition("_")[2]  # such as "command" of DELF_SHOP_COMMAND
+    names_command = not _COMMAND_KEYS.isdisjoint({*keys, last_word})
     # A field of the agent declares its effect, so guess only from the keys inside the field.
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
     guessed_keys = set(path[2:]) if is_agent_field else keys
@@ -334,6 +335,7 @@ def _leads_outside(text: str, root: Path) -> bool:
 
 
 def _display_value(value: Any) -> str:
+    """Format a setting's value as text; of a long text, only the two ends."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if len(text) <= _MAX_VALUE_CHARACTERS:
         return text

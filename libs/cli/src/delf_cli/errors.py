@@ -47,6 +47,7 @@ _HINTS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
+_INTERRUPTED: Final = "interrupted"
 TRACE: Final = "the task's trace"
 """The beginning of hints at the trace, which ``delf runs show`` prints."""
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -100,7 +101,9 @@ def report(
         if debug:
             trace = without_passwords("".join(traceback.format_exception(error)))
             click.echo(redact(trace), err=True, nl=False)
-        say("error" if message != "interrupted" else "", redact(message))
+        # The user interrupted the program on purpose, so the message is not labelled as an error.
+        label = "" if message == _INTERRUPTED else "error"
+        say(label, redact(message))
         if hint and not (hint_to_omit and hint.startswith(hint_to_omit)):
             say("hint", redact(hint))
     except BrokenPipeError:
@@ -123,6 +126,7 @@ def report_json(error: BaseException, *, redact: Callable[[str], str] = str) -> 
 
 
 def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
+    """Return the text that the command line shows for an error, and the hint, if any."""
     if isinstance(error, DelfError):
         return error.message, hint_of(error)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -132,7 +136,7 @@ def _message_and_hint(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, click.ClickException):
         return error.format_message(), None
     if isinstance(error, (KeyboardInterrupt, click.Abort, InterruptedRunError)):
-        return "interrupted", None
+        return _INTERRUPTED, None
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:
         return f"{error.filename or 'the output'} cannot be written: {error.strerror}", None
     text = " ".join(without_passwords(str(error)).split())
@@ -149,13 +153,16 @@ def hint_of(error: DelfError) -> str | None:
     The hint of an error may show Python code. If a command does the same, the command is returned
     instead.
     """
+    # The default hint of this error is a command for the shell: export NAME=…
     if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"
     hint = error.hint
     if hint == error.default_hint:
         hint = _HINTS.get(error.code, hint)
-    return hint and hint.replace(TRACE, "delf runs show", 1)
+    if not hint:
+        return hint
+    return hint.replace(TRACE, "delf runs show", 1)
 
 
 def _typed_command(error: click.UsageError) -> str:

@@ -28,12 +28,15 @@ class BareGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the name of the default command if the arguments name no command."""
-        asks_for_help = not {"-h", "--help"}.isdisjoint(args) or ctx.resilient_parsing
-        begins_with_option = not args or args[0].startswith("-")
+        asks_for_help = not {"-h", "--help"}.isdisjoint(args)
+        is_completion = ctx.resilient_parsing  # the shell completes the command line
+        begins_with_command = bool(args) and not args[0].startswith("-")
+        is_complete = asks_for_help or is_completion or begins_with_command
         # The cheap conditions come first, because list_commands discovers all plugins.
-        if self._default_command is not None and begins_with_option and not asks_for_help:
+        if self._default_command is not None and not is_complete:
             names_command = not set(self.list_commands(ctx)).isdisjoint(args)
-            args = args if names_command else [self._default_command, *args]
+            if not names_command:
+                args = [self._default_command, *args]
         return super().parse_args(ctx, args)
 
 

@@ -59,9 +59,12 @@ def _row(record: PluginRecord) -> tuple[str, ...]:
 
 
 def _explain(record: PluginRecord, state: State) -> None:
+    """Print the reason for a plugin's state, if any, and the plugin's warnings."""
     from delf.terminal import visible
 
-    reasons = [record.reason] if record.reason else []
-    for text in (*reasons, *record.warnings):
+    texts = list(record.warnings)
+    if record.reason:
+        texts.insert(0, record.reason)
+    for text in texts:
         origin = f" ({record.plugin.origin})" if record.distribution else ""
         click.echo(f"\n{record.name}{origin}: {visible(state.redact(text))}")

@@ -143,7 +143,8 @@ class RoutineCall:
                 key_path = "".join(f"[{key!r}]" for key in keys)
                 raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
             values[name] = value
-        return f"{self.routine}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return f"{self.routine}({arguments})"
 
 
 def _item_keys(node: ast.expr) -> tuple[str | int, ...] | None:

@@ -184,7 +184,9 @@ def _store_flag(ctx: click.Context, parameter: click.Parameter, value: Any) -> N
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)
         is_repeatable = name in ("trust", "plugin")
-        setattr(state, name, (*getattr(state, name), *value) if is_repeatable else value)
+        if is_repeatable:
+            value = (*getattr(state, name), *value)
+        setattr(state, name, value)
 
 
 def add_global_flags(command: click.Command) -> click.Command:

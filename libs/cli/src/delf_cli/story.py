@@ -75,13 +75,14 @@ def _format_decision(event: ev.ApprovalDecided) -> str:
         return f"{words}: {ev.EXPIRY_REASONS[event.source]}"
     if event.answer is not None:
         return f"{words} by {_person(event)}: {cut(str(event.answer), 200)}"
-    other_voters = f"; {', '.join(event.others)} approved it before" if event.others else ""
     if event.decision == "changes_requested":
         return f"{words} by {_person(event)}: {cut(event.reason or '', 200)}"
+    other_voters = f"; {', '.join(event.others)} approved it before" if event.others else ""
     return f"{words} by {_person(event)}{other_voters}"
 
 
 def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
+    """Return the name of the person who decided, and the channel in parentheses if known."""
     via = f" ({visible(event.via)})" if event.via else ""
     return f"{visible(event.by)}{via}"
 

@@ -28,12 +28,6 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         calls: Whether to list the calls.
         width: The terminal's width; None without a terminal.
     """
-    uses: dict[tuple[str, str], ModelUse] = {}  # by model and purpose
-    total = ModelUse()
-    for call in trace.model_calls:
-        uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
-        total.add(call)
-    usage = trace.usage
     retries = "1 retry" if len(trace.retries) == 1 else f"{len(trace.retries)} retries"
     retry_note = f"{format_count(len(trace.reruns), 'rerun')}, {retries}"
     lines = [
@@ -41,7 +35,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
         f"scripts   {len(trace.scripts)} ({retry_note})",
         f"calls     {outcomes(trace.tool_calls)}",
-        f"models    {format_count(len(trace.model_calls), 'call')}, {usage.text}",
+        f"models    {format_count(len(trace.model_calls), 'call')}, {trace.usage.text}",
         f"cost      {usd(trace.total_cost_usd)}",
     ]
     if trace.api_enrichment is not None:
@@ -64,7 +58,12 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         lines += ["", *_table(heads, approval_rows(trace.approvals), width)]
     if trace.changes:
         lines += ["", "changed", *(f"  {visible(change)}" for change in trace.changes)]
-    if uses:
+    if trace.model_calls:
+        uses: dict[tuple[str, str], ModelUse] = {}  # by model and purpose
+        total = ModelUse()
+        for call in trace.model_calls:
+            uses.setdefault((call.model, call.purpose), ModelUse()).add(call)
+            total.add(call)
         heads = ("model", "for", ">calls", ">in", ">cached", ">out", ">time", ">cost")
         lines += ["", *_table(heads, model_rows(uses, total), width)]
     return "\n".join(lines)

@@ -74,8 +74,8 @@ def _column_widths(
         return widths
     gaps_width = 2 * (len(widths) - 1)
     excess = sum(widths) + gaps_width - width
-    texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
-    widest_first = sorted(texts, key=lambda column: -widths[column])
+    text_columns = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
+    widest_first = sorted(text_columns, key=lambda column: -widths[column])
     narrowest_first = widest_first[::-1]
     minimums = [(column, _MIN_COLUMN_WIDTH) for column in widest_first]
     minimums += [(column, _MIN_COLUMN_WIDTH // 2) for column in narrowest_first]

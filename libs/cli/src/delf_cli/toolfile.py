@@ -163,7 +163,9 @@ def _import(path: Path, shown_path: Path, reader: Read | None) -> ModuleType:
         ) from error
     except BaseException as error:  # such as SystemExit
         at = _failing_line(error, path, shown_path)
-        raise ConfigurationError(f"{at}: {type(error).__name__}: {error}".rstrip(": ")) from error
+        # An error without text, such as AssertionError(), leaves no colon at the end.
+        message = f"{at}: {type(error).__name__}: {error}".rstrip(": ")
+        raise ConfigurationError(message) from error
     return module
 
 

@@ -26,7 +26,8 @@ QUESTION: Final = "Trust this folder? You are asked again when what these files 
 
 def can_ask() -> bool:
     """Return True if a person can be asked at the terminal."""
-    # During shell completion, a question would appear in the typed line.
+    # During shell completion, for which click sets a variable such as _DELF_COMPLETE, a question
+    # would appear in the typed line.
     completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
 
