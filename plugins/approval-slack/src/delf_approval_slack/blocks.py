@@ -57,11 +57,10 @@ def escape_markup(text: str) -> str:
 
 def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
     """Return the blocks of the message that begins a task's thread: the task and its id."""
-    blocks = [plain(f"Task: {request.task or request.task_id}")]
-    text = f"delf · {request.task_id}"
+    footer = f"delf · {request.task_id}"
     if page_url is not None:
-        text += f" · {page_url.rstrip('/')}/#/{request.task_id}"
-    return [*blocks, _context(text)]
+        footer += f" · {page_url.rstrip('/')}/#/{request.task_id}"
+    return [plain(f"Task: {request.task or request.task_id}"), _context(footer)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +86,12 @@ def lay_out(request: ApprovalRequest, discussion: Iterable[Event] = ()) -> LaidO
         discussion: The votes, comments and assignments of the request.
     """
     headline, *other_facts = facts(request, discussion)
-    files: dict[str, str] = {}
+    files: dict[str, str] = {}  # _fact_text() adds each fact that is too long for a message
     texts = [_fact_text(fact, files) for fact in other_facts]
     if len(headline.text) > _MAX_HEADER_SIZE:
         texts.insert(0, _fact_text(headline, files))
     sections = _pack_sections(texts, _SECTION_CHARS)
-    if len(sections) > _MAX_SECTIONS:
+    if len(sections) > _MAX_SECTIONS:  # so use fewer, longer sections
         sections = _pack_sections(texts, _MAX_TEXT_CHARS)
     shows_all_facts = len(sections) <= _MAX_SECTIONS and len(files) <= _MAX_FILES
     blocks = [_header(headline.text), *map(plain, sections[:_MAX_SECTIONS])]
@@ -168,13 +167,14 @@ def _fact_text(fact: Fact, files: dict[str, str]) -> str:
 
 
 def _file_name(fact: Fact, files: Mapping[str, str]) -> str:
+    """Return a name for a file with a fact's text; no other file of ``files`` has the name."""
     stem = re.sub(r"\W+", "_", fact.label).strip("_")[:60] or fact.kind.value
     suffix = ".py" if fact.kind is FactKind.CODE else ".txt"
     name = f"{stem}{suffix}"
     number = 2
     while name in files:
         name = f"{stem}_{number}{suffix}"
-        number = number + 1
+        number += 1
     return name
 
 

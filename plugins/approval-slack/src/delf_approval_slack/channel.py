@@ -289,7 +289,7 @@ class SlackChannel:
                     )
                 thread = str(posted["ts"])
                 await self._record_message(request.task_id, _THREAD_KEY, thread)
-            if len(self._threads_by_task_id) >= _MAX_THREADS:
+            if len(self._threads_by_task_id) >= _MAX_THREADS:  # so forget the oldest
                 self._threads_by_task_id.pop(next(iter(self._threads_by_task_id)))
             self._threads_by_task_id[request.task_id] = thread
             return thread
@@ -425,17 +425,18 @@ class SlackChannel:
         try:
             decision, view = _BUTTONS[kind]
             pending, problem = await self._find_request(client, action.get("value"), user, decision)
-            if pending is not None and problem is None and view is None:
-                problem = await self._decide(client, pending, decision, user)
+            if pending is not None and problem is None:
+                if view is None:
+                    problem = await self._decide(client, pending, decision, user)
+                else:
+                    with convert_failures("open a form in Slack"):
+                        await client.views_open(
+                            trigger_id=str(payload.get("trigger_id")), view=view(pending.request)
+                        )
             if problem is not None:
                 with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
                         channel=self._settings.channel, user=str(user.get("id")), text=problem
-                    )
-            elif pending is not None and view is not None:
-                with convert_failures("open a form in Slack"):
-                    await client.views_open(
-                        trigger_id=str(payload.get("trigger_id")), view=view(pending.request)
                     )
         except DelfError as error:
             _log.warning("%s", error.message)
@@ -446,7 +447,7 @@ class SlackChannel:
         """Decide a request as a submitted form says; return the form's field errors, if any."""
         blocks = fields_of(fields_of(view.get("state")).get("values"))
         fields = {name: _value(field) for name, field in blocks.items()}
-        first_field = next(iter(fields), REASON)
+        first_field = next(iter(fields), REASON)  # shows errors that are about no single field
         kind = str(view.get("callback_id"))
         # A decision of the intended kind, without the content of the form.
         intended_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
@@ -480,6 +481,7 @@ class SlackChannel:
         except NotJsonError as error:
             return _field_error(error.field, "this is not JSON")
         except DelfError as error:
+            # The field of an argument has the argument's name, which errors about it contain.
             invalid_field = next((name for name in fields if name in error.message), first_field)
             text = f"{error.message}: {error.hint}" if error.hint else error.message
             return _field_error(invalid_field, text)
