@@ -42,15 +42,13 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
         edited: The arguments that a person changed.
     """
     request = record.requested
-    arguments = {**request.arguments, **(edited or {})}
+    worker_prefix = f"{request.worker}: " if request.worker else ""
     if request.is_question:
-        return one_line(
-            f"{request.worker}: {request.message}" if request.worker else request.message
-        )
+        return one_line(f"{worker_prefix}{request.message}")
     if request.code is not None:
         return one_line(f"script with {', '.join(request.actions)}")
+    arguments = {**request.arguments, **(edited or {})}
     argument_text = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
-    worker_prefix = f"{request.worker}: " if request.worker else ""
     call = one_line(f"{worker_prefix}{request.action}({argument_text})")
     return f"again? {call}" if request.outcome_unknown else call
 

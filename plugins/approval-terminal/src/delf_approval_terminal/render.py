@@ -93,7 +93,8 @@ def fold(text: str, width: int) -> Iterator[str]:
         cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
         if used_cells + cells > width and piece:
             end = piece.rfind(" ") + 1
-            end = end if end > width // 2 else len(piece)
+            if end <= width // 2:  # break inside a word rather than waste half of the line
+                end = len(piece)
             yield piece[:end]
             piece = piece[end:]
             used_cells = _cells(piece)
@@ -104,13 +105,13 @@ def fold(text: str, width: int) -> Iterator[str]:
 
 def indent_pieces(line: str, width: int) -> Iterator[str]:
     """Wrap a line to a width, and indent the continuation lines."""
-    line_indent = line[: len(line) - len(line.lstrip(" "))][: width // 2]
-    pieces = fold(line, width)
-    first = next(pieces)
+    first = next(fold(line, width))
     yield first
     rest = line[len(first) :]
     if rest:
-        indent = line_indent + _INDENT
+        indent_length = len(line) - len(line.lstrip(" "))
+        line_indent = line[:indent_length]
+        indent = line_indent[: width // 2] + _INDENT
         yield from (f"{indent}{piece}" for piece in fold(rest, max(1, width - len(indent))))
 
 
@@ -146,10 +147,10 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
     if isinstance(value, (str, bytes)):
         start = value if whole else value[:_MAX_CHARACTERS]
         hidden_count = len(value) - len(start)
-        return Part(
-            [escape(repr(start)) + (f" {_remaining_note(hidden_count)}" if hidden_count else "")],
-            hidden_count,
-        )
+        line = escape(repr(start))
+        if hidden_count:
+            line += f" {_remaining_note(hidden_count)}"
+        return Part([line], hidden_count)
     short = _SHORT.repr(value)
     if whole or "..." not in short:  # small enough to format completely
         return _text_part(
@@ -167,7 +168,9 @@ def _text_part(text: str, *, whole: bool) -> Part:
         start = "\n".join(start.split("\n", _MAX_LINES)[:_MAX_LINES])
     lines = [escape(line.replace("\t", "    ")) for line in start.split("\n")]
     hidden_count = len(text) - len(start)
-    return Part([*lines, _remaining_note(hidden_count)] if hidden_count else lines, hidden_count)
+    if hidden_count:
+        lines.append(_remaining_note(hidden_count))
+    return Part(lines, hidden_count)
 
 
 def _remaining_note(hidden_count: int) -> str:
@@ -219,11 +222,13 @@ def request_text(
     lines = [f"{style('┌', colour)} {style(piece, colour)}" for piece in fold(title, width - 2)]
     bar = style("│", colour)
     content_width = width - 3
-    question_to_person = request.question
     # While a question takes any text, no key is free to show the rest, so show everything at once.
-    whole = whole or (question_to_person is not None and _takes_any_text(question_to_person))
+    if request.question is not None and _takes_any_text(request.question):
+        whole = True
     body, omitted_chars = fact_lines(request, other_facts, content_width, whole=whole)
-    lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
+    if edited:
+        body.append("(edited by you)")
+    lines += [f"{bar} {line}" for line in body]
     menu = _menu(request, edited=edited, omitted_chars=omitted_chars)
     lines += _close_frame(_wrap_menu(menu, content_width), colour)
     return "\n".join(lines) + "\n"
@@ -346,8 +351,10 @@ def _menu(request: ApprovalRequest, *, edited: bool, omitted_chars: int) -> str:
     """Return the keys with their labels, and how many characters of the request are not shown."""
     plural = "" if omitted_chars == 1 else "s"
     note = f", {omitted_chars:,} character{plural} unseen" if omitted_chars else ""
-    if (question := request.question) is not None:
-        return f"{_answer_keys(question)}{note}{'' if _takes_any_text(question) else _MORE}"
+    question = request.question
+    if question is not None:
+        more_keys = "" if _takes_any_text(question) else _MORE
+        return f"{_answer_keys(question)}{note}{more_keys}"
     reject_keys = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
         return f"a approve{note} · {reject_keys} · v view all · ? help"
