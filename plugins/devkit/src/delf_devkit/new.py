@@ -118,7 +118,8 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     short = name.removeprefix(PLUGIN_PREFIX).removeprefix(prefix)
     package = f"{prefix}{short}"
     _check_name(short, kind, package)
-    template, (hook, spec) = template_of(kind), _HOOKS[kind]
+    template = template_of(kind)
+    hook, spec = _HOOKS[kind]
     variable = short.replace("-", "_")
     title = short.replace("-", " ").title()
     names = {
@@ -130,7 +131,8 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
     }
     major, minor, *_ = __version__.split(".")
     own_packages = [
-        f"{each}>={major}.{minor},<{int(major) + 1}" for each in (DISTRIBUTION, *template.libraries)
+        f"{distribution}>={major}.{minor},<{int(major) + 1}"
+        for distribution in (DISTRIBUTION, *template.libraries)
     ]
     return {
         **names,
@@ -161,13 +163,15 @@ def _entry_point(kind: str, package: str, capability: str, class_name: str) -> s
 
 
 def _check_name(name: str, kind: str, package: str) -> None:
+    """Refuse the name of a new plugin if it is malformed, in use or reserved."""
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
             f"{name!r} cannot be a plugin's name: small letters, digits and single dashes, "
             "as in help-desk",
             param_hint="NAME",
         )
-    if owner := package_of(kind, name):
+    owner = package_of(kind, name)
+    if owner:
         raise click.BadParameter(f"the {kind} {name!r} is in {owner} already", param_hint="NAME")
     for delf_package in sorted(all_packages()):
         has_same_name = delf_package in (name, f"{PLUGIN_PREFIX}{package}")

@@ -97,8 +97,9 @@ def install_plugin(
     info = site / f"delf_plugin_{flat}-{version}.dist-info"
     info.mkdir(parents=True)
     lines = ["Metadata-Version: 2.4", f"Name: delf-plugin-{name}", f"Version: {version}"]
-    lines += [f"Summary: {summary}"]
-    lines += [f"Keywords: {','.join(keywords)}"] if keywords else []
+    lines.append(f"Summary: {summary}")
+    if keywords:
+        lines.append(f"Keywords: {','.join(keywords)}")
     lines += [f"Requires-Dist: {line}" for line in requires or (_this_delf(),)]
     (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
     target = module or f"delf_{flat}.plugin"

@@ -101,7 +101,8 @@ class ScriptedModel:
             )
         if callable(answer):
             answer = answer(request)
-            answer = await answer if inspect.isawaitable(answer) else answer
+            if inspect.isawaitable(answer):
+                answer = await answer
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, ModelReply):

@@ -267,5 +267,7 @@ def chained_exceptions(error: BaseException) -> Iterator[BaseException]:
     while current is not None and current not in visited:
         visited.append(current)
         yield current
-        hidden = current.__suppress_context__
-        current = current.__cause__ or (None if hidden else current.__context__)
+        cause = current.__cause__
+        if cause is None and not current.__suppress_context__:
+            cause = current.__context__
+        current = cause

@@ -117,8 +117,13 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
 
 def still_runs(process: tuple[int, str]) -> bool:
     """Return True if a process still runs and its pid was not reused."""
-    fields = _stat(Path(f"/proc/{process[0]}"))
-    return bool(fields) and fields[19] == process[1] and fields[0] != "Z"
+    pid, start_time = process
+    fields = _stat(Path(f"/proc/{pid}"))
+    if not fields:
+        return False
+    state, start_time_of_pid = fields[0], fields[19]
+    is_zombie = state == "Z"  # ended, but its parent has not read the exit status
+    return start_time_of_pid == start_time and not is_zombie
 
 
 @contextlib.contextmanager

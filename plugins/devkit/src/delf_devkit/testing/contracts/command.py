@@ -203,6 +203,7 @@ class CommandContract(Contract):
         await self.check_nothing_remains(command, use, may_print=True)
 
     def _status_after_interrupt(self, project: DelfProject) -> int:
+        """Start ``waiting_run`` in a process, press Ctrl-C, and return the exit status."""
         arguments = [*self._name.split(), *self.waiting_run]
         read_end, write_end = os.pipe()
         with subprocess.Popen(  # noqa: S603 - this interpreter, no shell
@@ -217,6 +218,7 @@ class CommandContract(Contract):
             os.close(write_end)
             try:
                 os.read(read_end, 1)  # wait until the command begins, or its process ends
+                # The command has to wait, so a timeout is expected.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     status = process.wait(_SECONDS_BEFORE_INTERRUPT)
                     pytest.fail(f"waiting_run has ended at once, with the status {status}")

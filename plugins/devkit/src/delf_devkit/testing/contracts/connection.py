@@ -644,8 +644,12 @@ async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
 
 async def _describe_in_new_process(kind: type, seed: str) -> str | None:
     """Describe a class in a process with another hash seed; None if not importable."""
+    arguments = (json.dumps(sys.path), kind.__module__, kind.__qualname__)
     process = await asyncio.create_subprocess_exec(
-        *(own_python(), "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
+        own_python(),
+        "-c",
+        _INSPECT,
+        *arguments,
         env={**os.environ, "PYTHONHASHSEED": seed},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -133,6 +133,7 @@ class EmbedderContract(Contract):
 
     async def test_order_of_a_batch_is_kept(self, embedder: Any) -> None:
         texts = [f"Fact {number} is about {number * 7}." for number in range(_BATCH)]
+        # At most one batch, which ends with its first text again.
         texts = [*texts[: embedder.batch_size - 1], texts[0]]
         vectors = await embedder.embed(texts, "passage")
         await embedder.embed(self.passages[:1], "passage")  # must not change an earlier result

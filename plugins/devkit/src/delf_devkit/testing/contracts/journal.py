@@ -277,13 +277,10 @@ class JournalContract(Contract):
         for seq, text in enumerate(_FRAGILE_TEXTS, 2):
             await journal.append(printed("t", seq, text))
         texts_kept = [event.text for event in (await journal.read("t"))[1:]]
-        wrong = [
-            text
-            for text, text_kept in zip(_FRAGILE_TEXTS, texts_kept, strict=False)
-            if text != text_kept
-        ]
+        pairs = zip(_FRAGILE_TEXTS, texts_kept, strict=False)
+        first_wrong = next((text for text, text_kept in pairs if text != text_kept), "an event")
         assert texts_kept == list(_FRAGILE_TEXTS), (
-            f"{(wrong or ['an event'])[0]!r} is not kept as it was: what a task printed or read "
+            f"{first_wrong!r} is not kept as it was: what a task printed or read "
             "would be another text once it is resumed"
         )
 

@@ -197,6 +197,7 @@ def open_files() -> list[str]:
     for link in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(OSError):
             path = str(link.readlink())
+            # Shared memory is not a device: a plugin has to close it like a file.
             is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108
             if path.startswith("/") and not path.startswith(_SYSTEM_PATHS) and not is_device:
                 paths.append(path)
@@ -361,9 +362,8 @@ def restored_process() -> Generator[None]:
     os.umask(mask)  # the mask can only be read by setting it
     root = logging.getLogger()
     timeout = socket.getdefaulttimeout()
-    sigterm = signal.SIGTERM
     level = root.level
-    handler = signal.getsignal(sigterm)
+    handler = signal.getsignal(signal.SIGTERM)
     collects_garbage = gc.isenabled()
     recursion_limit = sys.getrecursionlimit()
     filters = warnings.filters[:]
@@ -380,14 +380,18 @@ def restored_process() -> Generator[None]:
         root.setLevel(level)
         logging.disable(disabled)
         socket.setdefaulttimeout(timeout)
-        (gc.enable if collects_garbage else gc.disable)()
+        if collects_garbage:
+            gc.enable()
+        else:
+            gc.disable()
         sys.setrecursionlimit(recursion_limit)
         warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue]
         decimal.getcontext().prec = precision
         for (module, name), value in patched.items():
             setattr(module, name, value)
-        if signal.getsignal(sigterm) is not handler and handler is not None:
-            signal.signal(sigterm, handler)
+        # A handler of None was not set by Python code, and cannot be restored.
+        if handler is not None and signal.getsignal(signal.SIGTERM) is not handler:
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _package(kind: type) -> str:

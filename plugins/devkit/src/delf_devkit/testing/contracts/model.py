@@ -203,7 +203,9 @@ class ModelContract(Contract):
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
         words = [f"{_MARK}-{number}-x" for number in range(_MESSAGES)]
-        turns = [(user, assistant)[number % 2](word) for number, word in enumerate(words[1:])]
+        turns = [
+            assistant(word) if number % 2 else user(word) for number, word in enumerate(words[1:])
+        ]
         messages = (system(words[0]), *turns)
         before = len(sent())
         await model.complete(ModelRequest(messages=messages))

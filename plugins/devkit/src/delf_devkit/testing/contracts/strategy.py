@@ -547,6 +547,7 @@ class StrategyContract(Contract):
         model: ScriptedModel | None = None,
         **options: Any,
     ) -> Any:
+        """Return an agent that uses the strategy, with a scripted model and simulated tools."""
         from delf import Agent
 
         host = TestHost.discover(environ={})
