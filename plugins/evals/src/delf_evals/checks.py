@@ -63,22 +63,21 @@ class Called(Evaluator[object, object, object]):
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Return True if the number of matching calls is right, else False with that number."""
+        done = _done_task(ctx)
+        if error := _misspelled_action_error(self.action, done):
+            return EvaluationReason(value=False, reason=error)
         wanted_arguments = (self.arguments or {}).items()
 
         def has_wanted_arguments(call: Mapping[str, Any]) -> bool:
             arguments = call["arguments"]
             return all(is_same(arguments.get(name), value) for name, value in wanted_arguments)
 
-        calls = _done_task(ctx).calls
-        calls_of_action = [call for call in calls if fnmatchcase(call["action"], self.action)]
+        calls_of_action = [call for call in done.calls if fnmatchcase(call["action"], self.action)]
         matching_calls = list(filter(has_wanted_arguments, calls_of_action))
         is_met = bool(matching_calls) if self.times is None else len(matching_calls) == self.times
         count = f"{len(matching_calls)} such call{'' if len(matching_calls) == 1 else 's'}"
         if len(matching_calls) < len(calls_of_action):
             count += f", {len(calls_of_action) - len(matching_calls)} with other arguments"
-        if error := _misspelled_action_error(self.action, _done_task(ctx)):
-            count = error
-            is_met = False
         return EvaluationReason(value=is_met, reason=None if is_met else count)
 
 

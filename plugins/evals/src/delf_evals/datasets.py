@@ -87,7 +87,9 @@ class CaseInputs(BaseModel):
             ConfigurationError: If the recording is missing or malformed, or an input file is
                 missing.
         """
-        files = self.files and [str(inside(folder, name, location)) for name in self.files]
+        files: list[str] | None = None
+        if self.files is not None:
+            files = [str(inside(folder, name, location)) for name in self.files]
         for file in files or ():
             if not Path(file).is_file():
                 raise ConfigurationError(f"{location}: there is no input file {file}")
@@ -281,9 +283,12 @@ def _names_of_checks(value: Any) -> list[str]:
 
 
 def _problems(error: ValidationError) -> str:
-    problems = error.errors(include_url=False, include_input=False)
-    places = [f"{'.'.join(map(str, item['loc'])) or 'it'}: {item['msg']}" for item in problems[:3]]
-    return "; ".join(places)
+    """Format the first three problems of a validation error, each with the path of its key."""
+    lines: list[str] = []
+    for problem in error.errors(include_url=False, include_input=False)[:3]:
+        key_path = ".".join(map(str, problem["loc"]))
+        lines.append(f"{key_path or 'it'}: {problem['msg']}")
+    return "; ".join(lines)
 
 
 def _first_line(error: BaseException) -> str:

@@ -369,10 +369,11 @@ def as_html(report: Report) -> str:
 
 
 def _row(cells: Sequence[str], tag: str) -> str:
-    html_cells = (
-        f"<{tag}{' class=failed' if cell.startswith('FAILED') else ''}>{escape(cell)}</{tag}>"
-        for cell in cells
-    )
+    """Format a row of the HTML table; the tag of the cells is ``th`` or ``td``."""
+    html_cells: list[str] = []
+    for cell in cells:
+        attribute = " class=failed" if cell.startswith("FAILED") else ""
+        html_cells.append(f"<{tag}{attribute}>{escape(cell)}</{tag}>")
     return f"<tr>{''.join(html_cells)}</tr>"
 
 
@@ -387,17 +388,16 @@ def _case_html(case: CaseResult) -> str:
         f"<p>{escape(case.task)}</p>",
         *(f'<p class="failed">{escape(problem)}</p>' for problem in case.problems),
     ]
-    for title, text in (("answer", case.answer), ("expected", case.expected)):
-        if text is not None:
-            if isinstance(text, str):
-                text_of_value = text
-            else:
-                text_of_value = json.dumps(text, indent=1, default=str)
-            html_parts.append(f"<p>{title}</p><pre>{escape(text_of_value)}</pre>")
+    for title, value in (("answer", case.answer), ("expected", case.expected)):
+        if value is not None:
+            text = value if isinstance(value, str) else json.dumps(value, indent=1, default=str)
+            html_parts.append(f"<p>{title}</p><pre>{escape(text)}</pre>")
+    # A check that neither passes nor fails has a score or a label.
     scores = [f"{c.name}: {c.value}" for c in case.checks if c.passed is None]
     html_parts += [f"<p>{escape(score)}</p>" for score in scores]
     html_parts += [f"<p>script</p><pre>{escape(code)}</pre>" for code in case.scripts]
     calls = [f"{call.action}({call.arguments}): {call.status}" for call in case.calls]
     if calls:
-        html_parts.append(f"<p>calls</p><pre>{escape(chr(10).join(calls))}</pre>")
+        call_lines = "\n".join(calls)
+        html_parts.append(f"<p>calls</p><pre>{escape(call_lines)}</pre>")
     return "".join([*html_parts, "</details>"])

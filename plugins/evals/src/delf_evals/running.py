@@ -229,8 +229,10 @@ async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
     contexts: dict[str, str] = {}
     async with isolated_agent(setup, setup.agent().tools, "") as agent:
         for tool in agent.tools:
-            if isinstance(tool, SupportsContext) and (facts := await tool.context(task)):
-                contexts[tool.name] = facts
+            if isinstance(tool, SupportsContext):
+                text = await tool.context(task)
+                if text:
+                    contexts[tool.name] = text
     return contexts
 
 
@@ -376,6 +378,7 @@ def _result_of(
         unrecorded=case_run.environment.unrecorded,
     )
     if isinstance(result, ReportCaseFailure):
+        # pydantic-evals writes the exception's type before the message.
         _, _, message = result.error_message.partition(": ")
         return case_result.model_copy(update={"error": message})
     checks = [
