@@ -261,5 +261,6 @@ def _parameter(text: str) -> Parameter:
 
 
 def _short(text: str) -> str:
+    """Return the beginning of a text, in quotes and on one line."""
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else f"{text[:199]}…")

@@ -217,7 +217,8 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
     results: dict[str, list[str]] = {}
     for name in names or store.names():
         try:
-            routine, problems = store.find(name), list[str]()
+            routine = store.find(name)
+            problems: list[str] = []
             for path in store.case_paths(name):
                 case = Case.of_bytes(store.read_case(path), str(path))
                 problems += asyncio.run(run_case(routine, case, partial(Agent, host=host)))

@@ -120,11 +120,11 @@ class BoundDraft:
             case = replace(case, inputs=draft.values({}))
             return draft, case, await run_case(draft, case, make_agent)
 
-        cost: float | None = 0.0
         # Try the last script alone. If its test fails, or the script needs what earlier scripts
         # did, let a model merge all scripts.
         case_of_last_script = case_of(events[scripts.begin_index :], {})
         draft, case, differences = await draft_and_test(scripts.code, case_of_last_script)
+        cost: float | None = 0.0
         if scripts.earlier and (differences or not scripts.last_suffices):
             merger = _ScriptMerger(scripts, first_event.task, case_of(events, {}), events, tools)
             cost = await merger.ask(make_agent)

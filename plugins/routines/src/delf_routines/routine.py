@@ -276,7 +276,7 @@ class Routine:
         return "\n".join([*head, routine.script])
 
     def text(self) -> str:
-        """Return the text of the routine's file."""
+        """Return the text of the routine's file: the script below a comment with TOML."""
         lines = [f"title = {_toml_text(self.title)}", f"task = {_toml_text(self.task)}"]
         if self.saved_from is not None:
             lines.append(f"saved_from = {_toml_text(self.saved_from)}")
@@ -419,11 +419,12 @@ def _header_of(table: Mapping[str, Any], place: str) -> _Header:
 
 
 def _parameter(name: str, fields: _HeaderParameter, place: str) -> Parameter:
+    """Return a parameter of a file's header, with its name, regex and default value checked."""
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise _file_error(place, f"parameters.{name} is not a valid name of a variable")
     parameter = Parameter(name=name, **fields.model_dump())
     try:
-        re.compile(parameter.pattern or "")
+        re.compile(parameter.pattern or "")  # raises if the regex is invalid
         return replace(parameter, default=parameter.read(fields.default))
     except (ConfigurationError, re.error) as error:
         raise _file_error(place, f"parameters.{name}: {error}") from None

@@ -421,9 +421,6 @@ class _LiteralFinder(ast.NodeVisitor):
         """
         if self._f_string_depth:
             return
-        dates = [match[0] for match in _DATE.finditer(value)]
-        quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
-        pieces = list(filter(self._is_in_task, [*dates, *quoted_texts]))
         replacements: dict[str, str] = {}
         for match in _STANDALONE_NUMBER.finditer(value):
             if not self._is_number_of_task(match[0]):
@@ -435,7 +432,10 @@ class _LiteralFinder(ast.NodeVisitor):
                 parameter = self._parameter(number, "number" if has_fraction else "integer")
                 if parameter is not None:
                     replacements[match[0]] = parameter.name
-        for piece in dict.fromkeys(pieces):
+        dates = [match[0] for match in _DATE.finditer(value)]
+        quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
+        pieces = dict.fromkeys(filter(self._is_in_task, [*dates, *quoted_texts]))  # distinct
+        for piece in pieces:
             kind: ParameterType = "date" if _DATE.fullmatch(piece) else "text"
             # A text piece is inside quotes, which a value with a quote would end. Only values that
             # match QUOTED_VALUE may replace the piece, so the piece must match, too.
