@@ -146,6 +146,7 @@ class Workers(Connection[WorkersSettings]):
         return True
 
     def _find_callable(self, name: str) -> WorkerDefinition:
+        """Return a worker, or raise :class:`ToolRefusedError` if it may not be called here."""
         if not self._may_call(name):
             allowed = self.callable_workers()
             raise ToolRefusedError(

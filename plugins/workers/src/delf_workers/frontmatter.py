@@ -160,7 +160,7 @@ def _record_lines(
     lines: dict[tuple[str, ...], int],
     visited: set[int],
 ) -> None:
-    """Record the line number of each value below a node.
+    """Record in ``lines`` the line number of each value below a node, by the keys to the value.
 
     Aliases and duplicate keys are refused.
     """

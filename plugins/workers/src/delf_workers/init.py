@@ -88,7 +88,7 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
                 text = text.replace(placeholder, value)
             write_private(path, text.encode())
             created.append(str(path))
-            if name != "notes.md":
+            if name != "notes.md":  # needs no trust, because delf does not load it
                 Trust.here().keep(root, {name: items_of(name, text)})
     except OSError as error:
         errors.say("error", f"{error.filename}: {error.strerror}")
