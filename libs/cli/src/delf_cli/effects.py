@@ -253,7 +253,7 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
         file: The name of the file.
     """
     text = f"{key} = {_display_value(value)}"
-    file_and_key = f"{file}: {key}"  # where an effect is whose text does not contain the key
+    file_and_key = f"{file}: {key}"  # for an effect whose text does not contain the key
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
     # Ignore the name of the table and, outside of [agent], the name of the connection or plugin.

@@ -74,7 +74,7 @@ class Narrator:
         self._purpose_by_call_id: dict[int, str] = {}
         self._is_verbose = verbose
         self._script_count = 0
-        self._has_begun_steps = False
+        self._has_begun_steps = False  # until then, warnings are about the set-up
 
     def __call__(self, event: ev.Event) -> None:
         """Write a line about an event if the options ask for the event."""
@@ -193,8 +193,9 @@ class LiveStatus:
         self._pending_requests: set[str] = set()
         self._activity = doing
         self._finished_calls = 0
-        self._running_calls: dict[int, str] = {}
+        self._running_calls: dict[int, str] = {}  # what each call does, by call id
         self._spinner: Spinner | None = None
+        # The last line is the one that is being printed; it is empty after a line break.
         self._printed_lines = deque[str]([""], maxlen=_MAX_OUTPUT_LINES + 1)
 
     def start(self) -> None:

@@ -531,14 +531,16 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
     state.missing_plugins = tuple(
         file for file in record.get("plugins", ()) if file not in state.plugin
     )
-    given_flags = {name: value for name, value in options.flags.items() if value is not None}
+    given_names = {name for name, value in options.flags.items() if value is not None}
+    needed_flags = {
+        name: value for name, value in record["flags"].items() if name not in given_names
+    }
+    for name, value in needed_flags.items():
+        _check_not_redacted(f"--{name.replace('_', '-')}", value)
     given_keys = set(map(_overridden_key, options.overrides))
-    needed_flags = {n: value for n, value in record["flags"].items() if n not in given_flags}
     needed_overrides = [
         text for text in record["overrides"] if _overridden_key(text) not in given_keys
     ]
-    for name, value in needed_flags.items():
-        _check_not_redacted(f"--{name.replace('_', '-')}", value)
     # Of several overrides of one key, only the last has an effect.
     last_overrides = {_overridden_key(text): text for text in needed_overrides}
     for key, text in last_overrides.items():

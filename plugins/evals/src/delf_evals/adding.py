@@ -80,6 +80,7 @@ def add_task(
     recording = folder / f"{short_id(record.task_id)}.json"
     calls = [vars(call) for call in past_calls(events)]
     data = {"calls": calls, "context": dict(context)}
+    # dumps() tags values of types that JSON lacks, in one long line; indent the JSON for people.
     text = json.dumps(json.loads(dumps(data)), indent=1, ensure_ascii=False)
     write(recording, f"{text}\n")
     inputs: dict[str, Any] = {
@@ -103,7 +104,8 @@ def add_task(
     changing_actions = [call.action for call in started_calls if call.effect != "read"]
     call_checks = [{"Called": action} for action in dict.fromkeys(changing_actions)]
     case["evaluators"] = [answer_check, *(call_checks or ["NoChanges"])]
-    _append_case(path, json.loads(json.dumps(case, default=str)))
+    case_of_plain_values = json.loads(json.dumps(case, default=str))
+    _append_case(path, case_of_plain_values)
     return case
 
 

@@ -235,11 +235,11 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
         action = Action(
             name=method or name,
             permission=method or name,
-            effect="read",
+            effect="read",  # so that nobody has to approve the call
             summary="recorded",
             parameters=tuple(map(_parameter, parameters)),
             returns="Any" if used is None else used.returns,
-            validate=dict,
+            validate=dict,  # accepts all arguments
             call=_caller(recorded, full_name),
         )
         connection.recorded_actions.append(action)

@@ -136,10 +136,10 @@ class _VariableUses:
     ) -> None:
         self._actions = actions
         self._excludes_quotes = excludes_quotes
-        self._parents: dict[int, Any] = {}
-        self._loads: dict[str, list[ast.Name]] = {}
+        self._parents: dict[int, Any] = {}  # from the id() of a node to the node around it
+        self._loads: dict[str, list[ast.Name]] = {}  # where the script reads a variable, by name
         self._assignment_counts: Counter[str] = Counter()
-        words: set[str] = set()
+        words: set[str] = set()  # all names of variables, attributes and imports
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 self._parents[id(child)] = node

@@ -292,9 +292,13 @@ def from_front_matter(
     for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
+    fields |= {
+        "instructions": front.text,
+        "front": front,
+        "generated": generated,
+        "read": read,
+    }
     try:
-        fields |= {"front": front, "generated": generated, "read": read}
-        fields["instructions"] = front.text
         worker = WorkerDefinition.model_validate(fields)
     except ValidationError as error:
         raise _explain_error(front, error) from None

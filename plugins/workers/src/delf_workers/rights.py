@@ -110,7 +110,8 @@ class Workshop(Generic[W]):
             # The entry refers to a connection of the agent.
             yield _with_permissions(self._connection_by_name(name, where), settings, where)
             return
-        # The entry has the settings of a connection of the worker's own.
+        # The entry has the settings of a connection of the worker's own. The name may be the import
+        # path of a class; scripts use the last part. Without a type, the name is also the type.
         script_name = name.rpartition(".")[2].lower()
         yield self._make_connection(script_name, kind or name, settings, where)
 

@@ -123,6 +123,7 @@ async def check_remains(
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
     )
     new_children = list[int]()
+    # A program that was asked to end may need some time.
     for _ in range(_MAX_CHECKS):
         new_children = [
             each for each in _children() - children if not _is_multiprocessing_helper(each)
