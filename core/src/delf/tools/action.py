@@ -324,7 +324,7 @@ def action_from_function(
         summary: One paragraph; the docstring's first when omitted.
         handle_error: The treatment of a ``ToolException``.
         place: The name of the function in error messages.
-        skip_first: The function is a method.
+        skip_first: The function is a method, whose ``self`` scripts do not pass.
         resumes: As in :class:`Action`.
         tags: As in :class:`Action`.
         flow: The result of :func:`check_flow`.
@@ -335,6 +335,7 @@ def action_from_function(
     """
     checked_name = check_name(name or function.__name__, "the name")
     place = place or checked_name
+    # The signature of a method is cached: all connections of a class share the method.
     reader = _read_method if skip_first else read_signature
     signature = reader(function, skip_first=skip_first)
     validator = ArgumentValidator(place, signature)
@@ -348,7 +349,7 @@ def action_from_function(
         parameters=signature.parameters,
         returns=signature.returns,
         returns_doc=signature.returns_doc,
-        notes="" if summary else signature.notes,
+        notes="" if summary else signature.notes,  # they continue the docstring's summary
         validate=validator,
         call=call or function,
         handle_error=handle_error,

@@ -145,9 +145,9 @@ def _attribute_docstrings_in_file(path: str) -> Mapping[str, Mapping[str, str]]:
 
 def _field_texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield the name of each field that has a string literal below it, and that text."""
-    for field, text in zip(owner.body, owner.body[1:], strict=False):
-        value = text.value if isinstance(text, ast.Expr) else None
-        if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+    for field, next_statement in zip(owner.body, owner.body[1:], strict=False):
+        literal = next_statement.value if isinstance(next_statement, ast.Expr) else None
+        if not isinstance(literal, ast.Constant) or not isinstance(literal.value, str):
             continue
         targets: list[Any] = []
         if isinstance(field, ast.AnnAssign):
@@ -156,4 +156,4 @@ def _field_texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
             targets = cast("list[Any]", field.targets)
         for target in targets:
             if isinstance(target, ast.Name):
-                yield target.id, _line(value.value)
+                yield target.id, _line(literal.value)

@@ -81,17 +81,16 @@ class _KeptSecrets:
         self._lock = Lock()
 
     def add(self, source: str, secret: str) -> None:
-        """Add a secret and pass all secrets to the redactors.
+        """Add a secret, dropping the oldest of too many, and pass all secrets to the redactors.
 
         Args:
             source: The name of the connection.
             secret: The secret.
         """
         with self._lock:
-            other_secrets = [
-                other_secret for other_secret in self._secrets if other_secret != secret
-            ]
-            self._secrets = (*other_secrets, secret)[-_MAX_SECRETS:]
+            other_secrets = [other for other in self._secrets if other != secret]
+            oldest_first = (*other_secrets, secret)
+            self._secrets = oldest_first[-_MAX_SECRETS:]
             for redactor in list(self._redactors):
                 redactor.learn(source, self._secrets)
 
@@ -224,7 +223,8 @@ class Connection(Generic[S]):
             return self.Settings.for_instance(self.name, settings)
         first = positional[0]
         is_settings_object = isinstance(first, self.Settings)
-        if is_settings_object and len(positional) == 1 and not settings:
+        is_only_argument = len(positional) == 1 and not settings
+        if is_settings_object and is_only_argument:
             return first
         first_setting = next(iter(self.Settings.model_fields))
         if is_settings_object or len(positional) > 1 or first_setting in settings:

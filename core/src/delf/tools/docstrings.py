@@ -20,7 +20,9 @@ _UNDERLINE: Final = re.compile(r"-{3,}$")
 _FIELD: Final = re.compile(r":(?P<kind>[a-z]+)(?:\s+(?P<about>[^:]*))?:\s*(?P<text>.*)$")
 _ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
 _NUMPY_ITEM: Final = re.compile(r"\*{0,2}(?P<name>\w+)(?:\s*:.*)?$")
-_PLAIN: Final = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "None"})
+_PLAIN_TYPES: Final = frozenset(
+    {"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "None"}
+)
 _TYPE: Final = re.compile(r"[\w.\[\], |]{1,60}")
 
 
@@ -176,13 +178,14 @@ def _items(lines: list[str]) -> dict[str, str]:
 def _returns_text(lines: list[str]) -> str:
     """Return the text of a docstring's section ``Returns``, without the type before the text."""
     if lines and _margin(lines) == 0:  # NumPy's: the type, then its description
-        body = [line.strip() for line in lines if line.startswith((" ", "\t"))]
-        return _one_line(" ".join(body or lines))
+        description_lines = [line.strip() for line in lines if line.startswith((" ", "\t"))]
+        return _one_line(" ".join(description_lines or lines))
     text = _one_line(" ".join(lines))
-    kind, colon, rest = text.partition(": ")
-    is_type = kind in _PLAIN or ("[" in kind and _TYPE.fullmatch(kind) is not None)
+    # Google's: ``type: description``, where the type may be missing.
+    kind, colon, description = text.partition(": ")
+    is_type = kind in _PLAIN_TYPES or ("[" in kind and _TYPE.fullmatch(kind) is not None)
     if colon and is_type:
-        return rest
+        return description
     return text
 
 

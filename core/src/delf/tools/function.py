@@ -172,6 +172,7 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
     """
     new_partial: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)
+    # typing.get_type_hints() looks up the names in hints in __globals__.
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
         if hasattr(function, name):
             setattr(new_partial, name, getattr(function, name))
@@ -188,6 +189,7 @@ def _with_function_metadata(partial: functools.partial[Any]) -> functools.partia
 
 
 def _check_options(target: Any, handle_error: Any, confirm: Any, effect: Any) -> None:
+    """Raise for a target that is no function, and for invalid options of ``@tool``."""
     if not callable(target) or not hasattr(target, "__name__"):
         raise ToolDefinitionError(
             f"@tool needs a function, got {type(target).__name__}",

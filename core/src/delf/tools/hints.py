@@ -295,8 +295,8 @@ def _model_fields(hint: Any, as_input: bool) -> list[RecordField]:
             continue
         shown_name = _alias_in_use(field, config, as_input) or name
         doc = _join_texts(field.description or "", *map(_limits_of, field.metadata))
-        is_needed = not as_input or field.is_required()
-        fields.append(RecordField(shown_name, field.annotation, is_needed, doc, name))
+        is_always_present = not as_input or field.is_required()
+        fields.append(RecordField(shown_name, field.annotation, is_always_present, doc, name))
     if not as_input:
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
         for name, item in computed.items():
@@ -326,6 +326,7 @@ def _alias(field: Any) -> str | None:
 
 
 def _hint_text(hint: Any, context: _Context) -> str:
+    """Format a type as scripts see it; a record is shown with its keys."""
     if hint is None or hint is type(None):
         return "None"
     if hint is Any or hint is inspect.Parameter.empty:
@@ -339,7 +340,7 @@ def _hint_text(hint: Any, context: _Context) -> str:
         return _generic_text(hint, origin, typing.get_args(hint), context)
     if _is_alias(hint):
         return _alias_text(hint, hint, (), context)
-    underlying = getattr(hint, "__supertype__", None)
+    underlying = getattr(hint, "__supertype__", None)  # of a NewType
     if underlying is not None:
         return _hint_text(underlying, context)
     if isinstance(hint, type):
@@ -422,7 +423,9 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
     """
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(hint))
-    if hint.__module__.partition(".")[0] in _LIBRARIES and not context.as_input:
+    library = hint.__module__.partition(".")[0]
+    # Scripts get the tables and columns of these libraries as lists.
+    if library in _LIBRARIES and not context.as_input:
         if hint.__name__ in _TABLES:
             return "list[dict]"
         if hint.__name__ in _COLUMNS:
@@ -623,8 +626,9 @@ def _texts_of(item: Any) -> list[str]:
     documentation = getattr(item, "documentation", None)  # typing_extensions.Doc
     description = getattr(item, "description", None)
     texts = [text for text in (documentation, description) if isinstance(text, str)]
-    constraints = [item, *_parts(getattr(item, "metadata", ()))]
-    limits = map(_limits_of, constraints)
+    # The Field() of pydantic has its constraints in a list.
+    constraints = _parts(getattr(item, "metadata", ()))
+    limits = map(_limits_of, (item, *constraints))
     return [*texts, *filter(None, limits)]
 
 

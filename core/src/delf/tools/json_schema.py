@@ -460,7 +460,9 @@ def resolve_reference(root: Any, ref: str) -> Any:
     if ref != "#" and not ref.startswith("#/"):
         raise ValueError(f"$ref {clean(ref)!r} leads out of the schema, and is not followed")
     node: Any = root
-    for step in unquote(ref[1:]).split("/")[1:]:
+    pointer = unquote(ref.removeprefix("#"))
+    _, *steps = pointer.split("/")  # the pointer is empty or starts with a slash
+    for step in steps:
         token = step.replace("~1", "/").replace("~0", "~")
         if isinstance(node, list) and token.isdigit() and int(token) < len(cast("Any", node)):
             node = cast("list[Any]", node)[int(token)]
@@ -533,10 +535,13 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 
 def clean(text: object, limit: int = 120) -> str:
-    """Return a service's text as one short line without control characters and HTML tags."""
+    """Return a service's text as one short line of plain text; empty for any other value.
+
+    Control characters and HTML tags are removed, and links are replaced by their texts.
+    """
     if not isinstance(text, str):
         return ""
-    text = text[: limit * 8]
+    text = text[: limit * 8]  # a long text is not searched to its end
     if not text.isascii():
         text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
     elif not text.isprintable():
@@ -549,6 +554,7 @@ def clean(text: object, limit: int = 120) -> str:
     text = " ".join(text.split())
     if may_have_tags:  # a removed tag leaves a space before the punctuation that follows the tag
         text = re.sub(r" ([.,;:!?])", r"\1", text)
+    # The text must not end the code block or docstring that it is put into.
     if "```" in text or '"""' in text:
         text = text.replace("```", "'''").replace('"""', "'''")
     if len(text) <= limit:

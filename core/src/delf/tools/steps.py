@@ -40,7 +40,8 @@ def short_steps_of(task: str) -> list[str]:
     parts = _parts(task)
     if len(parts) == 1:
         return []
-    return [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS][:_MAX_STEPS]
+    short_parts = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
+    return short_parts[:_MAX_STEPS]
 
 
 def _parts(task: str) -> list[str]:
