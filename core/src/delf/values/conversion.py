@@ -275,7 +275,7 @@ def _table(value: Any, convert_unsupported: Converter) -> Table | None:
     library = _library(value)
     kind = kind_name(value)
     if library == "pandas" and hasattr(value, "index") and hasattr(value, "iloc"):
-        if not hasattr(value, "columns"):
+        if not hasattr(value, "columns"):  # a Series
             name = value.name
             value = value.to_frame(_ONE_COLUMN if name is None else name)
         return _pandas(value, convert_unsupported)

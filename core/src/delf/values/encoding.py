@@ -384,7 +384,11 @@ def _stays_hashable(encoded: Any) -> bool:
 
 
 def _encode_other(value: Any) -> Any:
-    """Encode a value whose type has no encoder of its own; raise for unsupported types."""
+    """Encode a value whose type has no encoder of its own, such as an instance of a subclass.
+
+    Raises:
+        UnsupportedValueError: If the type is not supported.
+    """
     if isinstance(value, dict):
         return encode_mapping(cast("dict[Any, Any]", value))
     if isinstance(value, list):
@@ -606,6 +610,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _decode_tag(value: dict[str, Any]) -> Any:
+    """Return the value that a JSON object encodes: an object without a tag is a plain dict."""
     tag = value.get(TAG)
     if tag is None:
         return value

@@ -70,6 +70,7 @@ class JSONReader:
                 note(f"{self._source_name} {text}: {format_names(list(keys))}")
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Make a dict, in which the last value of a repeated key wins; record repeated keys."""
         result = dict(pairs)
         if len(result) < len(pairs):
             seen_keys: set[str] = set()
@@ -80,6 +81,7 @@ class JSONReader:
         return result
 
     def _float(self, text: str) -> float | str:
+        """Parse a number; record and return the text of a number that no float can hold."""
         number = float(text)
         has_nonzero_digit = bool(text.lower().partition("e")[0].strip("-0."))
         is_too_small = number == 0 and has_nonzero_digit
@@ -89,12 +91,14 @@ class JSONReader:
         return number
 
     def _int(self, text: str) -> int | str:
+        """Parse a whole number; record and return the text of a number with too many digits."""
         if len(text) > _MAX_DIGITS:
             self._lossy_numbers[f"{text[:20]}… ({len(text):,} digits)"] = None
             return text
         return int(text)
 
     def _constant(self, name: str) -> float:
+        """Record and parse ``NaN``, ``Infinity`` or ``-Infinity``."""
         self._constants[name] = None
         return float(name)
 
