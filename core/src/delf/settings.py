@@ -323,9 +323,12 @@ def _check_addresses(
     for field in fields_from_environment:
         if not _is_secret(cls, field):
             continue
-        addresses = _declared_addresses(cls, field)
+        declared_fields = _declared_addresses(cls, field)
         for key in keys_from_project:
-            is_address = _is_address(key, values[key]) if addresses is None else key in addresses
+            if declared_fields is None:  # then the name and value of a field decide
+                is_address = _is_address(key, values[key])
+            else:
+                is_address = key in declared_fields
             if not is_address:
                 continue
             variable = f"{prefix}{field.upper()}"

@@ -114,6 +114,7 @@ def how_to_install(package: str) -> str:
     from shlex import quote
 
     name = package.removeprefix(PLUGIN_PREFIX)
+    # The table has one entry: the command that installs, and the package of that command.
     command, installer = next(iter(packages("installer").items()))
     has_plugin_prefix = name != package
     is_core = package.partition("[")[0] == _CORE

@@ -224,6 +224,7 @@ class Catalog:
         return (spec for spec in self.all_specs() if isinstance(spec, kind))
 
     def _unknown_provider_error(self, name: str) -> PluginError:
+        """Return the error for a provider that no installed plugin has, with advice."""
         is_official_provider = f"{name}/*" in packages("models")
         if is_official_provider:  # its plugin is known, but not installed
             return _no_plugin_error(f"{name}/model", self.records)
@@ -234,6 +235,7 @@ class Catalog:
         )
 
     def _unknown_name_error(self, kind: str, name: str) -> PluginError:
+        """Return the error for a name that no usable plugin offers, with the reason or advice."""
         package = package_of(kind, name)
         broken = _unusable_plugin_for(kind, name, package, self.records)
         if broken is not None:
@@ -241,13 +243,13 @@ class Catalog:
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
         spec_names = sorted(n for k, n in self._offers if k == kind)
-        everything = {*spec_names, *packages(kind)}
+        known_names = {*spec_names, *packages(kind)}
         if spec_names:
             installed_names = f"installed: {', '.join(spec_names)}"
         else:
             installed_names = f"no {kind} is installed"
         return PluginError(
-            f"unknown {kind} {name!r}{did_you_mean(name, everything)}", hint=installed_names
+            f"unknown {kind} {name!r}{did_you_mean(name, known_names)}", hint=installed_names
         )
 
 
