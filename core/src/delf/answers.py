@@ -82,6 +82,7 @@ def split_reasoning(text: str) -> tuple[str, str, bool]:
     Reasoning is the part between an opening mark at the beginning of the answer, such as
     ``<think>``, and the matching closing mark. Some servers remove the opening mark: then the
     reasoning is all text before the last closing mark. Marks in other positions are ordinary text.
+    Answers in the channels of the harmony format, and in two forms without marks, are split, too.
 
     Args:
         text: The whole answer.
@@ -281,18 +282,18 @@ def join_continuation(first: str, second: str) -> str | None:
     if first_line and second.lstrip("\n").startswith(first_line):
         return first[:code_start] + second.lstrip("\n")
     # The continuation may repeat the line at which the first answer broke off.
-    *lines, last = code.split("\n")
-    broken_line = last.strip()
+    *whole_lines, last_line = code.split("\n")
+    broken_line = last_line.strip()
     next_line = second.split("\n", maxsplit=1)[0].strip()
     if broken_line:
-        is_long_enough = len(last) >= _MIN_REPEATED_CHARACTERS
+        is_long_enough = len(last_line) >= _MIN_REPEATED_CHARACTERS
         if is_long_enough and next_line.startswith(broken_line):
             # A provider may strip the indentation at the start of the continuation.
             is_indented = second.startswith((" ", "\t"))
-            repeated_text = last if is_indented else last.lstrip()
+            repeated_text = last_line if is_indented else last_line.lstrip()
             return first.removesuffix(repeated_text) + second
         return first + second
-    last_whole_line = lines[-1].strip() if lines else ""
+    last_whole_line = whole_lines[-1].strip() if whole_lines else ""
     if next_line and next_line == last_whole_line:
         return None  # ambiguous: either the model repeats its last line, or the code has it twice
     return first + second

@@ -140,7 +140,7 @@ class LLMConfig:
         object.__setattr__(self, "settings", frozen(settings))
         earlier_models: list[list[Any]] = []
         for each in (self, *fallbacks):
-            *all_but_fallbacks, _ = _all_of(each)
+            *all_but_fallbacks, _ = _all_of(each)  # the fallbacks are the last field
             if all_but_fallbacks in earlier_models:
                 raise ModelConfigurationError(
                     f"the model {model!r} has a fallback twice, or itself as a fallback",
@@ -188,6 +188,7 @@ class LLMConfig:
 
 
 def _all_of(config: LLMConfig) -> list[Any]:
+    """Return the type, the secrets and the values of all fields, in order, for comparisons."""
     values = [getattr(config, item.name) for item in fields(config)]
     return [type(config), config.api_key, config.headers, *values]
 
@@ -280,6 +281,7 @@ def _server_side_tools(setting_value: Any) -> list[dict[str, Any]]:
 
 
 def _server_side_tool(setting: str, table: Mapping[Any, Any]) -> dict[str, Any]:
+    """Validate the table of one server-side tool; return it without the fields that are None."""
     kind = table.get("tool_type")
     if kind != "web_search":
         hint = _UNSUPPORTED_TOOLS.get(str(kind))

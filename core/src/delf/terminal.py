@@ -125,13 +125,15 @@ def _escape_at(text: str, at: int) -> str:
     character = text[at]
     if character in _SPACES:
         return " "
-    if character in "\n\t" or (character.isprintable() and not re.match(_INVISIBLE, character)):
+    is_visible = character.isprintable() and not re.match(_INVISIBLE, character)
+    if is_visible or character in "\n\t":
         return character
     before = text[at - 1 : at]
     after = text[at + 1 : at + 2]
     if character in _JOINERS and _is_part_of_spelling(before, after):
         return character
-    if character in _EMOJI_STYLES and before and unicodedata.category(before) == "So":
+    is_after_symbol = before != "" and unicodedata.category(before) == "So"
+    if character in _EMOJI_STYLES and is_after_symbol:
         return character
     return _escape(character)
 

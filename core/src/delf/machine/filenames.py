@@ -49,6 +49,8 @@ def _is_valid_part(part: str) -> bool:
     folded = unicodedata.normalize("NFKC", part)
     if _BAD_NAME.search(folded) or "/" in folded or folded.lstrip().startswith((".", "-")):
         return False
-    if _DEVICES.fullmatch(folded.split(".", 1)[0].strip()):
+    # Windows reserves the names of devices with any suffix, such as con.txt.
+    stem, _, _ = folded.partition(".")
+    if _DEVICES.fullmatch(stem.strip()):
         return False
     return len(part.encode()) <= _MAX_PART_BYTES

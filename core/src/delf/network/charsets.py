@@ -67,6 +67,7 @@ def label_in_page(page: bytes) -> str | None:
     Args:
         page: The page, in an encoding in which ASCII characters have their usual bytes.
     """
+    # Comments match, too, but without a name: declarations inside them do not count.
     for declaration in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
         if name := declaration[1] or declaration[2]:
             label = name.decode("ascii").lower()

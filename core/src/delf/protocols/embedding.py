@@ -38,7 +38,7 @@ async def embed_or_refuse(
             raise  # a short word may pass a rate limit that a longer text exceeds
         if not texts:
             raise
-        await embed([_ACCEPTED_TEXT])
+        await embed([_ACCEPTED_TEXT])  # raises if the embedder does not work at all
         if len(texts) == 1:
             return [error]
     middle = len(texts) // 2

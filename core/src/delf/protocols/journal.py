@@ -125,9 +125,9 @@ def filterable_fields() -> Mapping[str, str]:
 
 @functools.cache
 def _shared_names(record: type[TaskRecord], event: type[Event]) -> tuple[str, ...]:
-    """Return the fields that a record and a class of events have under the same name."""
-    field_names = {*dir(event), *(item.name for item in fields(event))}
-    return tuple(item.name for item in fields(record) if item.name in field_names)
+    """Return the fields of a record that a class of events has as a field or property."""
+    event_names = {*dir(event), *(item.name for item in fields(event))}  # dir() has properties
+    return tuple(item.name for item in fields(record) if item.name in event_names)
 
 
 ListPlace = tuple[float, str]

@@ -168,9 +168,10 @@ def parse_toml(text: str) -> dict[str, Any]:
     # earlier line; then it is unknown what is quoted, and all dots count.
     has_multiline = '"""' in text or "'''" in text
     for number, line in enumerate(text.split("\n"), 1):
-        has_few_dots = line.count(".") <= _MAX_DOTS
-        line_without_strings = line if has_multiline or has_few_dots else _QUOTED.sub("", line)
-        if line_without_strings.count(".") > _MAX_DOTS:
+        if line.count(".") <= _MAX_DOTS:
+            continue
+        counted_text = line if has_multiline else _QUOTED.sub("", line)
+        if counted_text.count(".") > _MAX_DOTS:
             raise ValueError(f"there are too many dots (at line {number}, column 1)")
     try:
         return tomllib.loads(text)
