@@ -214,6 +214,7 @@ def _split_channels(text: str) -> tuple[str, str, bool]:
 
 def _strip_control_tokens(text: str) -> str:
     """Strip a model's control tokens, such as ``<|im_end|>``, from the start and end of a text."""
+    # Searching all of a long answer would be slow, so only its end is searched.
     while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
         text = text.rstrip().removesuffix(tail[0])
     head = _HEAD.match(text)

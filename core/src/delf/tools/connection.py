@@ -227,6 +227,7 @@ class Connection(Generic[S]):
         if is_settings_object and is_only_argument:
             return first
         first_setting = next(iter(self.Settings.model_fields))
+        # A settings object has all settings, so further settings are refused.
         if is_settings_object or len(positional) > 1 or first_setting in settings:
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} takes one setting by position, {first_setting}, and "

@@ -346,7 +346,7 @@ def read_once(
         name = Path(name).name  # a script may write "folder/a.csv" for the task's file "a.csv"
     if name not in content_by_name:
         content_by_name[name] = (
-            _read_known(path_by_name, name, max_bytes) if reader is None else reader()
+            _read_task_file(path_by_name, name, max_bytes) if reader is None else reader()
         )
     size = len(content_by_name[name])
     if size > max_bytes:
@@ -354,7 +354,7 @@ def read_once(
     return content_by_name[name]
 
 
-def _read_known(path_by_name: Mapping[str, Path], name: str, max_bytes: int) -> bytes:
+def _read_task_file(path_by_name: Mapping[str, Path], name: str, max_bytes: int) -> bytes:
     """Read one of the task's files, refusing unknown and too large files."""
     path = path_by_name.get(name)
     if path is None:

@@ -262,6 +262,7 @@ class _TypeParser:
         text = self._text
         while self._at < len(text):
             char = text[self._at]
+            # Brackets and commas in strings are plain text.
             if char in "\"'" and (string := _STRING.match(text, self._at)):
                 plain_letters.append(string[0])
                 self._at = string.end()
