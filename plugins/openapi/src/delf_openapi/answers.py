@@ -114,6 +114,7 @@ def failure(answer: Answer, request: Request) -> APIError:
 
 
 def _body_text(answer: Answer, request: Request) -> str:
+    """Return the body for an error message: shortened, and without the request's credentials."""
     body = answer.body()
     if body is None or body == "":
         return ""

@@ -130,10 +130,10 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
         return None
     media = min(declarations, key=_rank_of)
     if declarations[media] is not None:
-        spec = document.resolve_reference(declarations[media])
+        media_fields = document.resolve_reference(declarations[media])
     else:
-        spec = {}
-    schema: Any = spec.get("schema")
+        media_fields = {}
+    schema: Any = media_fields.get("schema")
     required = body.get("required") is True
     kind = kind_of(media)
     if schema is not None and not isinstance(schema, (dict, bool)):
@@ -143,7 +143,7 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
         media = "application/octet-stream"
     elif media in ("*/*", "application/*"):
         media = "application/json"
-    encoding = spec.get("encoding")
+    encoding = media_fields.get("encoding")
     fields: tuple[Field, ...] | None = None
     extra: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:

@@ -141,6 +141,7 @@ def _convert_to_2020(
     if isinstance(copy.get("required"), list):
         declared: Any = original.get("properties")
         properties = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+        # A request does not contain read-only properties, so none of them is required.
         needed = dict.fromkeys(name for name in copy["required"] if isinstance(name, str))
         copy["required"] = [
             name for name in needed if not document.is_read_only(properties.get(name))
@@ -148,7 +149,9 @@ def _convert_to_2020(
     _drop_invalid_keywords(copy)
     if original.get("nullable") is not True:
         return copy
-    if isinstance(kind, str) and not {"enum", "const", "allOf", "anyOf"} & copy.keys():
+    # A type ``null`` allows null, unless another keyword of the schema may reject null.
+    may_reject_null = bool({"enum", "const", "allOf", "anyOf"} & copy.keys())
+    if isinstance(kind, str) and not may_reject_null:
         return {**copy, "type": [kind, "null"]}
     return {"anyOf": [copy, {"type": "null"}]}
 
@@ -168,7 +171,7 @@ def _drop_invalid_keywords(schema: dict[str, Any]) -> None:
 def _known_type(declared: Any) -> str | list[str] | None:
     """Return the types that a schema declares; None if one of them is unknown to JSON Schema."""
     if isinstance(declared, list):
-        names = [name for name in _TYPES if name in declared]
-        are_all_known = all(name in _TYPES for name in cast("list[Any]", declared))
-        return names if are_all_known and names else None
+        if not all(name in _TYPES for name in cast("list[Any]", declared)):
+            return None
+        return [name for name in _TYPES if name in declared] or None  # each type once
     return declared if declared in _TYPES else None

@@ -242,10 +242,10 @@ class Call:
 
     def signature(self) -> str:
         """Return the action's signature, for error messages."""
-        parts = [
-            f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
-            for a in self._accepted_arguments
-        ]
+        parts: list[str] = []
+        for argument in self._accepted_arguments:
+            default = "" if argument.default is None else f" = {argument.default}"
+            parts.append(f"{argument.arg}: {argument.type}{default}")
         text = f"{self._caller.name}.{self.entry.endpoint.name}({', '.join(parts)})"
         if len(text) <= _SIGNATURE_CHARS:
             return text

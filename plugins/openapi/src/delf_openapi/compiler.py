@@ -201,8 +201,9 @@ def compile_operation(
     arguments = [_parameter_argument(p, shapes, document, limits) for p in operation.params]
     if operation.body is not None:
         arguments += _body_arguments(operation.body, shapes, document, limits)
-    "".join([endpoint.path, *(a.name for a in arguments)]).encode()  # raises for lone surrogates
-    arguments.sort(key=lambda a: a.default is not None)
+    # Raise for lone surrogates here, where the operation is skipped, and not in a call.
+    "".join([endpoint.path, *(a.name for a in arguments)]).encode()
+    arguments.sort(key=lambda a: a.default is not None)  # required arguments first
     is_declared, returns = return_type(document, raw, shapes, limits.returns)
     summary, notes = _operation_texts(document, raw)
     summary = summary or f"{endpoint.method} {clean(endpoint.path, 100)}"

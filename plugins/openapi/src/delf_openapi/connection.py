@@ -105,6 +105,7 @@ class APITool(Connection[OpenAPISettings]):
     ) -> None:
         settings: dict[str, Any] = {**options}
         self._llm = llm
+        # The content of the specification, if it was not given as a path or URL.
         self._tree = spec if isinstance(spec, Mapping) else None
         if spec is not None and self._tree is None:
             settings["spec"] = spec if isinstance(spec, str) else str(spec)
@@ -122,7 +123,9 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._settings: OpenAPISettings = self.settings
-        # The core accepts only names of actions; other selectors are resolved after loading.
+        # The core accepts only names of actions, but these selectors may be tags and patterns. When
+        # the specification is loaded, ``confirm`` is set to names, and ``allow`` selects the
+        # operations that become actions.
         self._allow_selectors: Permission = self.allow
         self._confirm_selectors: Permission = self.confirm
         self.allow = False if self._allow_selectors is False else None
@@ -130,6 +133,7 @@ class APITool(Connection[OpenAPISettings]):
         self._actions: tuple[Action, ...] | None = None
         self._load_lock = threading.Lock()
         self._caller = Caller(self.name, self._settings, self.keep_secret)
+        # The descriptions that a model improved; None until they are read from the cache.
         self._improved: Improvements | None = None
 
     @classmethod
@@ -267,6 +271,7 @@ class APITool(Connection[OpenAPISettings]):
         return Cache(self._settings.cache_dir)
 
     def _summarised(self, api: API) -> str:
+        """Return the description of the connection that the model reads."""
         title = clean(api.info.get("title"), 60) or "A REST API"
         text = f"{title}. Any call takes {FULL_RESPONSE}=True for status, headers and body"
         text += "; a ToolError has .status; results may lack any key: use .get"

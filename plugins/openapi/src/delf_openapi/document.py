@@ -17,7 +17,7 @@ _MAX_CHAINED_REFS: Final = 50
 _MAX_DOCUMENTS: Final = 3000
 # Annotations of a reference; any other key beside ``$ref`` is part of a schema.
 _ANNOTATIONS: Final = frozenset(
-    {"$ref", "description", "summary", "title", "deprecated", "example", "examples", "default"}
+    {"description", "summary", "title", "deprecated", "example", "examples", "default"}
     | {"nullable", "readOnly", "writeOnly", "externalDocs", "xml", "$comment"}
 )
 
@@ -89,14 +89,14 @@ class Trees:
             raise SpecError(f"$ref to {uri}: the specification itself has no address")
         if uri.startswith("file:") and urlsplit(uri).netloc in ("", "localhost"):
             path = path_of(uri).resolve()
-            # An allowed root is a path, a ``file:`` URL, or the URL of an origin, which contains no
-            # path.
-            is_main_file = main_uri.startswith("file:")
-            folders = [path_of(main_uri).resolve().parent] if is_main_file else []
-            folders += [
-                path_of(uri_of(root)) if root.startswith("file:") else Path(root)
-                for root in self._allowed_roots
-            ]
+            folders: list[Path] = []
+            if main_uri.startswith("file:"):
+                folders.append(path_of(main_uri).resolve().parent)
+            # An allowed root is a path, a ``file:`` URL, or the URL of an origin. Taken as a path,
+            # the URL of an origin is not the folder of a document, so it allows nothing here.
+            for root in self._allowed_roots:
+                is_file_url = root.startswith("file:")
+                folders.append(path_of(uri_of(root)) if is_file_url else Path(root))
             if any(path.is_relative_to(_absolute(folder)) for folder in folders):
                 return
         elif uri.startswith(("http://", "https://")):
@@ -188,17 +188,23 @@ class Document:
             return ref
         address, fragment = urldefrag(ref)
         main_uri = self.trees.uri
-        address = address if urlsplit(address).scheme else urljoin(main_uri, address)
+        if not urlsplit(address).scheme:
+            address = urljoin(main_uri, address)
         return f"{'' if address == main_uri else address}#{fragment}"
 
     def _load_target(self, ref: str) -> Any:
+        """Return the node that a reference points to, loading its document if necessary.
+
+        Raises:
+            SpecError: If the reference is broken.
+        """
         address, _, fragment = self.absolute(ref).partition("#")
         if address and not urlsplit(address).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
-        # Replace ~1 first: in the other order, ~01 would become a slash.
-        tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
             raise SpecError(f"$ref {ref!r} is not a JSON pointer")
+        # Replace ~1 first: in the other order, ~01 would become a slash.
+        tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         node: Any = self.trees.document(address)
         for token in tokens:
             node = _step(node, token)
@@ -235,7 +241,7 @@ class Document:
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
             if type(mapping.get("$ref")) is str and len(mapping) > 1:
-                kept = {k: v for k, v in mapping.items() if k in _ANNOTATIONS}
+                kept = {k: v for k, v in mapping.items() if k == "$ref" or k in _ANNOTATIONS}
                 return self.resolve(kept)
         return self.resolve(node)
 
@@ -253,17 +259,17 @@ class Document:
         added to those of the target.
         """
         item = self.resolve_reference(node)
-        if isinstance(node, dict) and item is not node:
-            siblings = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
-            target_parameters = item.get("parameters")
-            parameters = siblings.get("parameters")
-            if isinstance(target_parameters, list) and isinstance(parameters, list):
-                siblings["parameters"] = [
-                    *cast("list[Any]", target_parameters),
-                    *cast("list[Any]", parameters),
-                ]
-            return {**item, **siblings} if siblings else item
-        return item
+        if not isinstance(node, dict) or item is node:  # no reference
+            return item
+        siblings = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}
+        target_parameters = item.get("parameters")
+        parameters = siblings.get("parameters")
+        if isinstance(target_parameters, list) and isinstance(parameters, list):
+            siblings["parameters"] = [
+                *cast("list[Any]", target_parameters),
+                *cast("list[Any]", parameters),
+            ]
+        return {**item, **siblings} if siblings else item
 
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
         """Follow a chain of ``$ref``, and add the keywords beside each ``$ref`` to the target.
@@ -291,17 +297,16 @@ class Document:
                 )
             followed_refs.append(ref)
             if len(mapping) > 1:
-                own_annotations = {
-                    k: v for k, v in mapping.items() if k in _ANNOTATIONS and k != "$ref"
-                }
-                annotations = own_annotations | annotations
+                beside_ref = {k: v for k, v in mapping.items() if k != "$ref"}
+                own_annotations = {k: v for k, v in beside_ref.items() if k in _ANNOTATIONS}
+                annotations = own_annotations | annotations  # an earlier annotation wins
                 sibling_keywords = {
-                    k: v for k, v in mapping.items() if k not in _ANNOTATIONS and k[:2] != "x-"
+                    k: v for k, v in beside_ref.items() if k not in _ANNOTATIONS and k[:2] != "x-"
                 }
                 if sibling_keywords and self.version >= (3, 1):
                     siblings.append(sibling_keywords)
             current = self.at(ref)
-        if isinstance(current, bool):
+        if isinstance(current, bool):  # a schema that accepts all or no values
             current = self.resolve(current)
         if not isinstance(current, dict):
             raise SpecError(f"$ref {followed_refs[-1][:200]!r} leads to a {type(current).__name__}")

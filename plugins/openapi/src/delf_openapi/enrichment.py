@@ -155,6 +155,7 @@ def apply_summaries(entries: Iterable[Entry], summaries: Mapping[str, Any]) -> N
 
 
 def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
+    """Yield a line about each entry by action name, in batches of limited size."""
     batch: dict[str, str] = {}
     size = 0
     for entry in entries:
@@ -163,8 +164,10 @@ def _batches(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
         line = (
             f"{entry.endpoint.name}: {entry.endpoint.method} {path} ({arguments}) {entry.summary}"
         )
-        line += _UNKNOWN if entry.has_undeclared_result else ""
-        if batch and (size + len(line) > _BATCH_CHARS or len(batch) >= _BATCH_ENTRIES):
+        if entry.has_undeclared_result:
+            line += _UNKNOWN
+        is_full = size + len(line) > _BATCH_CHARS or len(batch) >= _BATCH_ENTRIES
+        if batch and is_full:
             yield batch
             batch = {}
             size = 0

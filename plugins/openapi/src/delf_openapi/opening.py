@@ -85,6 +85,11 @@ def _resolve_reference(document: Document, node: Any, *tokens: str) -> Any:
 
 
 def _version(tree: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the major and minor version that a specification declares.
+
+    Raises:
+        SpecError: If the version is missing or not supported.
+    """
     text = str(tree.get("openapi", tree.get("swagger", "")))
     parts = text.split(".")
     try:

@@ -217,7 +217,9 @@ def _template(
         return path
     declared: set[Any] = set()
     for listed in (item.get("parameters"), operation.get("parameters")):
-        for entry in cast("list[Any]", listed) if isinstance(listed, list) else ():
+        if not isinstance(listed, list):
+            continue
+        for entry in cast("list[Any]", listed):
             with contextlib.suppress(SpecError):
                 param = document.resolve_reference(entry)
                 if param.get("in") == "path":
@@ -296,21 +298,22 @@ def _read_params(
             if place == "header" and name.lower() in _IGNORED_HEADERS:
                 continue
             merged[place, name] = param
-    for name in _placeholders(endpoint.path):
+    placeholders = _placeholders(endpoint.path)
+    for name in placeholders:
         # Many specifications forget to declare path parameters, which every URL needs.
         merged.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
     if len(merged) > _MAX_PARAMETERS:
         raise SpecError(f"it has {len(merged)} parameters, and at most {_MAX_PARAMETERS} are read")
     params: list[Param] = []
     places_by_keyword: dict[str, str] = {}
-    order = sorted(merged.items(), key=lambda pair: _PLACES.index(pair[0][0]))
-    placeholders = set(_placeholders(endpoint.path))
-    for (place, name), param in order:
+    # If several places have a parameter of the same name, the first place gets the plain keyword.
+    for place, name in sorted(merged, key=lambda place_and_name: _PLACES.index(place_and_name[0])):
         if place == "path" and name not in placeholders:
             continue
         arg = unique(argument_name(name), places_by_keyword, place)
         places_by_keyword[arg] = place
-        params.append(_parse_param(document, arg, name, cast("Place", place), param))
+        declared = merged[place, name]
+        params.append(_parse_param(document, arg, name, cast("Place", place), declared))
     return tuple(params), places_by_keyword
 
 

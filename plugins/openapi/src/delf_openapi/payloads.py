@@ -126,7 +126,8 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
         explode = encoding.get("explode")
         if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
-        if style is None and "explode" not in encoding and _is_nested(part):
+        is_undeclared = style is None and "explode" not in encoding
+        if is_undeclared and _is_nested(part):  # write JSON
             # Each item of a list gets a pair of its own.
             items: list[Any] = _list(part) if isinstance(part, list) else [part]
             pairs += [(quoted, quote(_json(item), safe=_UNRESERVED)) for item in items]

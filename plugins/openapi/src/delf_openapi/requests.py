@@ -107,9 +107,10 @@ class RequestBuilder:
         self._settings = settings
         self._key_servers = KeyServers(connection_name, settings, document.trees.uri)
         self._signature = signature
-        self._params = {p.arg: p for p in operation.params if p.arg not in hidden_arguments}
         self._hidden_arguments = hidden_arguments
         self._checker = Checker(document)
+        # The parameters and the fields of the body that scripts can pass, by keyword argument.
+        self._params = {p.arg: p for p in operation.params if p.arg not in hidden_arguments}
         fields = () if operation.body is None else operation.body.fields or ()
         self._fields = {f.arg: f for f in fields if f.arg not in hidden_arguments}
         self._warn = warn
@@ -142,13 +143,16 @@ class RequestBuilder:
             except Misfit as misfit:
                 problems.append(f"argument {misfit}")
         required = [p.arg for p in self._params.values() if p.required]
-        required += self._required_keywords(body, arguments) if body is not None else []
+        if body is not None:
+            required += self._required_keywords(body, arguments)
         for arg in required:
-            if arg not in validated and arguments.get(arg) is None:
-                missing = [f"missing argument {arg!r}"]
-                # A request cannot be sent without a part of its path.
-                is_part_of_path = arg in self._params and self._params[arg].place == "path"
-                problems += missing if is_part_of_path else self._warn_or_refuse(missing)
+            if arg in validated or arguments.get(arg) is not None:
+                continue
+            problem = f"missing argument {arg!r}"
+            if arg in self._params and self._params[arg].place == "path":
+                problems.append(problem)  # no request can be sent without a part of its path
+            else:
+                problems += self._warn_or_refuse([problem])
         if body is not None and not problems:
             problems += self._warn_or_refuse(self._check_body(body, validated))
         if problems:
@@ -306,6 +310,7 @@ class RequestBuilder:
             raise ToolRefusedError(f"{self._action_name}: argument {misfit}") from None
 
     def _build(self, arguments: Mapping[str, Any]) -> Request:
+        """Build the request; raise Misfit if a value cannot be serialised."""
         operation = self.operation
         settings = self._settings
         # Values from the settings for placeholders in the paths and the server's URL.
@@ -411,6 +416,7 @@ class RequestBuilder:
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:
+        """Return the encoded query parameters with secrets; the settings override credentials."""
         configured = reveal_secrets(self._settings.params)
         pairs = {**credentials.query, **configured}.items()
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
@@ -431,6 +437,7 @@ class RequestBuilder:
         return write_body(self._document, body, value)
 
     def _body_value(self, body: Body, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body's properties by name; fields override the additional properties."""
         value = {f.name: arguments[arg] for arg, f in self._fields.items() if arg in arguments}
         additional: Any = arguments.get(body.extra_argument) if body.extra_argument else None
         if isinstance(additional, dict):

@@ -79,7 +79,7 @@ class _OperationMatcher:
         return self._tags.get(selector.removeprefix("tag:").strip().lower(), ())
 
     def _match_pattern(self, selector: str) -> list[str]:
-        """Return the names of the operations that a path or a pattern of names matches."""
+        """Return the names of the operations that ``GET /pets/*`` or ``list_*`` matches."""
         method, _, path = selector.rpartition(" ")
         if path.startswith("/") or path == "*":
             # A star crosses slashes; braces and brackets of a template are plain text.
@@ -98,11 +98,14 @@ class _OperationMatcher:
 def _unknown_selector_error(
     selector: str, endpoints: Sequence[Endpoint], setting: str, connection_name: str
 ) -> ConnectionConfigurationError | AgentConfirmationError:
+    """Return the error for a selector that matches nothing, with similar selectors."""
     error_type = AgentConfirmationError if setting == "confirm" else ConnectionConfigurationError
     names = [endpoint.name for endpoint in endpoints]
     tags = sorted({tag for endpoint in endpoints for tag in endpoint.tags})
     ids = [endpoint.operation_id for endpoint in endpoints if endpoint.operation_id]
-    listed = ", ".join(names[:_MAX_LISTED]) + (", …" if len(names) > _MAX_LISTED else "")
+    listed = ", ".join(names[:_MAX_LISTED])
+    if len(names) > _MAX_LISTED:
+        listed += ", …"
     tagged = f"; its tags: {', '.join(tags[:_MAX_LISTED])}" if tags else ""
     return error_type(
         f"{setting} of {connection_name!r} names {selector!r}, which is not an "

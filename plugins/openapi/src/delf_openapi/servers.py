@@ -51,10 +51,14 @@ def _choose_address(servers: list[Any], values: Mapping[str, str]) -> str | None
         _fill_variables(cast("dict[str, Any]", s), values) for s in servers if isinstance(s, dict)
     ]
     urls = [url for url in addresses if url is not None]
-    if urls and urls[0].startswith("http://"):
-        secure = f"https://{urls[0][len('http://') :]}"
-        return secure if secure in urls else urls[0]
-    return urls[0] if urls else None
+    if not urls:
+        return None
+    first = urls[0]
+    if first.startswith("http://"):
+        secure = "https://" + first.removeprefix("http://")
+        if secure in urls:
+            return secure
+    return first
 
 
 def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | None:
@@ -72,6 +76,11 @@ def _fill_variables(server: dict[str, Any], values: Mapping[str, str]) -> str | 
 
 
 def _normalise_url(base: str, url: str) -> str:
+    """Return a server's URL in absolute form, without query and without a trailing slash.
+
+    Raises:
+        ConnectionConfigurationError: If the URL is incomplete.
+    """
     address = join_url(base, url) or ""
     parts = split_http_url(address)
     has_variables = "{" in address

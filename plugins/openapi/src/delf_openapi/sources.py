@@ -111,6 +111,7 @@ def read(uri: str, limit: int) -> Source:
 
 
 def _data(uri: str, limit: int) -> bytes:
+    """Read the file or the web document at an address, unless it exceeds the limit."""
     if uri.startswith("file:"):
         path = path_of(uri)
         try:
@@ -134,6 +135,7 @@ def _too_large(uri: str, size: int | None, limit: int) -> SpecError:
 
 
 def _fetch(uri: str, limit: int) -> bytes:
+    """Download a document; follow redirects within its origin."""
     import httpx
 
     try:
@@ -192,10 +194,12 @@ def origin_of(uri: str) -> str:
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     try:
-        declared_port = parts.port
-        port = {"http": 80, "https": 443}.get(scheme) if declared_port is None else declared_port
-    except ValueError:
+        port = parts.port
+    except ValueError:  # an invalid port
         port = None
+    else:
+        if port is None:
+            port = {"http": 80, "https": 443}.get(scheme)
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
 
 
@@ -212,7 +216,7 @@ def is_private(host: str) -> bool:
 
 
 def _parse(uri: str, data: bytes) -> dict[str, Any]:
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    data = data.removeprefix(b"\xef\xbb\xbf")  # the byte order mark
     collects = gc.isenabled()
     gc.disable()  # parsing makes no garbage, and collecting doubles its time
     try:

@@ -85,6 +85,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dict[str, Any]]:
+    """Return a server of OpenAPI 3 for each scheme, with the API's host and path; https first."""
     base = str(tree.get("basePath") or "/")
     host = tree.get("host")
     if not isinstance(host, str) or not host:
@@ -93,8 +94,9 @@ def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dic
     if not listed:
         # By default the API has the scheme of its specification's address.
         listed = ["http" if document.trees.uri.startswith("http://") else "https"]
+    path = "" if base == "/" else base
     names = [scheme for scheme in ("https", "http") if scheme in listed]
-    return [{"url": f"{name}://{host}{base if base != '/' else ''}"} for name in names]
+    return [{"url": f"{name}://{host}{path}"} for name in names]
 
 
 def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
@@ -140,6 +142,7 @@ def _operation(
     operation: dict[str, Any],
     shared_parameters: list[Any],
 ) -> dict[str, Any]:
+    """Convert an operation; move its body and the fields of its form to ``requestBody``."""
     parameters: list[Any] = []
     form: list[dict[str, Any]] = []
     body: dict[str, Any] | None = None
@@ -181,6 +184,7 @@ def _operation(
 
 
 def _schema(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter, whose keywords Swagger 2.0 mixes with other fields."""
     schema = {k: v for k, v in item.items() if k not in _PARAMETER_KEYWORDS and k[:2] != "x-"}
     if schema.get("type") == "file":
         return {**schema, "type": "string", "format": "binary"}

@@ -77,6 +77,7 @@ class Tokens:
         ):
             return cached.text
         token_task = self._requests_by_url.get(url)
+        # A task of an earlier event loop cannot be awaited in this one.
         if (
             token_task is None
             or token_task.done()
@@ -108,6 +109,7 @@ class Tokens:
         return token
 
     def _request(self, url: str, *, in_body: bool) -> Request:
+        """Return the request for a token, with the client's secret in the body or in a header."""
         settings = self._settings
         name = settings.client_id or ""
         secret = settings.client_secret.get_secret_value() if settings.client_secret else ""

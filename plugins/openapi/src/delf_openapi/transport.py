@@ -99,9 +99,8 @@ class Transport:
         if host == spec_host or host in self._checked_hosts:
             return
         # A specification from elsewhere must not send requests into the network of this machine.
-        if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
-            is_private, spec_host
-        ):
+        is_host_private = await asyncio.to_thread(is_private, host)
+        if is_host_private and not await asyncio.to_thread(is_private, spec_host):
             setting = "base_url" if url == request.url else "token_url"
             raise ToolExecutionError(
                 f"{request.label}: the specification says that {server} is at {host}, a private "
@@ -156,7 +155,7 @@ class Transport:
         query = request.query
         for hop in range(_MAX_REDIRECTS + 1):
             target = url
-            # A redirect within the API may drop the query, which can hold the key.
+            # A redirect within the API may drop the query, which can hold the key: add it again.
             needs_query = hop == 0 or query not in url
             if query and needs_query:
                 separator = "&" if "?" in url else "?"
@@ -168,7 +167,8 @@ class Transport:
             url = _redirect_url(url, location, request.label)
             becomes_get = answer.status == 303 or (answer.status in (301, 302) and method == "POST")
             if becomes_get:
-                method = "HEAD" if method == "HEAD" else "GET"
+                if method != "HEAD":
+                    method = "GET"
                 content = None
                 headers.pop("Content-Type", None)
             if origin_of(url) != original_origin:
@@ -236,9 +236,9 @@ async def check_redirect(url: str, original_origin: str, method: str, label: str
         )
     if original_origin.startswith("https://") and not url.startswith("https://"):
         raise ToolExecutionError(f"{where}, from a secure to an insecure address")
-    if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
-        is_private, urlsplit(original_origin).hostname or ""
-    ):
+    original_host = urlsplit(original_origin).hostname or ""
+    is_target_private = await asyncio.to_thread(is_private, host)
+    if is_target_private and not await asyncio.to_thread(is_private, original_host):
         raise ToolExecutionError(f"{where}, a private address")
 
 

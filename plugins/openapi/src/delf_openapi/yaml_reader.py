@@ -137,7 +137,8 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
     for key, value in node.value:
         if key.tag != "tag:yaml.org,2002:merge":
             continue
-        for part in value.value if value.id == "sequence" else [value]:
+        merged_nodes = value.value if value.id == "sequence" else [value]
+        for part in merged_nodes:
             if part.id == "mapping":
                 loader.flatten_mapping(part)  # calls this function
                 loader.merged_key_count += len(part.value)
