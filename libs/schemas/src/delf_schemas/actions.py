@@ -324,9 +324,10 @@ class _Schema:
     def resolve(self, node: Any) -> dict[str, Any]:
         """Return the schema that a node's references lead to, with the node's other keywords."""
         for _ in range(100):
+            if node is False:
+                return {"not": {}}  # accepts no value
             if not isinstance(node, Mapping):
-                # The schema ``False`` accepts no value.
-                return {} if node is not False else {"not": {}}
+                return {}
             mapping = cast("Mapping[str, Any]", node)
             ref = mapping.get("$ref")
             if not isinstance(ref, str):

@@ -122,5 +122,7 @@ def _constraints(schema: Mapping[str, Any]) -> str:
         is_trivial = name == "minLength" and value < 2
         if abs(value) < _MAX_SHOWN_LIMIT and not is_trivial:
             text = template.format(value)
-            hints.append(text.removesuffix("s") if value == 1 and "Items" in name else text)
+            if value == 1 and "Items" in name:
+                text = text.removesuffix("s")  # 1 item
+            hints.append(text)
     return ", ".join(hints)

@@ -24,9 +24,10 @@ _SENTENCE_END: Final = re.compile(r"(?<=[^.\s][^.\s])[.!?](?=\s|$)")
 
 
 def sentence(text: object, limit: int = 120) -> str:
-    """Return the first sentence of a description."""
+    """Return the first sentence of a description; cut a long sentence, with an ellipsis."""
     if not isinstance(text, str) or not text:
         return ""
+    # For speed, cut the text before cleaning removes its markup, which may be most of the text.
     head = text.strip()[: limit * 8].split("\n\n", 1)[0]
     line = clean(head, limit * 3)
     end = _SENTENCE_END.search(line)
@@ -58,7 +59,10 @@ def split_text(text: object, max_head: int, max_total: int) -> tuple[str, str]:
 
 
 def sentences(text: object, limit: int = 120) -> str:
-    """Return the first sentences of a description, as many as fit within the limit."""
+    """Return the first sentences of a description, as many as fit within the limit.
+
+    A first sentence that does not fit is cut and ends with an ellipsis.
+    """
     first = sentence(text, limit)
     if not isinstance(text, str) or first.endswith("…"):
         return first

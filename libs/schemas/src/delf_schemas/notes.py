@@ -133,10 +133,11 @@ def _keys(
         parent_refs = (*parent_refs, ref)
     resolved = _resolve_schema(document, schema)
     properties = resolved.get("properties")
+    hidden_mark = "readOnly" if mode == "in" else "writeOnly"
     nested_schemas: list[tuple[Any, tuple[str, ...]]] = []
     for name, part in _mapping(properties).items():
         resolved_part = _resolve_schema(document, part)
-        if resolved_part.get("readOnly" if mode == "in" else "writeOnly") is True:
+        if resolved_part.get(hidden_mark) is True:
             continue
         part_path = (*path, clean(name, 60))
         if text := _text(document, name, resolved_part):
@@ -169,6 +170,7 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     for keyword in ("allOf", "anyOf", "oneOf"):
         parts += [_resolve_schema(document, part) for part in _list_at(schema, keyword)]
     values = value_texts(schema, parts)
+    # The descriptions of constants are in ``values`` already.
     described = [schema, *(part for part in parts if "const" not in part)]
     descriptions = [each.get("description") for each in described]
     titles = [each.get("title") for each in described]
@@ -225,7 +227,8 @@ def example_of(schema: Mapping[str, Any]) -> str:
 
     The text is empty if the schema has no short example, or says already how the string looks.
     """
-    example = schema.get("example", next(iter(_list_at(schema, "examples")), None))
+    examples = _list_at(schema, "examples")
+    example = schema.get("example", examples[0] if examples else None)
     is_shown = isinstance(example, str) and 0 < len(example) <= _MAX_EXAMPLE
     is_known = "enum" in schema or schema.get("format") in _PLAIN_FORMATS
     if is_shown and not is_known:

@@ -358,11 +358,14 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
             for name in names
         }
-        optional_flag = {HAS_OPTIONAL_KEYS: True} if len(required) < len(names) else {}
-        return {"properties": properties, "required": required, **optional_flag}
+        merged: dict[str, Any] = {"properties": properties, "required": required}
+        if len(required) < len(names):
+            merged[HAS_OPTIONAL_KEYS] = True
+        return merged
     merged_value: Any = None
     for shape in objects:
-        for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):
+        values = [*shape.get("properties", {}).values(), shape.get("additionalProperties")]
+        for value in values:
             if value:
                 merged_value = merge_shapes(merged_value, value)
     return {"additionalProperties": merged_value or {}}

@@ -192,9 +192,12 @@ class Shapes:
         """Return the name of a type that contains itself, made from the reference to it."""
         name = self._recursive_names.get(ref)
         if name is None:
-            words = snake(ref.rstrip("#").rpartition("/")[2].partition(".")[0]).split("_")
+            # Of ``#/components/schemas/Pet`` and of ``schemas/pet.json#``, the name is Pet.
+            last_segment = ref.rstrip("#").rpartition("/")[2]
+            words = snake(last_segment.partition(".")[0]).split("_")
             name = "".join(word.capitalize() for word in words if word)[:40]
-            name = name if name and name[0].isalpha() else f"Model{len(self._recursive_names) + 1}"
+            if not name or not name[0].isalpha():
+                name = f"Model{len(self._recursive_names) + 1}"
             self._recursive_names[ref] = name
         return name
 
@@ -287,7 +290,6 @@ class Shapes:
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
             record_properties = cast("dict[str, Any]", properties)
-
             return self._object_text(
                 record_properties,
                 _required_names(schema),
@@ -338,13 +340,13 @@ class Shapes:
         max_properties = self._extent.properties[min(level, self._extent.depth)]
         order = _order(properties, required, mode)
         shows_optional = marks_optional or mode == "in"
+        hidden_mark = "readOnly" if mode == "in" else "writeOnly"
         lines: list[str] = []
         for name in order:
             part = properties[name]
             if isinstance(part, dict):
                 inner = cast("dict[str, Any]", part)
-                is_hidden = inner.get("readOnly" if mode == "in" else "writeOnly")
-                if is_hidden is True or inner.get("deprecated") is True:
+                if inner.get(hidden_mark) is True or inner.get("deprecated") is True:
                     continue
             if len(lines) >= max_properties:
                 lines.append("...")
@@ -632,7 +634,7 @@ def object_choices(
             variants += inner
         if len(objects) * len(variants) > _MAX_OBJECTS:
             return None
-        objects = list(itertools.starmap(_merge_two, itertools.product(objects, variants)))
+        objects = [_merge_two(*pair) for pair in itertools.product(objects, variants)]
     return objects
 
 
