@@ -195,12 +195,13 @@ def status_command(
 def _status(login: Login, store: TokenStore) -> dict[str, Any]:
     """Return the account, state, connections, granted scopes and missing scopes of a login."""
     stored_login = store.read(login.account, login.client_id)
-    granted_scopes: set[str] = set((stored_login or {}).get("scopes") or ())
-    missing = sorted(set(login.scopes) - granted_scopes - login.covered_scopes(granted_scopes))
-    if stored_login is None:
-        state = "not logged in"
-        missing = []
-    else:
+    granted_scopes: set[str] = set()
+    missing: list[str] = []
+    state = "not logged in"
+    if stored_login is not None:
+        granted_scopes = set(stored_login.get("scopes") or ())
+        covered_scopes = granted_scopes | login.covered_scopes(granted_scopes)
+        missing = sorted(set(login.scopes) - covered_scopes)
         state = "not enough" if missing else "logged in"
     return {
         "account": login.account,
@@ -276,16 +277,14 @@ def _add_login(
     """Add a connection and its scopes to the login for its account and client."""
     key = (account, str(client["client_id"]))
     known_login = logins.get(key) or Login(account, client, (), (), {})
-    scope_inclusions = {
-        SCOPE_URL_PREFIX + scope: frozenset(
-            SCOPE_URL_PREFIX + included for included in included_scopes
-        )
-        for scope, included_scopes in connection.scope_inclusions.items()
-    }
+    scope_inclusions = dict(known_login.scope_inclusions)
+    for scope, included_scopes in connection.scope_inclusions.items():
+        included_urls = frozenset(SCOPE_URL_PREFIX + included for included in included_scopes)
+        scope_inclusions[SCOPE_URL_PREFIX + scope] = included_urls
     logins[key] = Login(
         account,
         client,
         tuple(sorted({*known_login.scopes, *connection.needed_scopes()})),
         (*known_login.connections, connection.name),
-        {**known_login.scope_inclusions, **scope_inclusions},
+        scope_inclusions,
     )

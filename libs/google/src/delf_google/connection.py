@@ -63,11 +63,13 @@ class GoogleConnection(Connection[GoogleSettings]):
         """Return the shell command that logs in for this connection."""
         path = self.settings.oauth_credentials
         if self.settings.source("oauth_credentials") == "project":
-            return LOGIN
+            return LOGIN  # logs in for all connections of the project
         account = self.settings.account
         command = [*LOGIN.split(), "-c", type(self).__name__.lower()]
         command += ["--credentials", path or "client_secrets.json"]
-        return shlex.join([*command, *(["--account", account] if account != "default" else [])])
+        if account != "default":
+            command += ["--account", account]
+        return shlex.join(command)
 
     def needed_scopes(self) -> tuple[str, ...]:
         """Return the smallest set of OAuth scopes with which all allowed actions work."""

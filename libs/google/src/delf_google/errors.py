@@ -87,9 +87,8 @@ class Problem:
     def __init__(self, status: int, content: bytes) -> None:
         self.status = status
         error = _error_of(content)
-        self.message = " ".join(str(error.get("message") or f"HTTP {status}").split())[
-            :_MAX_MESSAGE_LENGTH
-        ]
+        message = str(error.get("message") or f"HTTP {status}")
+        self.message = " ".join(message.split())[:_MAX_MESSAGE_LENGTH]
         reason_codes = _reasons(error)
         self.reason = reason_codes[0] if reason_codes else ""
         self.reasons = frozenset(reason_codes)

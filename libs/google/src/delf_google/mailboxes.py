@@ -108,6 +108,7 @@ class _MailboxBuilder:
         return bool(self.inside_brackets) or "@" in "".join(self.outside_brackets)
 
     def add_token(self, kind: str, piece: str) -> None:
+        """Add a token of the kinds that ``_tokens`` yields."""
         self.all_tokens.append(piece)
         if kind == "comment":
             self.comments.append(piece[1:-1].strip())
@@ -117,7 +118,8 @@ class _MailboxBuilder:
             self.is_broken = True  # an unclosed token, or words after an address
         else:
             self.outside_brackets.append(piece)
-            self.name_words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
+            word = piece[1:-1] if kind == "quoted" else piece
+            self.name_words.append(_ESCAPED.sub(r"\1", word))
 
     def mailboxes(self) -> Iterator[Mailbox]:
         """Yield the mailbox that the collected tokens spell.

@@ -119,7 +119,7 @@ class Transport:
 
     async def send_unchecked(self, request: Request) -> Answer:
         """Send a request like :meth:`send`, but return a response with an error status."""
-        # Outlives each attempt, so that all attempts together replace at most one refused token.
+        # All attempts share this token, so that they replace at most one refused token.
         refused_token: str | None = None
 
         async def attempt() -> Answer:

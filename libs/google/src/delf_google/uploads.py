@@ -51,14 +51,14 @@ async def upload(
         is_outcome_unknown = answer is None or answer.status >= 500
         if is_outcome_unknown:
             await transport.sleep(pause(attempt))
-            status = await _ask_status(transport, request, address, size)
+            progress = await _ask_status(transport, request, address, size)
         else:
-            status = answer
-        if status is None:
+            progress = answer
+        if progress is None:
             break
-        if status.status < 300:
-            return status.json()
-        position = _received_bytes(status)  # status 308: Google waits for more bytes
+        if progress.status < 300:
+            return progress.json()
+        position = _received_bytes(progress)  # status 308: Google waits for more bytes
     raise LostAnswerError(
         f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
         "check before you repeat it"
