@@ -123,6 +123,7 @@ class Calendar(GoogleConnection):
     summary = (
         "Google Calendar: events, invitations, free time; a time without a zone is the calendar's."
     )
+    # The time zones of calendars by id; set when a zone is needed for the first time.
     _zones: dict[str, str]
 
     # -- reading ------------------------------------------------------------------------
@@ -301,6 +302,7 @@ class Calendar(GoogleConnection):
         changes |= _details(attendees=None, reminders=reminders)
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
+            """Return the fields to write, made from the arguments and the event's present state."""
             body = dict(changes)
             old_event = event_of(old)
             # A series repeats at the same local time, so the time zone must be known. An all-day
@@ -363,9 +365,12 @@ class Calendar(GoogleConnection):
             attendees = [
                 {**person, **own_answer} if person.get("self") else {**person} for person in people
             ]
-            # Google marks an event whose other attendees it does not show.
-            omitted = {"attendeesOmitted": True} if old_event.get("attendeesOmitted") else {}
-            return {"attendees": attendees, **omitted}
+            body: dict[str, Any] = {"attendees": attendees}
+            # Google marks an event whose other attendees it does not show. With this mark in the
+            # request, only the user's answer changes, and the other attendees are kept.
+            if old_event.get("attendeesOmitted"):
+                body["attendeesOmitted"] = True
+            return body
 
         change = Change("answer an invitation", event, calendar, notify, context)
         return await self._edit(change, body_for)

@@ -53,6 +53,7 @@ class Event(TypedDict):
 
 def event_of(resource: Mapping[str, Any]) -> Event:
     """Convert an event of the Google Calendar API."""
+    # A cancelled event of a series may have only its original start.
     start: Mapping[str, Any] = resource.get("start") or resource.get("originalStartTime") or {}
     people: Sequence[Mapping[str, Any]] = resource.get("attendees") or ()
     organizer: Mapping[str, Any] = resource.get("organizer") or {}
@@ -187,7 +188,10 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
             )
         name, _, dates = line.partition(":")
         is_incomplete = name in _SINGLE_DATES and not dates.endswith("Z")
-        completed.append(_single_dates(name, dates.split(","), start) if is_incomplete else line)
+        if is_incomplete:
+            completed.append(_single_dates(name, dates.split(","), start))
+        else:
+            completed.append(line)
     return completed
 
 

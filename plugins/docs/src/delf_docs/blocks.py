@@ -105,6 +105,7 @@ def _collect(nodes: Sequence[Any], blocks: list[Block], *, quoted: bool) -> None
             _items(node, 0, items)
             blocks.append(List(items, node.type == "ordered_list"))
         elif node.type == "table":
+            # The children of a table are its head and its body.
             rows = [row for part in node.children for row in part.children]
             blocks.append(Table([[_text(cell) for cell in row.children] for row in rows]))
         elif node.type == "hr":
@@ -145,6 +146,7 @@ def _text(node: Any) -> Text:
 
 
 def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
+    """Append an inline syntax node to a text, with the styles of the nodes around it."""
     if node.type == "text":
         text.add(node.content, styles)
     elif node.type in ("code_inline", "fence", "code_block"):
@@ -160,8 +162,9 @@ def _inline(node: Any, text: Text, styles: list[tuple[str, Any]]) -> None:
         text.add(node.content or address, [*styles, ("link", address)])
     else:
         style = {"strong": "bold", "em": "italic", "s": "strikethrough"}.get(node.type)
-        new_styles: list[tuple[str, Any]] = [(style, True)] if style else []
         if node.type == "link":
-            new_styles = [("link", str(node.attrs.get("href", "")))]
+            styles = [*styles, ("link", str(node.attrs.get("href", "")))]
+        elif style is not None:
+            styles = [*styles, (style, True)]
         for child in node.children:
-            _inline(child, text, [*styles, *new_styles])
+            _inline(child, text, styles)

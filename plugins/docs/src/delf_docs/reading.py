@@ -63,6 +63,7 @@ def heading_level(element: Node) -> int | None:
 
 
 def _blocks(content: Sequence[Node], lists: Node) -> str:
+    """Return paragraphs, lists and tables as Markdown, separated by blank lines."""
     lines: list[str] = []
     in_list = False
     for element in content:
@@ -70,7 +71,9 @@ def _blocks(content: Sequence[Node], lists: Node) -> str:
             text, is_item = _paragraph(element, lists)
             if not text:
                 continue
-            lines += [text] if is_item and in_list else ["", text]
+            if not (is_item and in_list):  # no blank line between the items of a list
+                lines.append("")
+            lines.append(text)
             in_list = is_item
         elif "table" in element:
             lines += ["", _table(element["table"], lists)]
@@ -96,14 +99,18 @@ def _paragraph(element: Node, lists: Node) -> tuple[str, bool]:
 
 
 def _is_ordered(bullet: Node, lists: Node, depth: int) -> bool:
+    """Return whether a list item has a number or letter, and so a type of glyph in Google Docs."""
     list_properties: Node = lists.get(str(bullet.get("listId"))) or {}
     properties: Node = list_properties.get("listProperties") or {}
     levels: Sequence[Node] = properties.get("nestingLevels") or ()
-    kind = str(levels[depth].get("glyphType") or "") if depth < len(levels) else ""
+    if depth >= len(levels):
+        return False
+    kind = str(levels[depth].get("glyphType") or "")
     return kind not in ("", "NONE", "GLYPH_TYPE_UNSPECIFIED")
 
 
 def _inline(paragraph: Node) -> str:
+    """Return the content of a paragraph as Markdown, without the mark of a heading or list."""
     pieces: list[str] = []
     for element in paragraph.get("elements") or ():
         if "textRun" in element:
@@ -146,6 +153,7 @@ def _styled_text(content: str, style: Node) -> str:
 
 
 def _table(table: Node, lists: Node) -> str:
+    """Return a table as Markdown, with the first row as its head."""
     rows: list[list[str]] = []
     for row in table.get("tableRows") or ():
         cells: Sequence[Node] = row.get("tableCells") or ()
@@ -155,8 +163,12 @@ def _table(table: Node, lists: Node) -> str:
     # Markdown shows the cells of the first row in bold anyway: remove their marks ``**``.
     rows[0] = [_BOLD_CELL.sub(r"\1", cell) for cell in rows[0]]
     width = max(len(row) for row in rows)
-    lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
-    return "\n".join([lines[0], f"|{'---|' * width}", *lines[1:]])
+    lines: list[str] = []
+    for row in rows:
+        missing_cells = [""] * (width - len(row))
+        lines.append(f"| {' | '.join(row + missing_cells)} |")
+    lines.insert(1, f"|{'---|' * width}")
+    return "\n".join(lines)
 
 
 def _cell(content: Sequence[Node], lists: Node) -> str:

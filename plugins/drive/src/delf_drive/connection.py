@@ -354,8 +354,9 @@ class Drive(GoogleConnection):
             body |= {"type": "domain", "domain": who.removeprefix("domain:")}
         else:
             body |= {"type": "user", "emailAddress": who}
-            query |= {"sendNotificationEmail": notify}
-            query |= {"emailMessage": message} if message and notify else {}
+            query["sendNotificationEmail"] = notify
+            if message and notify:
+                query["emailMessage"] = message
         permission = await self.transport.json(
             Request(
                 "share a file",
@@ -463,6 +464,11 @@ class Drive(GoogleConnection):
     async def _patch(
         self, what: str, path: str, body: dict[str, Any], query: dict[str, Any]
     ) -> FileInfo:
+        """Change a file's metadata; if Drive refuses a retry, check whether the file is changed.
+
+        Raises:
+            LostAnswerError: If the response was lost, and the change cannot be confirmed.
+        """
         query = {"fields": FIELDS, **ALL_DRIVES, **query}
         request = Request(what, "PATCH", path, query=query, body=body)
         try:

@@ -140,12 +140,12 @@ class PathResolver:
         return {"id": "root", "mimeType": FOLDER}, names
 
     async def _find_by_path(self, path: str) -> dict[str, Any]:
-        folder, names = await self.split_path(path)
-        if not names:
-            return folder
+        """Return the file at a path; follow shortcuts to folders, but not a shortcut at the end."""
+        record, names = await self.split_path(path)
         for depth, name in enumerate(names):
-            matches = await self.children(str(folder["id"]), name)
-            if depth < len(names) - 1:
+            matches = await self.children(str(record["id"]), name)
+            is_last = depth == len(names) - 1
+            if not is_last:
                 matches = [await self.target(item) for item in matches if leads_to_folder(item)]
             if not matches:
                 above = "/".join(names[:depth]) or "the drive"
@@ -153,8 +153,8 @@ class PathResolver:
             if len(matches) > 1:
                 ids = ", ".join(str(item["id"]) for item in matches)
                 raise ToolRefusedError(f"{path!r} is the path of several files; use an id: {ids}")
-            folder = matches[0]
-        return folder
+            record = matches[0]
+        return record
 
     async def _shared_drive(self, name: str) -> dict[str, Any]:
         names: list[str] = []

@@ -408,8 +408,8 @@ class Gmail(GoogleConnection):
 
         The labels are fetched only if a message has a label that the user made.
         """
-        ids = set[str]().union(*(item.get("labelIds") or () for item in resources))
-        has_user_label = any(key.startswith("Label_") for key in ids)
+        label_ids = {key for item in resources for key in item.get("labelIds") or ()}
+        has_user_label = any(key.startswith("Label_") for key in label_ids)
         labels = await self._labels() if has_user_label else []
         names: dict[str, str] = {item["id"]: item["name"] for item in labels}
 
@@ -477,18 +477,24 @@ class Gmail(GoogleConnection):
         return original, headers_of(payload), to, cc
 
     async def _reply_lines(self, message: str, *, everyone: bool) -> list[str]:
+        """Return the recipients of a reply and the subject of the message, for a preview."""
         _, headers, to, cc = await self._reply_recipients(message, everyone=everyone)
-        lines = [*(f"To: {person}" for person in to), *(f"Cc: {person}" for person in cc)]
-        return [*lines, f"In answer to: {headers.get('subject', '')}"]
+        lines = [f"To: {person}" for person in to]
+        lines += [f"Cc: {person}" for person in cc]
+        lines.append(f"In answer to: {headers.get('subject', '')}")
+        return lines
 
     async def _message_lines(self, ids: Sequence[str]) -> list[str]:
+        """Return the senders and subjects of the first messages, for a preview."""
         messages = [
             line_of(item, ())
             for item in await self._existing_messages(ids[:_MAX_PREVIEWED_MESSAGES])
         ]
         lines = [f"{message['sender']}: {message['subject']}" for message in messages]
         omitted_count = len(ids) - _MAX_PREVIEWED_MESSAGES
-        return [*lines, *([f"… and {omitted_count} more"] if omitted_count > 0 else [])]
+        if omitted_count > 0:
+            lines.append(f"… and {omitted_count} more")
+        return lines
 
     async def _draft_preview(self, draft: str) -> Allowed:
         """Return the preview of a draft.

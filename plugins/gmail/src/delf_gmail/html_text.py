@@ -45,7 +45,7 @@ def text_of(source: str) -> str:
         elif tag == "a" and not is_end_tag:
             link = _attribute(_LINK, piece)
             link_start = len(pieces)
-        elif tag == "a" and link:
+        elif tag == "a" and link:  # the end of the link
             pieces.append(_link_suffix(link, "".join(pieces[link_start:]).strip()))
             link = ""
         elif not is_end_tag:

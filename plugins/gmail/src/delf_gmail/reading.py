@@ -166,8 +166,7 @@ def verified_sender(payload: Resource) -> str | None:
     server, *checks = _QUOTED.sub("", results).split(";")
     domain = senders[0].rpartition("@")[2].lower()
     for check in checks:
-        words = check.split()
-        if words[:1] == ["dmarc=pass"] and words[1:] == [f"header.from={domain}"]:
+        if check.split() == ["dmarc=pass", f"header.from={domain}"]:
             return senders[0] if server.strip() == _GMAIL_SERVER else None
     return None
 
@@ -180,7 +179,8 @@ def draft_text(resource: Resource) -> str:
     ]
     lines.append(f"Subject: {headers_of(payload).get('subject', '')}")
     lines += [f"Attached: {part.name}, {part.size:,} bytes" for part in files_of(payload)]
-    first, *others = dict.fromkeys(filter(None, _texts_in(payload))) or [""]
+    distinct_texts = list(dict.fromkeys(filter(None, _texts_in(payload))))
+    first, *others = distinct_texts or [""]
     lines += ["", first]
     for text in others:  # recipients may see any of the alternatives
         lines += ["", "In its other part:", text]
@@ -364,7 +364,9 @@ def _default_name(kind: str) -> str:
     """Return a name for a file without a name, such as ``attachment.pdf``."""
     if kind == "text/calendar":
         return "invite.ics"
-    return f"attachment.{re.sub(r'[^a-z0-9]', '', kind.rpartition('/')[2])[:8] or 'bin'}"
+    minor_type = kind.rpartition("/")[2]
+    extension = re.sub(r"[^a-z0-9]", "", minor_type)[:8] or "bin"
+    return f"attachment.{extension}"
 
 
 def _safe_name(name: str) -> str:
