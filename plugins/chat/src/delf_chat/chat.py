@@ -125,6 +125,7 @@ class Chat(FixedAttributes):
         self._context: AgentContext | None = None
         self._journal: SharedJournal | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
+        # The event loop of the synchronous methods, and its process: a fork starts its own thread.
         self._pid = os.getpid()
         self._thread: LoopThread | None = None
         self._thread_finalizer: weakref.finalize[..., Chat] | None = None

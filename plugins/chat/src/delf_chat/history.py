@@ -104,9 +104,9 @@ def for_model(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     merged: list[Message] = []
     has_user_message = False
     for message in messages:
-        if message.role == "assistant" and not has_user_message:
-            merged.append(user(_GAP))  # in place of a message of the user
-        if message.role in ("user", "assistant"):
+        if message.role in ("user", "assistant") and not has_user_message:
+            if message.role == "assistant":
+                merged.append(user(_GAP))  # in place of a message of the user
             has_user_message = True
         trust = "own" if message.is_own else "outside"
         parts: list[Part] = [TextPart(_cut(message.content))]

@@ -125,7 +125,8 @@ class MemoryConversations:
                 for record in old:
                     self._entries[record.conversation].remove_messages(removed_at=now)
                 for name, entry in list(self._entries.items()):
-                    if not entry.message_count and entry.updated_at < now - _REMEMBERED_SECONDS:
+                    was_removed = not entry.message_count
+                    if was_removed and entry.updated_at < now - _REMEMBERED_SECONDS:
                         del self._entries[name]
         return old[::-1]
 

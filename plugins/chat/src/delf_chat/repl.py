@@ -135,8 +135,8 @@ class Repl:
             session_task = asyncio.current_task()
             if session_task is not None and session_task.cancelling():
                 raise
-            was_stopped_on_purpose = self._reader.interactive
-            if not was_stopped_on_purpose:
+            was_stopped_by_person = self._reader.interactive  # with Ctrl-C, which is no failure
+            if not was_stopped_by_person:
                 self._tally.failed += 1
             if events:  # the task has begun, so its end is recorded, perhaps on another loop
                 with contextlib.suppress(TimeoutError):

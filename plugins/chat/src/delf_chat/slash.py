@@ -157,7 +157,8 @@ class _Session:
 
     async def cost(self, rest: str) -> None:
         self.screen.line(self.tally.line())
-        if (budget := self.agent.status()["budget"])["limit_usd"] is not None:
+        budget = self.agent.status()["budget"]
+        if budget["limit_usd"] is not None:
             self.screen.line(
                 f"budget ${budget['limit_usd']:g}: ${budget['remaining_usd']:.4f} left, "
                 f"${budget['cost_usd']:.4f} spent"
