@@ -200,14 +200,16 @@ def _permissions(connection: Any, action: Action) -> dict[str, bool]:
     }
 
 
-def _settings(connection_object: Any, connection: str) -> Iterator[dict[str, Any]]:
-    settings: type[PluginSettings] | None = getattr(connection_object, "Settings", None)
+def _settings(connection: Any, connection_name: str) -> Iterator[dict[str, Any]]:
+    """Yield the settings of a connection, or of a connection's class, with their variables."""
+    settings: type[PluginSettings] | None = getattr(connection, "Settings", None)
     if settings is None:
         return
+    prefix = f"DELF_{connection_name.replace('-', '_').upper()}"
     for name, field in settings.model_fields.items():
         yield {
             "name": name,
-            "variable": f"DELF_{connection.replace('-', '_').upper()}_{name.upper()}",
+            "variable": f"{prefix}_{name.upper()}",
             "required": field.is_required(),
             "description": field.description or "",
         }
@@ -222,6 +224,7 @@ def _permission_text(method: Mapping[str, Any]) -> str:
 
 
 def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
+    """Yield the lines that show a connection's data, from :func:`_describe`, at the terminal."""
     from delf_cli.output import format_count
     from delf_cli.streams import wrap_text
     from delf_cli.tables import table

@@ -46,7 +46,7 @@ def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
         return [*command, "install", "--quiet", *options, *arguments]
     options.append(_UV_SOURCES_OFF)
     receipt = uv_tool.receipt()
-    if receipt is not None:
+    if receipt is not None:  # `uv tool install` made this environment, and has to change it
         return [*uv_tool.install(command[0], receipt, arguments), *options]
     return [*command, "install", "--quiet", *_python_option(), *options, *arguments]
 

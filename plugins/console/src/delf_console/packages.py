@@ -184,7 +184,9 @@ class CheckResult:
 
 
 def _check_plugins(state: State, names: Collection[str], *, release: bool) -> Iterator[CheckResult]:
-    """Check the plugins with the given names or distributions; without names, all plugins.
+    """Yield the result of checking each plugin with a given name or distribution.
+
+    Without names, all plugins are checked.
 
     Args:
         state: The state of the command.
@@ -206,6 +208,7 @@ def _check_plugins(state: State, names: Collection[str], *, release: bool) -> It
         problems = list(_problems(host, record))
         warnings = [*record.warnings]
         notes: list[str] = []
+        # A plugin without kinds may be sound, unless a warning says that a hook is never called.
         if record.warnings and not record.kinds:
             problems.append("it brings nothing")
         if release or is_third_party(record):

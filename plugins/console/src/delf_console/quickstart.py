@@ -131,13 +131,16 @@ def quickstart(
 
 
 def _next_commands(state: State, folder: Path, *, has_database: bool) -> Iterator[str]:
+    """Yield the commands that lead from the new ``delf.toml`` to a first task."""
     if folder.resolve() != Path.cwd():
         yield f"cd {shlex.quote(str(folder))}"
-    names = {spec.name for spec in state.discover().specs(ConnectionSpec)}
-    if has_database and _DATABASE_TYPE not in names:
+    connection_types = {spec.name for spec in state.discover().specs(ConnectionSpec)}
+    if has_database and _DATABASE_TYPE not in connection_types:
         yield how_to_install(package_of("connection", _DATABASE_TYPE) or _DATABASE_TYPE)
-    task = "Which tables are there, and how many rows has each?"
-    yield f'delf run "{task if has_database else "What day is it?"}"'
+    task = "What day is it?"
+    if has_database:
+        task = "Which tables are there, and how many rows has each?"
+    yield f'delf run "{task}"'
 
 
 def _ask_and_store_key(missing: EnvironmentKeyError) -> None:

@@ -105,7 +105,9 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     trace = Trace(events)
     sources = sources_of(events)
     for call in trace.tool_calls:
-        call.origins = call.origins or sources.get(call.call_id, {})
+        # The journal records only the origins that a person was shown. Add those found afterwards.
+        if not call.origins:
+            call.origins = sources.get(call.call_id, {})
     last = events[-1] if events else None
     end = last if isinstance(last, TaskFinished) else None
     if as_json:
@@ -128,7 +130,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     if task.error:
         _show_error(task.error, end)
     answer = "" if end is None else end.text.strip()
-    if not answer:
+    if not answer:  # the task has not ended, or ended without an answer
         answer = printed_so_far(events).strip()
     if answer:
         click.echo("")

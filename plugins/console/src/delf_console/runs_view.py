@@ -183,8 +183,10 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
         yield wrap_text(visible(prompt.error))
     else:
         yield click.style("--- answer", dim=True)
-        answer = "(none yet)" if prompt.answer is None else prompt.answer
-        yield wrap_text(visible(answer or "(no text)"))  # there may be only calls of functions
+        answer = "(none yet)"
+        if prompt.answer is not None:
+            answer = prompt.answer or "(no text)"  # there may be only calls of functions
+        yield wrap_text(visible(answer))
     for call in prompt.calls:
         yield f"{one_line(call.name)} {one_line(call.arguments)}"
     yield ""

@@ -205,6 +205,7 @@ def _field(package: metadata.PackageMetadata, key: str) -> str:
 
 
 def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
+    """Yield what a plugin's metadata lacks, and requirements that are not met."""
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
@@ -236,10 +237,10 @@ def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
         yield 'it does not say which Python it needs: requires-python = ">=3.11"'
     elif SpecifierSet(python).contains("3.10"):
         yield f'it says Python {python}, and delf needs 3.11: requires-python = ">=3.11"'
-    entry_points = [point for point in distribution.entry_points if point.group in _GROUPS]
     name = normalise(package["Name"])
     if not name.startswith(PLUGIN_PREFIX) and name not in all_packages():
         yield f"it is not called delf-plugin-…, by which people look for plugins: {package['Name']}"
+    entry_points = [point for point in distribution.entry_points if point.group in _GROUPS]
     if len(entry_points) > 1:
         yield (
             f"it has {len(entry_points)} entry points; put each plugin in a distribution of its "
@@ -275,6 +276,7 @@ def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[s
 
 
 def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
+    """Yield imports of other plugins, of undeclared requirements and of delf's private modules."""
     own_name = normalise(distribution.metadata["Name"])
     imported = sorted(_imported_modules(folder))
     # A warning names one of the imported modules of each package.
@@ -417,6 +419,7 @@ def _catches_import_error(node: ast.Try) -> bool:
 
 
 def _check_names(record: PluginRecord) -> Iterator[str]:
+    """Yield the names, such as a connection type's, that one of delf's own plugins has, too."""
     for kind, names in record.kinds.items():
         for name in names:
             owner = package_of(kind, name)

@@ -277,10 +277,12 @@ def _version(wheel: Path) -> Version:
 
 
 def _wheel(path: Path) -> Package | None:
+    """Read the package in a wheel; None for a file that is no wheel."""
     try:
         name = parse_wheel_filename(path.name)[0]
-        info = f"{'-'.join(path.name.split('-')[:2])}.dist-info/"
-        requires = metadata.PathDistribution(zipfile.Path(path, info)).requires
+        file_parts = path.name.split("-")  # name, version and tags
+        info_folder = f"{file_parts[0]}-{file_parts[1]}.dist-info/"
+        requires = metadata.PathDistribution(zipfile.Path(path, info_folder)).requires
     except (InvalidWheelFilename, OSError, zipfile.BadZipFile):
         return None
     return Package(name=name, path=path, requires=requires or ())
