@@ -88,26 +88,24 @@ def demo(
     """
     model, model_reason = choose_model(llm)
     kept_folder = make or keep
+    is_temporary = kept_folder is None
     with _shop_folder(kept_folder) as folder:
         tables, rows = make_shop(folder / "shop.db")
         config = folder / _CONFIG_FILE
-        # The demo's tasks are removed at its end, so keep them out of the user's list of tasks.
+        config_options = ["--config", str(config)]
         text = shop_config(model, folder)
-        if web or kept_folder is None:
+        if web or is_temporary:
+            # A journal of its own keeps the demo's tasks out of the user's list of tasks, and the
+            # user's tasks off the page.
             text += _journal_section(folder)
         write_private(config, text.encode())
-        if kept_folder is not None:  # a temporary folder is trusted by an option instead
-            items = {_CONFIG_FILE: items_of(_CONFIG_FILE, text)}
-            if (folder / _ANSWERS_FILE).exists():
-                items[_ANSWERS_FILE] = digest_items((folder / _ANSWERS_FILE).read_bytes())
-            Trust.here().keep(folder, items)
-        config_options = [
-            "--config",
-            str(config),
-            *(["--trust", str(folder)] if kept_folder is None else []),
-        ]
+        folder_note = ""
+        if is_temporary:
+            config_options += ["--trust", str(folder)]
+        else:
+            _trust_shop(folder, text)
+            folder_note = f" in {_relative_path(folder)}"
         echo = _print_nothing if as_json else _print
-        folder_note = f" in {_relative_path(folder)}" if kept_folder is not None else ""
         echo(f"A small tea shop: {tables} tables, {rows:,} rows of SQLite{folder_note}.")
         if make is not None:
             echo(f"\nNext:\n  cd {shlex.quote(_relative_path(folder))}")
@@ -168,6 +166,15 @@ def _wrap_text(text: str) -> str:
 
 def _journal_section(folder: Path) -> str:
     return f"\n[plugins.journal-sql]\nurl = {_quote_toml(str(folder / 'journal.db'))}\n"
+
+
+def _trust_shop(folder: Path, config: str) -> None:
+    """Record that the user trusts a kept shop's ``delf.toml`` and recorded answers."""
+    items = {_CONFIG_FILE: items_of(_CONFIG_FILE, config)}
+    answers = folder / _ANSWERS_FILE
+    if answers.exists():
+        items[_ANSWERS_FILE] = digest_items(answers.read_bytes())
+    Trust.here().keep(folder, items)
 
 
 def _run_delf(ctx: click.Context, arguments: list[str]) -> int:
