@@ -426,7 +426,8 @@ class WebChannel:
     ) -> None:
         """Notify the assignee of an assignment, or the people whom a comment concerns.
 
-        A comment concerns the owner of the task, earlier commenters and the current assignee.
+        A comment concerns the owner of the task, the current assignee, and everybody who voted,
+        commented or assigned before.
         """
         journal = self._journal
         if journal is None:

@@ -208,7 +208,9 @@ class Uploads:
 
 def _owner(caller: Caller) -> str:
     """Return the folder name of an owner. The name is derived from an id that is never reused."""
-    return f"key_{hashlib.sha256((caller.holder or caller.name).encode()).hexdigest()[:32]}"
+    owner_id = caller.holder or caller.name  # without keys, there is one user alone
+    digest = hashlib.sha256(owner_id.encode()).hexdigest()
+    return f"key_{digest[:32]}"
 
 
 def _check_length(name: str) -> None:

@@ -92,7 +92,9 @@ class Caller:
         holder = self.holder
         if self.scope == "all" or holder is None:
             return None
-        return frozenset((holder, *(self.mates if self.scope == "team" else ())))
+        if self.scope == "team":
+            return self.mates | {holder}
+        return frozenset({holder})
 
     def sees(self, owner: str | None) -> bool:
         """Return True if an owner's data is visible; None is the local user."""

@@ -191,7 +191,7 @@ class Streams:
                     yield BEAT
                     continue
                 if listed is None:
-                    return
+                    return  # the stream ends, and the client reconnects
                 record, waiting = listed
                 if caller.sees(record.key):
                     view = self._tasks.view_of(record, waiting, caller)

@@ -399,6 +399,7 @@ class Tasks:
             llm=wanted.llm or first_event.setup.get(MODEL),
             output=to_jsonable(first_event.setup.get("output")),
         )
+        # A new text is for the agent's own strategy: it need not call the same routine or worker.
         strategy = None if wanted.task else first_event.setup.get("strategy")
         # The other people whose words are in the task: its earlier owners.
         other_authors = list(first_event.setup.get(OTHER_AUTHORS_KEY, ()))
@@ -601,7 +602,8 @@ class Tasks:
         page = records[:limit]
         views = [self.view_of(record, pending_requests, caller) for record in page]
         has_more = len(records) > limit
-        return views, _encode_cursor(page[-1]) if has_more else None
+        next_cursor = _encode_cursor(page[-1]) if has_more else None
+        return views, next_cursor
 
     async def newest(self, words: str, caller: Caller, since: float | None = None) -> str | None:
         """Return the id of the caller's newest task with a given text; None if there is none.
@@ -1079,8 +1081,8 @@ def _is_resumed_too_often(events: Sequence[Event]) -> bool:
     times = [event.at for event in events if isinstance(event, TaskResumed)]
     if len(times) < _MAX_RESUMES:
         return False
-    earliest, *_, latest = times[-_MAX_RESUMES:]
-    return latest - earliest < _RESUMES_SECONDS
+    recent = times[-_MAX_RESUMES:]
+    return recent[-1] - recent[0] < _RESUMES_SECONDS
 
 
 def _decisions(events: Sequence[Event]) -> list[TaskDecision]:

@@ -259,6 +259,7 @@ def _change(ctx: click.Context, name: str, change: Callable[[Person | None], Per
 
 
 def _rights(text: str) -> tuple[Right, ...]:
+    """Parse rights such as ``read+run``, and return the rights in their usual order."""
     names = text.split("+")
     if not set(names) <= set(EVERY_RIGHT):
         raise ConfigurationError(

@@ -327,6 +327,7 @@ def _artifacts(call: Call, task_outcome: Outcome) -> list[pb.Artifact]:
 
 
 def _read_turn(message: pb.Message, conversation: str | None) -> Turn:
+    """Convert a message to a turn, with all its texts as one message and its data as files."""
     metadata = MessageToDict(message.metadata)
     turn = Turn(model=str(metadata.get("model", OWN_MODEL)), conversation=conversation)
     turn.add_message("user", "\n".join(part.text for part in message.parts if part.text))

@@ -101,7 +101,8 @@ async def list_models(call: Call) -> Response:
 async def get_model(call: Call) -> Response:
     """Return a model by its name."""
     name = call.path_parameter("name")
-    if name not in (names := await models_of(call)):
+    names = await models_of(call)
+    if name not in names:
         raise ProblemError(
             404, f"there is no model {name[:80]!r}; the models are {', '.join(names)}"
         )

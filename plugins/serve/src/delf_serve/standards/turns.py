@@ -222,18 +222,19 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False, trust: Trust 
         raise ProblemError(
             404, f"no model {turn.model[:60]!r} is here: {listed_names}", param="model"
         )
+    # The model is `delf`, `delf/MODEL` or `worker/WORKER`, as models_of() lists.
     kind, _, name = turn.model.partition("/")
-    task_text = turn.task_text_for(turn.user_message)
+    chosen_model: str | None = None
+    if kind == OWN_MODEL and name:
+        chosen_model = name
     strategy = "worker" if kind == "worker" else None
+    task_text = turn.task_text_for(turn.user_message)
     if is_retry:
         existing_task = await call.service.tasks.newest(
             task_text, call.caller, time.time() - _MAX_RETRY_SECONDS
         )
         if existing_task is not None:
             return existing_task
-    chosen_model: str | None = None
-    if kind == OWN_MODEL and name:
-        chosen_model = name
     conversation_id = await _store_history(call, turn)
     file_ids = await _store_files(call, turn)
     fields = {
