@@ -231,7 +231,8 @@ def _current_value(project: Project, key: str) -> Any:
         check_agent_key(key, path[0])
     value: Any = project.agent_values.resolve(project.environ)
     if path:
-        # The validated value is preferred, because it may be a default or converted.
+        # The validated value is preferred, because it may be a default or converted. The loop below
+        # reads it by its name again.
         validated: Any = getattr(project.agent, path[0])
         if isinstance(validated, (bool, int, float, str, list, dict)):
             value = {path[0]: cast("object", validated)}
