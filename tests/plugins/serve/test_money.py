@@ -131,6 +131,22 @@ async def test_repeated_task_has_the_files_of_the_first(serve, tmp_path, setup, 
     assert first_event.setup.get("input_files") == paths
 
 
+@pytest.mark.parametrize("other", [{}, {"task": doing("print(item['id'])")}])
+async def test_repeated_task_keeps_variables_and_trust(serve, tmp_path, other):
+    server = await serve()
+    journal = SqlJournal(str(tmp_path / "journal.db"))
+    setup = {"variables": {"item": {"id": 7}}, "trust": "outside"}
+    recorded = {"task": doing("print(item['id'])"), "setup": setup}
+    await journal.append(TaskStarted(task_id="task_1", seq=1, at=1.0, **recorded))
+    end = {"status": True, "text": "7", "duration_ms": 1.0}
+    await journal.append(TaskFinished(task_id="task_1", seq=2, at=2.0, **end))
+    again = (await server.client.post("/tasks/task_1/again", json={"wait": 20, **other})).json()
+    first_event = (await journal.read(again["task_id"]))[0]
+    await journal.aclose()
+    assert (again["state"], again["result"]) == ("done", "7"), again
+    assert {name: first_event.setup.get(name) for name in setup} == setup
+
+
 async def test_task_can_be_repeated_with_another_text(serve):
     server = await serve()
     order = {"task": doing("print(1)"), "files": [{"id": await sent_in(server)}], "wait": 20}

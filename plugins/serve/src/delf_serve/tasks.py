@@ -38,6 +38,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf.types import TaskState, Trust
 from delf.values.encoding import to_jsonable
+from delf.values.frozen import thaw
 from delf_cli.answering import why_not_approve
 from delf_engine.changes import OTHER_AUTHORS_KEY
 from delf_engine.elsewhere import MAX_REQUESTS, find_tasks
@@ -45,7 +46,7 @@ from delf_engine.inputs import recorded_files
 from delf_engine.models.money import SharedLedger
 from delf_engine.outputs import Output
 from delf_engine.retention import prune, remove
-from delf_engine.task import MODEL
+from delf_engine.task import MODEL, TRUST, VARIABLES
 from delf_engine.views import prompts as views
 from delf_engine.views.snapshot import snapshot
 from delf_serve.budgets import Budgets
@@ -363,7 +364,7 @@ class Tasks:
     async def repeat(
         self, task_id: str, wanted: AgainRequest, caller: Caller, client: str | None = None
     ) -> Submitted:
-        """Submit a task again, with its files, type of answer and conversation.
+        """Submit a task again, with its files, variables, type of answer and conversation.
 
         If the conversation belongs to another person, the new task starts a new conversation.
 
@@ -413,6 +414,9 @@ class Tasks:
             client=client,
             paths=None if paths is None else [str(path) for path in paths],
             other_authors=other_authors,
+            external_variables=thaw(first_event.setup.get(VARIABLES)),
+            # Also with a new text, which may repeat words that came from outside.
+            trust=first_event.setup.get(TRUST, "own"),
         )
 
     def _check_model(self, name: str | None) -> None:
