@@ -127,7 +127,7 @@ def show_end(response: Response, screen: Screen) -> None:
     ]
     has_worked_with_tools = response.used_tools or trace.scripts
     if response.status and not has_worked_with_tools:
-        parts[-1] = "answered without tools"
+        parts[-1] = "answered without tools"  # instead of the number of calls
     elif response.status and not response.changes:
         parts.append("nothing changed")
     screen.line(f"{response.state} · {' · '.join(parts)}", "dim")

@@ -97,10 +97,9 @@ class Narrator:
             case ev.ApprovalRequested() if self._shows_requests and _is_for_person(
                 event, self._asks_person
             ):
-                name = event.request_id
                 requested = "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
-                say(f"{requested} needed", f"{about}; delf approvals show {name}")
+                say(f"{requested} needed", f"{about}; delf approvals show {event.request_id}")
             case ev.ApprovalDecided() if _is_from_other_process(event):
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:

@@ -104,8 +104,10 @@ class RecordedEnvironment:
         """Note a call that has no recorded result; return an error message about the call."""
         arguments_text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         text = f"{name}({arguments_text})"
-        self.unrecorded.append(text if len(text) <= 300 else f"{text[:299]}…")
-        return f"the case has no result for {self.unrecorded[-1]}"
+        if len(text) > 300:
+            text = f"{text[:299]}…"
+        self.unrecorded.append(text)
+        return f"the case has no result for {text}"
 
     def answer(self, request: ApprovalRequest) -> Decision:
         """Return the recorded answer to a script's question; a rejection if there is none."""

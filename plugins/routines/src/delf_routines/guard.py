@@ -111,10 +111,11 @@ class RoutineGuard:
         if call.built_in:
             return _ALLOWED
         name = self._routine.name
-        if (reason := self._header_violation(call)) is not None:
+        violation = self._header_violation(call)
+        if violation is not None:
             if self._is_repair:
-                return NeedsApproval(reason=reason)
-            return Refused(message=reason)
+                return NeedsApproval(reason=violation)
+            return Refused(message=violation)
         limits = self._routine.limits
         if limits.calls is not None and self._call_count > limits.calls:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")

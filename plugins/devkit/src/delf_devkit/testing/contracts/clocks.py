@@ -27,6 +27,7 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
     package = type(subject).__module__.partition(".")[0]
     offset = _OFFSETS[number]
     clocks = _Clocks(offset)
+    # The clocks of the other day, by the function or class that each one replaces.
     moved: dict[Any, Any] = {
         dt.datetime: _moved_datetime(offset),
         dt.date: _moved_date(offset),
