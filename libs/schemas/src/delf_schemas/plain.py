@@ -113,7 +113,7 @@ def _text_if_required(value: float | decimal.Decimal, branches: Sequence[Mapping
     has_decimal_format = any(part.get("format") == "decimal" for part in branches)
     if not has_decimal_format and not isinstance(value, decimal.Decimal):
         return value
-    if isinstance(value, float):  # the shortest text that stands for it, not all its binary digits
+    if isinstance(value, float):  # 0.1 becomes 0.1, not the 55 digits of its binary value
         number = decimal.Decimal(float.__repr__(value))
     else:
         number = decimal.Decimal(value)

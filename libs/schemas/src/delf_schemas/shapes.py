@@ -434,7 +434,7 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     """Join types with ``|``.
 
     Args:
-        parts: The types. A union with ``Any`` is ``Any``.
+        parts: The types. ``Any`` replaces all other types except None.
         choices: The maximum number of types besides None; ``...`` stands for the rest.
         nullable: Whether to add None.
     """

@@ -379,22 +379,22 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
         depth: The number of enclosing schemas.
     """
     resolved = _resolved(document, schema)
-    text: Any = resolved.get("description")
+    declared: Any = resolved.get("description")
     parts: list[Any] = []
     for keyword in ("allOf", "oneOf", "anyOf"):
         if isinstance(resolved.get(keyword), list):
             parts += resolved[keyword]
-    plain = text if isinstance(text, str) and text.strip() else ""
-    if _VALUE_LINE.search(plain):
-        plain = _join_value_lines(plain)
-    if not plain and depth < _MAX_DEPTH:
+    description = declared if isinstance(declared, str) and declared.strip() else ""
+    if _VALUE_LINE.search(description):
+        description = _join_value_lines(description)
+    if not description and depth < _MAX_DEPTH:
         texts = (text_of(document, part, depth + 1) for part in parts)
-        plain = next(filter(None, texts), "")
+        description = next(filter(None, texts), "")
     values = value_texts(resolved, [_resolved(document, part) for part in parts])
     if not values and isinstance(resolved.get("items"), dict) and depth < _MAX_DEPTH:
         items = _resolved(document, resolved["items"])
         values = value_texts(items, [])
-    return "; ".join(filter(None, [plain.strip(), values]))
+    return "; ".join(filter(None, [description.strip(), values]))
 
 
 def _doc_and_notes(
