@@ -308,6 +308,8 @@ async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[by
     yield chunk({"role": "assistant", "content": ""})
     async for item in watch(call, task_id):
         match item:
+            case CallStarted() | CallFinished() | ApprovalDecided():
+                yield chunk({"reasoning_content": f"{story(item)}\n"})
             case Outcome():
                 message = _message(call, body, item)
                 for number, tool_call in enumerate(message.get("tool_calls", ())):
@@ -318,8 +320,6 @@ async def _chunks(call: Call, body: ChatBody, task_id: str) -> AsyncGenerator[by
                     used = {"usage": usage_of(item.usage), "delf": delf_of(item)}
                     yield frame({**head, "choices": [], **used})
                 yield b"data: [DONE]\n\n"
-            case CallStarted() | CallFinished() | ApprovalDecided():
-                yield chunk({"reasoning_content": f"{story(item)}\n"})
             case None:
                 yield BEAT
             case _:

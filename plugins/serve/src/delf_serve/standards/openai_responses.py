@@ -286,12 +286,21 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
     initial = {**_head(body, task_id, 0), "status": "in_progress"}
     yield event("response.created", response=initial)
     yield event("response.in_progress", response=initial)
-    summary_texts: list[str] = []
+    summary_texts: list[str] = []  # the lines about calls that were sent so far
     reasoning: dict[str, Any] = {"id": f"rs_{task_id}", "type": "reasoning", "summary": []}
     summary_fields = {"item_id": reasoning["id"], "output_index": 0, "summary_index": 0}
     empty_part = {"type": "summary_text", "text": ""}
     async for item in watch(call, task_id):
         match item:
+            case CallStarted() | CallFinished():
+                text = f"{story(item)}\n"
+                if not summary_texts:
+                    yield event("response.output_item.added", output_index=0, item=reasoning)
+                    yield event(
+                        "response.reasoning_summary_part.added", **summary_fields, part=empty_part
+                    )
+                summary_texts.append(text)
+                yield event("response.reasoning_summary_text.delta", **summary_fields, delta=text)
             case Outcome():
                 response = _response(call, body, item)
                 output_items = response["output"]
@@ -310,15 +319,6 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                         yield frames
                 kind = _EVENT_BY_STATUS.get(response["status"], "response.completed")
                 yield event(kind, response=response)
-            case CallStarted() | CallFinished():
-                text = f"{story(item)}\n"
-                if not summary_texts:
-                    yield event("response.output_item.added", output_index=0, item=reasoning)
-                    yield event(
-                        "response.reasoning_summary_part.added", **summary_fields, part=empty_part
-                    )
-                summary_texts.append(text)
-                yield event("response.reasoning_summary_text.delta", **summary_fields, delta=text)
             case None:
                 yield BEAT
             case _:
