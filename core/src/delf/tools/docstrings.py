@@ -181,7 +181,7 @@ def _returns_text(lines: list[str]) -> str:
         description_lines = [line.strip() for line in lines if line.startswith((" ", "\t"))]
         return _one_line(" ".join(description_lines or lines))
     text = _one_line(" ".join(lines))
-    # Google's: ``type: description``, where the type may be missing.
+    # Other styles: ``type: description``, where the type may be missing.
     kind, colon, description = text.partition(": ")
     is_type = kind in _PLAIN_TYPES or ("[" in kind and _TYPE.fullmatch(kind) is not None)
     if colon and is_type:
