@@ -74,6 +74,7 @@ def _validated(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option(option: object) -> str:
+    """Return an option of a question, which has to be a text."""
     # The answer is a text, so a script that compares the answer with an option that is a number
     # would never find the two equal.
     if isinstance(option, str):

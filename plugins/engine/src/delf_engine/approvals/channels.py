@@ -98,6 +98,7 @@ class _Callback:
         self._callback_lock = asyncio.Lock()
 
     async def _call_back(self, request: ApprovalRequest) -> Any:
+        """Call the user's function; a plain one runs in a thread, one request at a time."""
         if inspect.iscoroutinefunction(self._callback):
             return await self._callback(request)
         async with self._callback_lock:

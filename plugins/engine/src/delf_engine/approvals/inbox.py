@@ -206,6 +206,7 @@ class Inbox:
             return
         request_id = str(data.get("request_id"))
         if isinstance(decision, Edited):
+            # The note may have only the arguments that the person changed.
             request = self._pending.find(request_id)
             arguments = {} if request is None else dict(request.arguments)
             decision = Edited(arguments={**arguments, **decision.arguments})

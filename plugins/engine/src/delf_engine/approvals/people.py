@@ -106,6 +106,7 @@ class PeopleJudge:
 
     @asynccontextmanager
     async def _watched_inbox(self) -> AsyncGenerator[None]:
+        """Receive answers from other processes within the block, if the agent has an inbox."""
         if self._approvals.inbox is None:
             yield
             return

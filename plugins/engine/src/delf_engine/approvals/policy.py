@@ -276,10 +276,10 @@ class TaskApprovals:
         """Return how a call differs from its recorded request; None if they are equal."""
         call = case.call
         assert call is not None  # noqa: S101 - only cases with a call are compared
-        if (request_event.digest, request_event.shown_digest, request_event.files_digest) != (
-            call.digest,
-            *_digests_of_preview_and_files(case),
-        ):
+        has_same_arguments = request_event.digest == call.digest
+        has_same_preview = request_event.shown_digest == _preview_digest(case)
+        has_same_files = request_event.files_digest == call.files_digest
+        if not (has_same_arguments and has_same_preview and has_same_files):
             return "what is to be done has changed since it was shown"
         if case.is_question:  # asks a person something, and has no rule and no effect
             return None
@@ -347,9 +347,9 @@ class TaskApprovals:
     def _request_for_call(self, case: Case) -> ApprovalRequest:
         """Make the request that a person is shown about a call, with secrets redacted."""
         call = case.call
+        assert call is not None  # noqa: S101 - a script has no call, and another request
         verdict = case.verdict
         redactor = self._log.redactor
-        assert call is not None  # noqa: S101 - decide_script() makes the requests without a call
         bound_action = call.bound
         defaults = bound_action.action.defaults
         omitted = {name: defaults[name] for name in defaults if name not in call.arguments}
@@ -357,7 +357,6 @@ class TaskApprovals:
         if verdict is not None:
             preview = verdict.request_fields()
         preview["files"] = _sizes(call, verdict)  # also the files that only the call itself reads
-        preview_digest, files_digest = _digests_of_preview_and_files(case)
         description = call.description
         if description is not None:
             description = redactor.redact_text(description)
@@ -377,8 +376,8 @@ class TaskApprovals:
             description=description,
             digest=call.digest,
             action_digest=bound_action.digest,
-            shown_digest=preview_digest,
-            files_digest=files_digest,
+            shown_digest=_preview_digest(case),
+            files_digest=call.files_digest,
             reason=reason,
             outcome_unknown=case.outcome_unknown,
             changed=case.has_changed_since_request,
@@ -430,16 +429,17 @@ class TaskApprovals:
         return ApprovalRequest(**{**common, **fields})
 
 
-def _digests_of_preview_and_files(case: Case) -> tuple[str | None, str | None]:
-    """Return the digest of the preview that a person sees for a call, and of the call's files."""
-    files_digest = None if case.call is None else case.call.files_digest
-    return (None if case.verdict is None else case.verdict.digest), files_digest
+def _preview_digest(case: Case) -> str | None:
+    """Return the digest of the preview that a person sees; None without a preview."""
+    return None if case.verdict is None else case.verdict.digest
 
 
 def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
     """Return the size in bytes of each file that a call reads or sends, by file name."""
     sizes = {name: len(data) for name, data in call.files.items()}
-    return sizes | ({} if verdict is None else dict(verdict.files))
+    if verdict is not None:
+        sizes.update(verdict.files)
+    return sizes
 
 
 def _applicable_record(

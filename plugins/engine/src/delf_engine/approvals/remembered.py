@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 from delf.errors import DelfError
 from delf.events import ApprovalDecided, ApprovalRequested, DecisionSource, Event
@@ -79,14 +78,12 @@ class RememberedDecisions:
         self, action: str, action_digest: str, worker: str | None
     ) -> tuple[str, ...]:
         """Return the remembered approvals of data flows into an action's arguments."""
-        decisions = (*self._task_decisions, *await self._stored_decisions())
-        matching = [
-            decision.flow_rules
-            for decision in decisions
-            if (decision.action, decision.action_digest, decision.worker)
-            == (action, action_digest, worker)
-        ]
-        return tuple(chain.from_iterable(matching))
+        rules: list[str] = []
+        for decision in (*self._task_decisions, *await self._stored_decisions()):
+            is_same_action = decision.action == action and decision.action_digest == action_digest
+            if is_same_action and decision.worker == worker:
+                rules += decision.flow_rules
+        return tuple(rules)
 
     async def _stored_decisions(self) -> Sequence[RememberedDecision]:
         """Return the journal's decisions that apply to this task; empty if it cannot be read.
@@ -174,6 +171,7 @@ def call_key(request: ApprovalRequest) -> CallKey:
 def _decided_requests(
     events: Iterable[Event],
 ) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
+    """Yield each approval request that has a decision, with this decision."""
     requests_by_id: dict[str, ApprovalRequested] = {}
     for event in events:
         if isinstance(event, ApprovalRequested):

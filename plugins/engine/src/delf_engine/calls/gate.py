@@ -542,6 +542,7 @@ class Gate:
         return self._contexts.has_started_children(call)
 
     async def _make(self, call: Call) -> CallAnswer:
+        """Record the start of a call, and make the call, unless the gate is closed."""
         if self._is_closed:  # closed while a person decided
             return self._answer_after_close()
         await self._records.begin(call)
@@ -700,6 +701,7 @@ class Gate:
         call.digest = checked.digest
 
     async def _reject(self, call: Call, reason: str, *, can_retry: bool = True) -> Raised:
+        """Record that a call was rejected, and return the error that the script gets."""
         message = f"{call.bound.name} was rejected: {reason}"
         kind = REJECTED
         await self._records.end(

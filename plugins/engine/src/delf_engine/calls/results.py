@@ -43,15 +43,18 @@ class Results:
         Raises:
             UnsupportedValueError: If the result is too large, or cannot even be converted to text.
         """
+        note: str | None = None
         try:
-            return *await self._redact_and_encode(result), None
+            redacted, encoded = await self._redact_and_encode(result)
         except ResultTooLargeError:
             raise
         except UnsupportedValueError:
             notes: dict[str, None] = {}
             data = await asyncio.to_thread(plain, result, notes)
-            note = f"passed as text: {', '.join(notes)}" if notes else None
-            return *await self._redact_and_encode(data), note
+            if notes:
+                note = f"passed as text: {', '.join(notes)}"
+            redacted, encoded = await self._redact_and_encode(data)
+        return redacted, encoded, note
 
     async def _redact_and_encode(self, result: Any) -> tuple[Any, bytes]:
         if type(result) not in _SMALL_TYPES and is_large(result):
