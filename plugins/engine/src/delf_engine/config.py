@@ -103,6 +103,7 @@ def _check_llm_key(key: object) -> None:
 
 
 def _check_llm_value(key: str, value: Any) -> None:
+    """Raise ModelConfigurationError if a value of a model's table has a wrong type."""
     takes_table = key in ("headers", "settings")
     expected_type = Mapping if takes_table else str
     if value is not None and not isinstance(value, expected_type):
@@ -478,9 +479,11 @@ class AgentConfig(FixedAttributes, BaseModel):
 
 def _model_text(model: LLMConfig) -> str:
     """Format a model with its address and settings, without key, headers and credentials."""
-    text = model.model if model.address is None else f"{model.model} at {model.address}"
-    settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]
-    return f"{text} ({', '.join(settings)})" if settings else text
+    text = model.model
+    if model.address is not None:
+        text = f"{text} at {model.address}"
+    settings = ", ".join([f"{name}={value!r}" for name, value in model.settings.items()])
+    return f"{text} ({settings})" if settings else text
 
 
 def make_config(
@@ -599,15 +602,16 @@ def explain(
         else:
             exact_source = origin(path) or f"{where}: {key}"
             problems.append(f"{exact_source}: {message}")
-            hints[_meaning(model, path)] = None
+            hints[_hint_for_setting(model, path)] = None
         if key.startswith(("confirm", "approval")):
             kind = AgentConfirmationError
     return kind("; ".join(problems), hint="; ".join(hints))
 
 
-def _meaning(model: type[BaseModel], path: tuple[str, ...]) -> str:
+def _hint_for_setting(model: type[BaseModel], path: tuple[str, ...]) -> str:
     """Return the description of a setting, as a hint for an invalid value."""
     field = model.model_fields.get(path[0]) if path else None
     if field is None or not field.description:
         return "docs/configuration.md lists every key"
-    return f"{path[0]}: {field.description[0].lower()}{field.description[1:].rstrip('.')}"
+    first_letter, rest = field.description[0], field.description[1:]
+    return f"{path[0]}: {first_letter.lower()}{rest.rstrip('.')}"

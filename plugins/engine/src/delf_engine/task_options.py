@@ -220,6 +220,7 @@ class TaskRequests:
         answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
         setup_data: dict[str, Any] = dict(setup or {})
+        # The setup of a command has a folder already: the folder in which it was typed.
         if self._project_folder is not None and "folder" not in setup_data:
             setup_data.setdefault(PROJECT_FOLDER, str(self._project_folder))
         if answer_type is not None:

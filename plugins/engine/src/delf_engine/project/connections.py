@@ -128,6 +128,7 @@ def _create_by_name(
 
 
 def _from_entry(host: PluginHost, entry: ConnectionEntry) -> Connection:
+    """Create the connection of an entry in ``delf.toml``, by the plugin of its type."""
     try:
         spec = host.spec(ConnectionSpec, entry.type)
     except PluginError as error:

@@ -107,11 +107,17 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         variables: dict[str, Any] = {}
         for path, setting in self.sections[name].leaves():
-            text = self._environ.get(f"{prefix}{path[0].upper()}")
-            if text and setting.is_from_file and len(path) == 1:
-                source = source_of(text, "environment")
-                is_text = isinstance(setting.value, str)
-                variables[path[0]] = SourcedText(text, source) if is_text else scalar(text)
+            if len(path) > 1 or not setting.is_from_file:
+                continue  # no variable sets a key inside of a table
+            option = path[0]
+            text = self._environ.get(f"{prefix}{option.upper()}")
+            if not text:
+                continue
+            # An option that is a text in the file stays a text, even if it looks like a number.
+            if isinstance(setting.value, str):
+                variables[option] = SourcedText(text, source_of(text, "environment"))
+            else:
+                variables[option] = scalar(text)
         return variables
 
     def __iter__(self) -> Iterator[str]:
@@ -146,13 +152,16 @@ def entries_of(
         else:
             location = f"--set connections.{name}"
         common_values = {key: _pop_value(values, key, location) for key in _COMMON_KEYS}
-        suggestion = did_you_mean(name, file_entries)
-        if name not in file_entries and suggestion and common_values["type"] is None:
-            raise ConfigurationError(
-                f"{location}: there is no such connection{suggestion}",
-                hint=f"a new one needs its type: --set connections.{name}.type=…",
-            )
-        kind: Any = name if common_values["type"] is None else common_values["type"]
+        kind: Any = common_values["type"]
+        if kind is None:
+            kind = name
+            suggestion = did_you_mean(name, file_entries)
+            is_misspelt = name not in file_entries and suggestion != ""
+            if is_misspelt:
+                raise ConfigurationError(
+                    f"{location}: there is no such connection{suggestion}",
+                    hint=f"a new one needs its type: --set connections.{name}.type=…",
+                )
         if not isinstance(kind, str):
             raise ConfigurationError(
                 f"{location} type: it is {type(kind).__name__}, not a name",

@@ -40,9 +40,10 @@ def read_config(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
     except ValueError as error:  # invalid TOML, or a number too large for Python
+        message = str(error)
+        reason = _TOML_POSITION.sub("", message)
         raise ConfigurationError(
-            f"{path}{_position(str(error))}: {_TOML_POSITION.sub('', str(error))}",
-            hint="the file is TOML: https://toml.io",
+            f"{path}{_position(message)}: {reason}", hint="the file is TOML: https://toml.io"
         ) from error
     _require_known_keys(path, document)
     return document

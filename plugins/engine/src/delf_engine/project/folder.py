@@ -222,10 +222,11 @@ def _in_folder(root: Path, name: str) -> Path | None:
     if is_url or not may_be_path:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
-    is_inside = path.is_relative_to(root) and is_file(path)
-    if is_inside and path.resolve().is_relative_to(root.resolve()):
-        return path
-    return None
+    if not path.is_relative_to(root) or not is_file(path):
+        return None
+    # A link inside the folder may lead out of the folder.
+    is_target_inside = path.resolve().is_relative_to(root.resolve())
+    return path if is_target_inside else None
 
 
 def _digest_and_size(path: Path, root: Path, remaining_bytes: int) -> tuple[str, int]:

@@ -104,13 +104,19 @@ def _entries(content: Any) -> dict[str, Any] | None:
 
 
 def _parse_price(entry: Any) -> Price:
+    """Parse a model's price: an object such as ``{"input": 2.5, "output": 10}``.
+
+    Raises:
+        ValueError: If the entry is no such object.
+    """
     fields = _entries(entry)
     if fields is None:
         raise ValueError(f"{entry!r} is not an object with prices")
-    amounts = {name.removesuffix(_PER_MILLION): value for name, value in fields.items()}
     unknown = [name for name in fields if name.removesuffix(_PER_MILLION) not in KEYS]
     if unknown:
-        raise ValueError(f"unknown key {min(unknown)!r}{did_you_mean(min(unknown), KEYS)}")
+        first = min(unknown)
+        raise ValueError(f"unknown key {first!r}{did_you_mean(first, KEYS)}")
+    amounts = {name.removesuffix(_PER_MILLION): value for name, value in fields.items()}
     missing = {"input", "output"} - amounts.keys()
     if missing:
         raise ValueError(f"{min(missing)!r} is missing")

@@ -134,6 +134,7 @@ class Project:
                 yield from self._secrets_of(path, setting)
 
     def _secrets_of(self, path: tuple[str, ...], setting: Given) -> Iterator[str]:
+        """Yield the secrets in a setting, by the setting's name and the table that it is in."""
         try:
             value = substitute(setting.value, self.environ, setting.origin)
         except ConfigurationError:
@@ -196,10 +197,12 @@ def load_project(
     variables = {**stored_keys, **env_variables, **process}
     document = {name: dict(section) for name, section in folder.document.items()}
     _move_journal_section(folder.file, document)
+    # The key ``prefer`` stands among the plugins' sections, but is a setting of the plugin host.
     prefer = document.get("plugins", {}).pop(PREFER, None)
     if prefer:
         variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
+    # From the weakest source to the strongest.
     agent, connections, plugins = _from_file(folder.file, document)
     _merge_settings(agent, list(_settings_of_environ(variables, folder.env.path)))
     _merge_settings(agent, _put_overrides(overrides, connections, plugins))
@@ -294,6 +297,7 @@ def _settings_of_flags(flags: Mapping[str, Any]) -> Iterator[_Setting]:
 
 
 def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
+    """Add a setting of ``delf.toml``; messages name it as in ``delf.toml [agent] llm.model``."""
     if _is_model((key,), value):
         value = {"model": value}
     folder = path.parent if path is not None else None

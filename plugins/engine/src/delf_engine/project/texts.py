@@ -163,9 +163,14 @@ def _path_of(variable: str) -> tuple[str, ...] | None:
 
 
 def _check_llm_key(location: str, path: tuple[str, ...]) -> None:
-    if path[0] in LLM_FIELDS and len(path) > 1 and path[1] not in LLM_KEYS:
+    """Raise ConfigurationError if a path such as ``llm.api_kay`` has an unknown key of a model."""
+    field, *keys = path
+    if field not in LLM_FIELDS or not keys:
+        return
+    key = keys[0]
+    if key not in LLM_KEYS:
         raise ConfigurationError(
-            f"{location}: unknown key {path[1]!r}{did_you_mean(path[1], LLM_KEYS)}",
+            f"{location}: unknown key {key!r}{did_you_mean(key, LLM_KEYS)}",
             hint=f"known keys: {', '.join(LLM_KEYS)}",
         )
 
