@@ -85,10 +85,12 @@ def _mentions(
         names: The names of the actions.
         is_deferred: Whether the expression is in a lambda, which may never be called.
     """
-    if isinstance(node, ast.expr) and (mentioned := _action_name(node)) in names:
-        # ``mail.send`` or ``getattr(mail, "send")``, not ``mail.send()``
-        yield mentioned, node.lineno
-        return
+    if isinstance(node, ast.expr):
+        # The name of ``mail.send`` or ``getattr(mail, "send")``, but not of ``mail.send()``.
+        mentioned = _action_name(node)
+        if mentioned in names:
+            yield mentioned, node.lineno
+            return
     match node:
         case ast.Call(func=function):
             called = _action_name(function)

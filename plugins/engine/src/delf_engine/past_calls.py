@@ -60,6 +60,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
+    """Convert a value, without items that are None, so that values equal in JSON become equal."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): _comparable(item) for key, item in items if item is not None}

@@ -235,7 +235,8 @@ def find_in(calls: Iterable[PastCall], text: str) -> Origin | None:
     for pattern in (first_pattern, *pieces_of(text)):
         matching = [call for call in calls if pattern in call.searchable_text]
         for trust in _TRUSTS:
-            if origin := next(_origins_in(matching, pattern, searched_text, trust), None):
+            origin = next(_origins_in(matching, pattern, searched_text, trust), None)
+            if origin is not None:
                 return origin
     return None
 

@@ -375,6 +375,7 @@ class Outline:
         return True
 
     def _dict_fits(self, node: ast.Dict, value: Any, path: str, is_content: IsContent) -> bool:
+        """Return whether a value has the fields of a dict in the outline."""
         fields = fields_of(value)
         if fields is not None:
             names = [getattr(key, "value", None) for key in node.keys]
@@ -420,9 +421,15 @@ class Outline:
             for item in unmatched_items
         )
 
-    def _is_from_field(self, node: ast.expr | None, text: str, inner: Sequence[str]) -> bool:
+    def _is_from_field(
+        self, node: ast.expr | None, text: str, path_in_field: Sequence[str]
+    ) -> bool:
+        """Return whether a planned expression reads a field of results that contains a text."""
         field = None if node is None else field_of(node)
-        return field is not None and self._field_contains(*field, text, inner)
+        if field is None:
+            return False
+        planned_call, path = field
+        return self._field_contains(planned_call, path, text, path_in_field)
 
     def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
         """Return whether an argument in a script has no other sources than the planned argument.

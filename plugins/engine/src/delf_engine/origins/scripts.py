@@ -274,6 +274,7 @@ class Scripts:
                     pass
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
+        """Record the imported names as those of harmless modules, or as unknown variables."""
         names = [each.asname or each.name.partition(".")[0] for each in node.names]
         modules = _imported_modules(node)
         if not _REFLECTION_MODULES.isdisjoint(modules):
@@ -367,6 +368,7 @@ class Scripts:
                 return self._read_parts(node)
 
     def _read_attribute(self, node: ast.Attribute) -> _Sources:
+        """Return the sources of an attribute, which counts as a field of its object."""
         if node.attr in _CHANGING_METHODS.split():
             # The script passes the method on, and may call the method later with any arguments.
             self._record_change(node.value, {UNKNOWN})
@@ -402,6 +404,7 @@ class Scripts:
         return _Sources().union(*map(self.read, nodes))
 
     def _read_dict(self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr]) -> _Sources:
+        """Return the sources of a dict; a key of None stands for ``**``."""
         sources: _Sources = set()
         for key, value in zip(keys, values, strict=True):
             if key is None:  # ``{**record}`` has the fields of the record
@@ -474,6 +477,7 @@ class Scripts:
     def _bind_enumerated(
         self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool
     ) -> None:
+        """Record the sources of the variables in ``for number, item in enumerate(values)``."""
         match target.elts, rows.args:
             case [number, item], [values, *start]:
                 # Within the loop, the rows decide only how often the script counts.
@@ -496,6 +500,7 @@ class Scripts:
                 )
 
     def _bind_zipped(self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool) -> None:
+        """Record the sources of the variables in ``for a, b in zip(first, second)``."""
         if len(target.elts) != len(rows.args):
             self._bind(
                 target, self.read(rows), ast.Starred(rows), ignores_conditions=ignores_conditions
@@ -559,6 +564,7 @@ class Scripts:
         return {UNKNOWN}
 
     def _read_call(self, call: ast.Call) -> _Sources:
+        """Return the sources of the result of a call: of an action, or of any other function."""
         name = dotted(call.func)
         if self._is_variable_or_function(name):
             return self._read_function_call(call)
@@ -627,10 +633,13 @@ class Scripts:
         for function in functions:
             result_sources |= self._follow_into_function(function, call, arguments)
         fields_read = _fields_read_by_call(call, method)
+        # A name that the script itself defines is not the builtin: its effect is unknown.
         is_shadowed = not method and self._is_variable_or_function(name)
-        known_function = "" if is_shadowed else method or name
+        function_name = method or name
+        if is_shadowed:
+            function_name = ""
         result_sources |= self._sources_of_result(
-            known_function,
+            function_name,
             field_of_value(receiver_sources, fields_read),
             argument_sources,
             lambda_sources,

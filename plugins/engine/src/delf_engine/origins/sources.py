@@ -112,4 +112,6 @@ def field_names_used(sources: Sources, action: str) -> AbstractSet[str]:
     """
     names = {source.name for source in sources if source.kind == "field"}
     uses_whole_result = Source("whole result", action) in sources
-    return {*names, UNKNOWN_FIELD} if uses_whole_result or not names else names
+    if uses_whole_result or not names:
+        names.add(UNKNOWN_FIELD)
+    return names

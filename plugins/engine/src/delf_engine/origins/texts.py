@@ -152,9 +152,10 @@ def pieces_of(text: str) -> Iterator[str]:
     because two texts may share them by chance.
     """
     letters = letters_and_digits(text)
-    rare = map(letters_and_digits, sorted(_RARE_WORD.findall(text), key=len, reverse=True))
+    longest_first = sorted(_RARE_WORD.findall(text), key=len, reverse=True)
+    words = map(letters_and_digits, longest_first)
     step = max(_PIECE_LENGTH, len(letters) // _MAX_PIECES)
     starts = range(0, len(letters) - _PIECE_LENGTH, step)
     cuts = (letters[start : start + _PIECE_LENGTH] for start in starts)
-    pieces = (piece for piece in (*rare, *cuts) if len(piece) > _MAX_COMMON_LENGTH)
-    return islice(pieces, _MAX_PIECES)
+    patterns = (each for each in (*words, *cuts) if len(each) > _MAX_COMMON_LENGTH)
+    return islice(patterns, _MAX_PIECES)

@@ -52,21 +52,22 @@ def prepare_comparison(task: TaskRecord, events: Sequence[Event]) -> ComparedTas
         "error": task.error,
     }
     lines: dict[Part, list[str]] = {
-        "scripts": _scripts(trace),
-        "calls": _calls(trace),
-        "answer": _answer(events),
+        "scripts": _lines_of_scripts(trace),
+        "calls": _lines_of_calls(trace),
+        "answer": _lines_of_answer(events),
     }
     return ComparedTask(figures=figures, lines=lines)
 
 
-def _scripts(trace: Trace) -> list[str]:
+def _lines_of_scripts(trace: Trace) -> list[str]:
     lines: list[str] = []
     for number, code in enumerate(trace.scripts, 1):
         lines += [f"# script {number}", *code.rstrip().splitlines()]
     return lines
 
 
-def _calls(trace: Trace) -> list[str]:
+def _lines_of_calls(trace: Trace) -> list[str]:
+    """Return a line for each call: the arguments, the status, and the result or error."""
     lines: list[str] = []
     for call in trace.tool_calls:
         argument_list = ", ".join(f"{name}={_text(item)}" for name, item in call.arguments.items())
@@ -77,7 +78,7 @@ def _calls(trace: Trace) -> list[str]:
     return lines
 
 
-def _answer(events: Sequence[Event]) -> list[str]:
+def _lines_of_answer(events: Sequence[Event]) -> list[str]:
     last = events[-1] if events else None
     return last.text.splitlines() if isinstance(last, TaskFinished) else []
 

@@ -40,6 +40,7 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
 
 
 def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
+    """Return the origins of the arguments that come from the task or a result, by path."""
     sources: dict[str, Any] = {}
     for path, text in values_of(call.arguments):
         # The journal does not record the trust, which data() needs. Set any trust, and leave it out

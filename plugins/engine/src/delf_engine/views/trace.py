@@ -261,6 +261,7 @@ class Trace:
         self._register_call(call)
 
     def _register_call(self, call: ToolCallTrace) -> None:
+        """Add a call to the trace and to the timeline, where the call is running."""
         call.origins = self._origins.get(call.call_id, {})
         self._calls[call.call_id] = call
         self.tool_calls.append(call)
