@@ -101,20 +101,21 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_langchain(item: Any) -> Callable[..., Any] | None:
+    """Wrap a tool of the library LangChain; return None for any other object."""
     if not (_is_named(item) and callable(getattr(item, "ainvoke", None))):
         return None
     if not hasattr(item, "args_schema"):
         return None
     # LangChain's oldest kind of tool takes one text, and has no schema.
     if item.args_schema is None and list(getattr(item, "args", ())) == ["tool_input"]:
-        return _function(item.name, item.description, _ONE_TEXT, _wrap_text_tool(item))
+        return _make_function(item.name, item.description, _ONE_TEXT, _wrap_text_tool(item))
     schema = getattr(item, "tool_call_schema", None) or item.args_schema
 
     async def call(**arguments: Any) -> Any:
         return await item.ainvoke(arguments)
 
     validates_itself = hasattr(item.args_schema, "model_json_schema")
-    return _function(
+    return _make_function(
         item.name, item.description, _schema_of(schema), call, validates_itself=validates_itself
     )
 
@@ -127,6 +128,7 @@ def _wrap_text_tool(item: Any) -> Callable[..., Any]:
 
 
 def _wrap_smolagents(item: Any) -> Callable[..., Any] | None:
+    """Wrap a tool of the library smolagents; return None for any other object."""
     inputs = getattr(item, "inputs", None)
     is_tool = _is_named(item) and isinstance(inputs, Mapping) and hasattr(item, "output_type")
     if not is_tool:
@@ -136,10 +138,11 @@ def _wrap_smolagents(item: Any) -> Callable[..., Any] | None:
         "properties": {name: _as_json_schema_type(part) for name, part in parameters.items()},
         "required": [name for name, part in parameters.items() if not part.get("nullable")],
     }
-    return _function(item.name, item.description, schema, item)
+    return _make_function(item.name, item.description, schema, item)
 
 
 def _wrap_pydantic_ai(item: Any) -> Callable[..., Any] | None:
+    """Wrap a tool of the library Pydantic AI; return None for any other object."""
     schema = getattr(getattr(item, "function_schema", None), "json_schema", None)
     if schema is None or not isinstance(getattr(item, "name", None), str):
         return None
@@ -147,13 +150,13 @@ def _wrap_pydantic_ai(item: Any) -> Callable[..., Any] | None:
         raise _takes_context_error(item.name)
     function_schema = item.function_schema
     if not all(hasattr(function_schema, name) for name in ("validator", "call")):
-        return _function(item.name, item.description or "", schema, item.function)
+        return _make_function(item.name, item.description or "", schema, item.function)
 
     async def call(**arguments: Any) -> Any:
         validated_arguments = function_schema.validator.validate_python(arguments)
         return await function_schema.call(validated_arguments, None)
 
-    return _function(item.name, item.description or "", schema, call, validates_itself=True)
+    return _make_function(item.name, item.description or "", schema, call, validates_itself=True)
 
 
 def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
@@ -179,6 +182,7 @@ def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
+    """Make a function that calls a tool through the toolset that it belongs to."""
     # A toolset may wrap the tools of another toolset. Only the innermost tool has the function that
     # tells whether the tool takes the context of a run.
     inner = tool
@@ -196,7 +200,7 @@ def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable
 
     definition = tool.tool_def
     schema = definition.parameters_json_schema
-    return _function(name, definition.description or "", schema, call, validates_itself=True)
+    return _make_function(name, definition.description or "", schema, call, validates_itself=True)
 
 
 def _takes_context_error(name: str) -> ToolDefinitionError:
@@ -212,7 +216,7 @@ def _wrap_llm(item: Any) -> Callable[..., Any] | None:
     implementation = getattr(item, "implementation", None)
     if not (isinstance(schema, Mapping) and callable(implementation)):
         return None
-    return _function(item.name, item.description or "", cast("Any", schema), implementation)
+    return _make_function(item.name, item.description or "", cast("Any", schema), implementation)
 
 
 def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
@@ -239,7 +243,7 @@ def _wrap_cogency(item: Any) -> Callable[..., Any] | None:
             raise ToolExecutionError("\n".join(messages))
         return result.outcome if result.content is None else result.content
 
-    return _function(item.name, item.description, schema, call)
+    return _make_function(item.name, item.description, schema, call)
 
 
 def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,7 +300,7 @@ def _wrap_schema_pair(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
         return None
     description = str(declared.get("description") or "")
     parameters: Any = declared.get("parameters") or declared.get("input_schema") or {}
-    return [_function(name, description, parameters, functions[0])]
+    return [_make_function(name, description, parameters, functions[0])]
 
 
 def _is_named(item: Any) -> bool:
@@ -323,7 +327,7 @@ def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
     return {**schema_keys, "type": kind} if kind in _TYPES else schema_keys
 
 
-def _function(
+def _make_function(
     name: str,
     description: str,
     schema: Mapping[str, Any],
@@ -342,15 +346,15 @@ def _function(
     """
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
     required_names = set(cast("Iterable[str]", schema.get("required") or ()))
-    names = {_python_identifier(schema_name): schema_name for schema_name in properties}
-    if len(names) < len(properties):
+    schema_names = {_python_identifier(schema_name): schema_name for schema_name in properties}
+    if len(schema_names) < len(properties):
         raise ToolDefinitionError(f"parameters of the tool {name!r} have the same name in Python")
     hints: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     docs: list[str] = []
-    for python_name, schema_name in names.items():
+    for python_name, schema_name in schema_names.items():
         part = properties[schema_name]
-        hint = _type(part, schema)
+        hint = _type_of_schema(part, schema)
         if not validates_itself and not _is_type_exact(part, schema):
             # The type accepts values that the schema forbids: check the values by the schema.
             hint = _with_validation(hint, schema_name, schema, name)
@@ -370,9 +374,11 @@ def _function(
             docs.append(f"    {python_name}: {' '.join(words)}")
 
     def arguments(keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments by their names in the schema, without omitted optional ones."""
         given: dict[str, Any] = {}
         for python_name, value in keywords.items():
-            schema_name = names[python_name]
+            schema_name = schema_names[python_name]
+            # None is the default of an optional parameter, even if the schema forbids null.
             if value is not None or schema_name in required_names:
                 given[schema_name] = value
         return given
@@ -421,7 +427,7 @@ def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], too
 
 
 def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return True if the type that :func:`_type` makes of a schema is as strict as the schema.
+    """Return True if the type of a schema, by :func:`_type_of_schema`, is as strict as the schema.
 
     Args:
         part: The schema; None if it is missing.
@@ -456,7 +462,7 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
 
 
 def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
-    """Return True if :func:`_type` makes a type that allows no more values than the schema.
+    """Return True if :func:`_type_of_schema` makes a type as strict as a schema with a choice.
 
     The schema has one of ``$ref``, ``anyOf``, ``enum`` and ``const``.
     """
@@ -494,29 +500,37 @@ def _python_identifier(text: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _type(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
-    """Convert a JSON Schema to a type, as far as a signature can express the schema."""
+def _type_of_schema(part: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
+    """Convert a JSON Schema to a type, as far as a signature can express the schema.
+
+    Args:
+        part: The schema; None if it is missing.
+        root: The schema that has the definitions of references.
+        depth: The depth of the schema within the tool's schema.
+    """
     if not isinstance(part, Mapping) or depth > _DEEPEST:
         return Any
     schema = cast("Mapping[str, Any]", part)
     if isinstance(ref := schema.get("$ref"), str):
-        return _type(_target(ref, root), root, depth + 1)
+        return _type_of_schema(_target(ref, root), root, depth + 1)
     values: Any = schema.get("enum")
     if not values and "const" in schema:
         values = [schema["const"]]
-    if values and len(values) <= _MAX_VALUES and all(map(_is_literal, values)):
-        return Literal[tuple(values)]
+    if values:
+        can_be_literal = len(values) <= _MAX_VALUES and all(map(_is_literal, values))
+        if can_be_literal:
+            return Literal[tuple(values)]
     alternatives: Sequence[Any] = schema.get("anyOf") or schema.get("oneOf") or ()
     kind: Any = schema.get("type")
     if isinstance(kind, (list, tuple)):
         alternatives = [{**schema, "type": each} for each in cast("Sequence[Any]", kind)]
     if alternatives:
-        return Union[tuple(_type(each, root, depth + 1) for each in alternatives)]  # noqa: UP007
+        return Union[tuple(_type_of_schema(each, root, depth + 1) for each in alternatives)]  # noqa: UP007
     if not isinstance(kind, str):
         return Any
     python_type = _TYPES.get(kind, Any)
     if kind == "array" and "items" in schema:
-        item = _type(schema["items"], root, depth + 1)
+        item = _type_of_schema(schema["items"], root, depth + 1)
         python_type = list[item]
     limits: dict[str, Any] = {}
     for limit_keyword, field_option in _LIMITS.get(kind, {}).items():
