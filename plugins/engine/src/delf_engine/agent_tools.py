@@ -37,6 +37,7 @@ class AgentTools:
         self._connections_with_changing_actions = [
             connection for connection in connections if isinstance(connection, SupportsRenewal)
         ]
+        # As they were when the actions were loaded: a later change makes renew() load them again.
         self._permissions = [_permissions_of(connection) for connection in connections]
 
     async def renew(self) -> None:

@@ -64,6 +64,7 @@ class Embedders:
         spec = self.spec(embedder_name)
         with self._lock:
             if (spec.name, embedder_name) not in self._embedders:
+                # The name of a plugin stands for the plugin's default model.
                 option = {} if embedder_name == spec.name else {"model": embedder_name}
                 with using_environ(self.context.environ):
                     embedder = make(self._host, spec, self._options, self.context, option)

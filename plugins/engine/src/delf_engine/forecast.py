@@ -228,6 +228,7 @@ class _CallCounter:
                 return 0
 
     def _length_of_variable(self, name: str) -> int:
+        """Return the minimum length of a variable's value; 0 if the length is unknown."""
         if name not in self._lengths:
             # Known before the value is read: in ``items = items + [1]``, the value has the name.
             self._lengths[name] = 0

@@ -174,7 +174,8 @@ class TaskHost:
         context = self._run.context
         events = self._run.log.events
         start_times = (event.at for event in events if isinstance(event, TaskStarted))
-        message = context.message(self.task, self._output, next(start_times, None), self._run.zone)
+        started_at = next(start_times, None)
+        message = context.message(self.task, self._output, started_at, self._run.zone)
         return (system(rules), *context.facts_message(), *context.history, message)
 
     # -- the model ----------------------------------------------------------------------
@@ -390,7 +391,7 @@ class TaskHost:
             refused=_refusal_behind(cause),
             can_retry=can_retry,
             cause=cause,
-            rejected=_is_rejection(failed_call, outcome, was_asked=was_refused),
+            rejected=_is_rejection(failed_call, outcome, was_refused=was_refused),
             changes_requested=[self._clean(text) for text in requested_changes],
         )
 
@@ -625,12 +626,12 @@ def _has_no_value(outcome: Outcome) -> bool:
     return isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
 
 
-def _is_rejection(error: Raised | None, outcome: Outcome, *, was_asked: bool) -> bool:
+def _is_rejection(error: Raised | None, outcome: Outcome, *, was_refused: bool) -> bool:
     """Return whether a script failed because a person rejected the script or one of its calls."""
     if not isinstance(outcome, Failed) or outcome.kind != REJECTED:
         return False
     is_call_rejected = error is not None and error.kind == REJECTED
-    return was_asked or is_call_rejected
+    return was_refused or is_call_rejected
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:

@@ -108,6 +108,7 @@ def _normalised(name: str) -> str:
 
 
 def _free_name(name: str, used_names: Iterable[str]) -> str:
+    """Return the name with a number if it is used already, such as ``report-2.csv``."""
     folded_names = {_normalised(item).casefold() for item in used_names}
     original = Path(name)
     number = 1

@@ -105,8 +105,10 @@ def excess_if_all_delegate(code: str, tools: Iterable[BoundAction], *, children:
 
 
 def _size(count: int) -> str:
+    """Format a number of bytes: ``64 MB``, ``1.5 MB``, ``512 kB`` or ``100 bytes``."""
     if count >= _MB:
-        if count % _MB == 0:
-            return f"{count / _MB:g} MB"
-        return f"{count / _MB:.1f} MB"
-    return f"{count // _KB} kB" if count >= _KB else f"{count} bytes"
+        is_whole = count % _MB == 0
+        return f"{count / _MB:g} MB" if is_whole else f"{count / _MB:.1f} MB"
+    if count >= _KB:
+        return f"{count // _KB} kB"
+    return f"{count} bytes"

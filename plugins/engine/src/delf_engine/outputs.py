@@ -217,8 +217,10 @@ def _describe_faults(error: Any) -> str:
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     parts: list[str] = []
     for fault in faults[:_MAX_LISTED]:
-        place = ".".join(map(str, fault["loc"]))
-        description = f"{place}: {fault['msg']}" if fault["loc"] else str(fault["msg"])
+        description = str(fault["msg"])
+        if fault["loc"]:
+            place = ".".join(map(str, fault["loc"]))
+            description = f"{place}: {description}"
         parts.append(description[:_MAX_FAULT_LENGTH])
     unlisted_count = len(faults) - len(parts)
     if unlisted_count > 0:

@@ -210,6 +210,7 @@ class Redactor:
             return f"<{type(value).__name__}, nested too deeply>"
 
     def _clean(self, value: Any) -> Any:
+        """Redact a value of any type; return the given object if it has no secret."""
         kind = cast("type[Any]", type(value))
         if kind is str:
             return self.redact_text(value)
@@ -252,6 +253,7 @@ class Redactor:
         return value if cleaned is fields else _with_fields(value, cleaned)
 
     def _clean_mapping(self, items: Mapping[Any, Any]) -> Any:
+        """Redact keys and values; return the given object if none contains a secret."""
         clean = self._clean
         cleaned: dict[Any, Any] = {}
         is_unchanged = True
@@ -263,6 +265,7 @@ class Redactor:
         return items if is_unchanged else cleaned
 
     def _clean_members(self, members: Collection[Any]) -> Any:
+        """Redact the members of a collection; return the given object if none has a secret."""
         parts: list[Any] = []
         is_unchanged = True
         for item in members:

@@ -60,6 +60,7 @@ def _remove_outputs(paths: Iterable[str]) -> None:
         output_folder = _output_folder_of(path, temporary_folder)
         if output_folder is None or ".." in path.parts:
             continue
+        # An error also ends the removal of folders: at the first one with other files.
         with contextlib.suppress(OSError):  # already deleted, or owned by another user
             path.unlink(missing_ok=True)
             for folder in path.parents:  # from the innermost

@@ -243,6 +243,7 @@ class Runtime:
         return outcome
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
+        """Run a pipeline, which is listed in ``_pipelines`` meanwhile."""
         self._pipelines[request.task_id] = pipeline
         # keep_resumable() may have been called before the task had a pipeline.
         if self._stays_resumable(request):

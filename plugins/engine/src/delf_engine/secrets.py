@@ -129,7 +129,7 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
         if scheme or is_mixed or _NAME.search(name):
             yield value
             if scheme:
-                yield value[scheme.end() :]
+                yield value[scheme.end() :]  # the secret may occur without its scheme
 
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
@@ -233,6 +233,7 @@ def _secrets_in_named_values(values: Named) -> Iterator[str]:
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
+    """Yield the values in a collection or in the fields of an object."""
     if isinstance(value, BaseModel):
         yield from (part for _, part in value)
         yield from (value.__pydantic_private__ or {}).values()

@@ -372,6 +372,7 @@ class RuntimeLoop:
         self._loop = self._thread = self._runtime_future = None
 
     def _unbind(self) -> tuple[asyncio.AbstractEventLoop | None, LoopThread | None]:
+        """Mark the agent as stopped, and return its loop and thread for the caller to end."""
         with self._lock:
             loop = self._loop
             thread = self._thread

@@ -165,11 +165,11 @@ class TaskRun:
             task_variables={name: shown(value) for name, value in request.variables.items()},
         )
         """The data that the model gets with the task."""
-        self._values = self._origins()
+        self._value_origins = self._origins()
         flows = None
         if resources.config.flows != "off":
             rules = resources.approvals.approved_flows
-            flows = TaskFlows(self._values, self._outline, self.log, rules)
+            flows = TaskFlows(self._value_origins, self._outline, self.log, rules)
         self.approvals = TaskApprovals(
             resources.approvals, request, self.log, permit, self.clock, flows
         )
@@ -277,7 +277,7 @@ class TaskRun:
         Args:
             followed: The texts whose instructions the user tells the agent to obey.
         """
-        user_words = self._values.user_words
+        user_words = self._value_origins.user_words
         choice = self.tool_choice()
         # The model does not see descriptions that a server wrote ("outside"), only the user's own.
         untrusted_names: set[str] = set()
@@ -379,15 +379,15 @@ class TaskRun:
 
     def trust_of(self, call: Call) -> Trust:
         """Return ``own`` if all arguments of a call are the user's own data, else ``outside``."""
-        self._values.follow(self.log.events)
-        is_own = self._values.are_only_from_user(call.bound.name, call.arguments, call.line)
+        self._value_origins.follow(self.log.events)
+        is_own = self._value_origins.are_only_from_user(call.bound.name, call.arguments, call.line)
         return "own" if is_own else "outside"
 
     @property
     def trust(self) -> Trust:
         """``own`` while the task has read no untrusted data, afterwards ``outside``."""
-        self._values.follow(self.log.events)
-        return "outside" if self._values.has_received_untrusted else "own"
+        self._value_origins.follow(self.log.events)
+        return "outside" if self._value_origins.has_received_untrusted else "own"
 
 
 def _trust_of_texts(connection: object, attribute: str, *, default: Trust = "outside") -> Trust:

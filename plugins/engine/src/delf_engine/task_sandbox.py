@@ -122,6 +122,7 @@ class TaskSandbox:
             await asyncio.wait({closing}, timeout=seconds)
 
     async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
+        """Close a session, or cancel its opening; a failure is only logged."""
         if not opening.done():
             opening.cancel()
         await asyncio.wait({opening}, timeout=STOP_SECONDS)

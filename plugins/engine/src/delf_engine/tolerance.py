@@ -284,6 +284,7 @@ def _listed_texts(schema: _Schema) -> set[str]:
 
 
 def _from_json(text: str, kind: type, fallback: Any) -> Any:
+    """Parse a text as JSON; return the fallback if the value is not of the type."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):

@@ -396,6 +396,7 @@ def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:
 
 
 def _catalog_entry(name: str, action: Action) -> CatalogEntry:
+    """Describe an action for the search in the catalog of all tools."""
     values: list[str] = []
     for parameter in action.parameters:
         values += values_in(parameter.type_text)

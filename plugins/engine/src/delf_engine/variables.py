@@ -94,10 +94,8 @@ def shown(value: Any) -> str:
     """Describe a variable for a model: its type, and its value, truncated if long."""
     text = repr(value)
     if len(text) > _MAX_SHOWN_LENGTH:
-        cut_text = f"{text[:_MAX_SHOWN_LENGTH]} … ({len(text):,} characters in all)"
-    else:
-        cut_text = text
-    return f"{described(value)} = {cut_text}"
+        text = f"{text[:_MAX_SHOWN_LENGTH]} … ({len(text):,} characters in all)"
+    return f"{described(value)} = {text}"
 
 
 def described(value: Any) -> str:

@@ -98,6 +98,7 @@ class Permit:
         self._held = True
 
     def _release(self) -> None:
+        """Give the permit back, or stop its reacquisition."""
         if self.reacquisition is not None:
             # The permit is being reacquired after an earlier call, but the task does not need the
             # permit now: another call begins to wait for a person, or the task is over.
@@ -148,6 +149,7 @@ class TaskClock:
                     self._resume()
 
     def _pause(self) -> None:
+        """Stop the timeout of the task, and remember the seconds that are left."""
         timeout = self._pausable_timeout()
         if timeout is not None:
             deadline = timeout.when() or 0.0
@@ -296,6 +298,7 @@ class Stops:
         self._next_poll = without_context(loop.call_later, _POLL_SECONDS, poll)
 
     async def _poll(self, journal: SharedJournal) -> None:
+        """Stop the tasks that other processes asked to stop, and poll again later."""
         stops_by_task: Mapping[str, StoppedBy] = {}
         with self._outage.track(DelfError):  # logs an error; no task is then stopped
             stops_by_task = await journal.asked_to_stop(self._tasks.keys())

@@ -175,6 +175,7 @@ def forked(
     copied.append(Warned(task_id=task_id, seq=0, at=copied[-1].at, message=warning))
     added_setup = dict(setup or {})
     added_setup[COPIED] = len(copied)
+    # By the old id of an approval request: all events of a request get the same new id.
     new_request_ids: dict[str, str] = defaultdict(lambda: f"req_{secrets.token_hex(8)}")
     result: list[Event] = []
     for number, event in enumerate(copied, 1):

@@ -63,6 +63,7 @@ class InProcessJournal:
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
+        # The event with this number, if any; numbers begin with 1.
         stored = entry.events[event.seq - 1 : event.seq]
         if stored == [event]:
             return
@@ -121,6 +122,7 @@ class InProcessJournal:
         return records
 
     def _remember(self, entry: _Entry, decided: ApprovalDecided) -> None:
+        """Keep a decision that holds until it is revoked, together with its request."""
         for event in entry.events:
             if isinstance(event, ApprovalRequested) and event.request_id == decided.request_id:
                 decision = RememberedDecision.from_events(event, decided)

@@ -249,6 +249,7 @@ class TaskLog:
         self._print(self._print_stream.end())
 
     def _print(self, text: str) -> None:
+        """Buffer redacted text that a script printed, except text that is recorded already."""
         if self._replay.active:  # the journal has the beginning of the redacted text already
             text = self._replay.skip_recorded_part(text)
         # While this process gives the task up, only outcomes of calls are recorded.

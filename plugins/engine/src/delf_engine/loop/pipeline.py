@@ -255,7 +255,10 @@ class TaskPipeline:
             timeout_error = await self._time_out(work)
             return host.output, timeout_error
         error = host.stopped or work.exception()
-        if error is None and host.scripts.variables and host.scripts.sandbox.alive:
+        keeps_variables = (
+            error is None and bool(host.scripts.variables) and host.scripts.sandbox.alive
+        )
+        if keeps_variables:
             async with self._run.failures_as_warnings(
                 "the variables are not kept for the next task"
             ):

@@ -51,6 +51,7 @@ async def select_tools(run: TaskRun, seconds: float) -> None:
 
 
 def _needs_selection(run: TaskRun) -> bool:
+    """Return whether a prefilter has to choose the tools that the model is shown."""
     # ``auto``, ``off`` or the name of a prefilter.
     mode = run.config.prefilter_mode
     if mode == "auto":

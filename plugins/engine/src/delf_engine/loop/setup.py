@@ -33,6 +33,7 @@ async def set_up_connections(run: TaskRun) -> None:
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
+    """Set up a connection, and reload its tools; a failure becomes a warning."""
     problem = f"{connection.name} is not wholly set up"
     async with run.failures_as_warnings(problem):
         # In an empty context: all tasks share what the connection opens here.
@@ -50,6 +51,7 @@ async def _run_setup(connection: SupportsSetup, ask: SetupAsk) -> bool:
 
 
 def _build_ask(run: TaskRun) -> SetupAsk:
+    """Return the function by which a connection asks a model during its set-up."""
     asker = replace(run.models, stream=False)
 
     async def ask(messages: Sequence[Message], llm: str | LLMConfig | None) -> ModelReply:

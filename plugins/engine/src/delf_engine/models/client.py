@@ -232,6 +232,7 @@ class ModelClient:
         received_text = ""
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
+        # The model of the last reply; None if a resumed task has read the reply from its journal.
         last_model: LLMConfig | None = None
         while True:
             # Only the model that began an answer continues it.
@@ -257,7 +258,7 @@ class ModelClient:
             if is_complete and joined_text is not None:
                 return replace(reply, text=joined_text)
             if is_complete and reply.calls:
-                return reply
+                return reply  # its calls are complete, whatever its text continues
             is_at_limit_of_settings = is_limited and reply.broken_by == "length"
             if is_at_limit_of_settings:
                 return reply

@@ -288,6 +288,7 @@ class Ledger:
             self.outer_ledger.add(usage, cost_usd, task_id)
 
     def _count(self, usage: Usage, cost_usd: float | None, task_id: str) -> None:
+        """Add the tokens and cost of a model call to the totals, and to those of its task."""
         with self._lock:
             payer = self._paying_task_by_child.get(task_id, task_id)
             if payer:  # empty for a call outside of tasks
