@@ -145,6 +145,7 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def _forget_old(self) -> None:
+        """Drop the oldest finished tasks beyond ``MAX_FINISHED_TASKS``."""
         with self._lock:
             finished_ids = [task_id for task_id, task in self._tasks.items() if task.outcome.done()]
             for task_id in finished_ids[:-MAX_FINISHED_TASKS]:

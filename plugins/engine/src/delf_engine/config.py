@@ -311,6 +311,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
+        """Convert a single text to a list with this text."""
         return [value] if isinstance(value, str) else value
 
     @field_validator("approval_rules", mode="before")

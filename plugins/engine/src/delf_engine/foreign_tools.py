@@ -419,8 +419,10 @@ def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], too
     )
 
     def check(value: Any) -> Any:
-        if (fault := checker.fault({schema_name: value})) is not None:
-            raise ValueError(str(Fault(fault.path[1:], fault.message)))
+        fault = checker.fault({schema_name: value})
+        if fault is not None:
+            path_in_value = fault.path[1:]  # without the parameter, which the error names anyway
+            raise ValueError(str(Fault(path_in_value, fault.message)))
         return value
 
     return Annotated[hint, AfterValidator(check)]

@@ -210,6 +210,7 @@ def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Resp
 
 
 def _object(plain_value: Any, output: Output[Any] | None) -> Any:
+    """Convert the recorded value of an answer to the declared type."""
     if output is None or plain_value is None:
         return plain_value
     return output.value(plain_value)

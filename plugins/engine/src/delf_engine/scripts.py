@@ -367,6 +367,7 @@ class ScriptRunner(ScriptHost):
         raise asyncio.CancelledError
 
     def _end(self, reason: Exception | LimitReached) -> None:
+        """End the running script for a reason; no-op if it has ended."""
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(reason)
 

@@ -134,6 +134,7 @@ class Toolset:
         return self._allowed[connection, method].describe()
 
     def _is_shown(self, bound_action: BoundAction) -> bool:
+        """Return whether the model's prompt describes an action."""
         if bound_action.name == ASK:
             return self._shows_questions
         return self._shown is None or bound_action.built_in or bound_action.name in self._shown

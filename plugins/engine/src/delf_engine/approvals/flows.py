@@ -235,6 +235,7 @@ class _Suspect:
 
     @property
     def _has_only_content(self) -> bool:
+        """True if all values have names of content, and the action does not declare its content."""
         action = self.bound.action
         is_undeclared = action.sinks is None and action.contents is None
         return is_undeclared and all(self._is_content(path, "") for path in self.text_by_path)

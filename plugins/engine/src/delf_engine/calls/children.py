@@ -275,6 +275,7 @@ class ChildTasks:
         return result
 
     async def _past(self, child_id: str) -> Sequence[Event]:
+        """Return the recorded events of a child task; empty if the child never began."""
         try:
             return await self._claim_and_read(child_id)
         except UnknownTaskError:  # recorded as started, but the process died before the child began

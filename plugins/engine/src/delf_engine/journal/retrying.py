@@ -107,6 +107,7 @@ def _failed_after_script(events: Sequence[ev.Event]) -> bool:
 
 
 def _is_read(call_id: int, events: Sequence[ev.Event]) -> bool:
+    """Return whether the call with a number is a read."""
     starts = [event for event in events if isinstance(event, ev.CallStarted)]
     return any(start.call_id == call_id and start.effect == "read" for start in starts)
 

@@ -58,6 +58,8 @@ def waiting_for(events: Sequence[Event]) -> str | None:
 
 
 def _some(names: Collection[str]) -> str:
+    """List the first three names, and the number of the others."""
     first = list(names)[:3]
     omitted_count = len(names) - len(first)
-    return ", ".join(first) + (f" and {omitted_count} more" if omitted_count else "")
+    text = ", ".join(first)
+    return f"{text} and {omitted_count} more" if omitted_count else text

@@ -261,6 +261,7 @@ class Ledger:
 
     @property
     def _free(self) -> float:
+        """The money that is left of the budget."""
         if self.budget_usd is None:
             return math.inf
         return self.budget_usd - self.cost_usd

@@ -107,7 +107,7 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         variables: dict[str, Any] = {}
         for path, setting in self.sections[name].leaves():
-            if len(path) > 1 or not setting.is_from_file:
+            if len(path) != 1 or not setting.is_from_file:
                 continue  # no variable sets a key inside of a table
             option = path[0]
             text = self._environ.get(f"{prefix}{option.upper()}")

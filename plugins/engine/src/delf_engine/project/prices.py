@@ -60,6 +60,7 @@ class Prices:
 
 
 def _specificity(pattern: str) -> tuple[int, str]:
+    """Return a key that sorts patterns by the number of their literal characters."""
     return len(pattern.replace("*", "").replace("?", "")), pattern
 
 

@@ -386,10 +386,12 @@ def _drop_file_endpoint(agent: Values, field: str, name: object) -> None:
 
 
 def _is_model(path: tuple[str, ...], value: object) -> bool:
+    """Return whether a setting gives a model by its name, without a table."""
     return len(path) == 1 and path[0] in LLM_FIELDS and isinstance(value, str)
 
 
 def _names_llm(path: tuple[str, ...], value: object) -> bool:
+    """Return whether a setting chooses the main model, and not only one of the model's options."""
     if path == ("llm",):
         return not isinstance(value, Mapping) or "model" in value
     return path == ("llm", "model")

@@ -203,6 +203,7 @@ def _start(environ: dict[str, str]) -> subprocess.Popen[bytes]:
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, wait for its end, and close its input."""
     with process.stdin or contextlib.nullcontext():
         process.kill()
         await asyncio.to_thread(process.wait)

@@ -245,6 +245,7 @@ class Trace:
         self._unfinished_line_parts.append(text)
 
     def _join_unfinished_line(self) -> None:
+        """Join the pieces of the last printed line into one text."""
         if len(self._unfinished_line_parts) > 1:
             text = "".join(self._unfinished_line_parts)
             self._unfinished_line_parts = [text]
@@ -400,6 +401,7 @@ def _fields_of(item: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _sum(first: float | None, second: float | None) -> float | None:
+    """Add two costs; None if one of the costs is unknown."""
     if first is None or second is None:
         return None
     return first + second
