@@ -57,6 +57,10 @@ lint: $(DEV_STAMP) ## check style, formatting and layers
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports --no-logo
 
+.PHONY: generated
+generated: $(DEV_STAMP) ## write what is generated: tables of the pages, lists of names
+	cd tests && ../$(BIN)/python -m support.tables && ../$(BIN)/python -m support.public_names
+
 .PHONY: fix
 fix: $(DEV_STAMP) ## mend style and formatting
 	$(BIN)/ruff check --fix

@@ -196,37 +196,37 @@ def test_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_documented_agent_fields_match_the_code() -> None:
     text = CONFIGURATION.read_text(encoding="utf-8")
-    assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+    assert with_tables(text) == text, "make generated"
 
 
 def test_directory_page_lists_third_party_plugins() -> None:
     text = DIRECTORY.read_text(encoding="utf-8")
-    assert with_others(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+    assert with_others(text) == text, "make generated"
 
 
 @pytest.mark.parametrize("kind", WITH_OPTIONAL)
 def test_hook_page_lists_optional_methods_with_types(kind: str) -> None:
     text = hook_page(kind).read_text(encoding="utf-8")
     assert "<!-- optional members" in text
-    assert with_optional(text, kind) == text, "cd tests && ../.venv/bin/python -m support.tables"
+    assert with_optional(text, kind) == text, "make generated"
 
 
 def test_approval_page_lists_request_fields() -> None:
     text = hook_page("approval").read_text(encoding="utf-8")
     assert "| `origins` |" in text
-    assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+    assert with_fields(text) == text, "make generated"
 
 
 @pytest.mark.parametrize("page", [*words.pages()], ids=lambda page: str(page.relative_to(ROOT)))
 def test_documented_lists_match_the_code(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert words.made(page, text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+    assert words.made(page, text) == text, "make generated"
 
 
 def test_model_page_lists_provider_fields() -> None:
     text = hook_page("model").read_text(encoding="utf-8")
     assert "| `login` |" in text
-    assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
+    assert with_fields(text) == text, "make generated"
 
 
 def test_every_error_has_a_paragraph() -> None:

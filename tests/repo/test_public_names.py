@@ -57,7 +57,7 @@ def test_public_names_and_signatures_match_the_snapshot() -> None:
     assert not gone, "\n".join(
         [
             "names that plugins or programs import are gone, or have another signature; if that is",
-            "meant, cd tests && ../.venv/bin/python -m support.public_names",
+            "meant, run `make generated`:",
             *gone,
         ]
     )

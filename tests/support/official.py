@@ -1,7 +1,7 @@
 """``official.json``: which of delf's own packages brings what, made from their specs.
 
-``python -m support.tables`` writes it; a test compares. The core reads it to say which package to
-install, and code names no package.
+``make generated`` writes it; a test compares. The core reads it to say which package to install,
+and code names no package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``AgentOptions``: the fields of ``AgentConfig`` as keywords, so that each is declared once.
 
-``cd tests && ../.venv/bin/python -m support.tables`` writes the module again.
+``make generated`` writes the module again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OWN: Final = ("chat", "memory", "strategy")
 """Fields for which ``Agent`` has parameters of its own, as it takes objects there, too."""
 _HEAD: Final = '''"""Keyword arguments with the fields of an agent's configuration, for type checkers.
 
-Generated: cd tests && python -m support.tables.
+Written by ``make generated``.
 """
 
 from __future__ import annotations

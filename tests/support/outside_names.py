@@ -1,6 +1,6 @@
 """Names that people, files and programs use: commands, keys, variables, JSON, HTTP, events.
 
-The names are those of the running code. ``python -m support.public_names`` writes the list.
+The names are those of the running code. ``make generated`` writes the list.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The core's names are for authors of plugins; all others, ``delf``'s exports, the engine and the
 testing kit, are for programs. Which modules count follows from what documentation, examples and
-scaffolds import. ``cd tests && ../.venv/bin/python -m support.public_names`` writes the lists, with
-the names that are no Python (:mod:`support.outside_names`).
+scaffolds import. ``make generated`` writes the lists, with the names that are no Python
+(:mod:`support.outside_names`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of the documentation that are made from the code.
 
-``cd tests && ../.venv/bin/python -m support.tables`` writes them again.
+``make generated`` writes them again.
 """
 
 from __future__ import annotations

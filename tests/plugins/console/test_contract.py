@@ -1,4 +1,4 @@
-"""The package is what it says it is."""
+"""The package is what it says it is. ``official.json`` has the names of its commands."""
 
 from delf.testing import PluginContract
 
@@ -6,9 +6,3 @@ from delf.testing import PluginContract
 class TestPackage(PluginContract):
     name = "console"
     module = "delf_console"
-    offers = {
-        "command": [
-            "config", "doctor", "inspect", "journal", "keys", "plugins available", "plugins check", "plugins install", "plugins uninstall",
-            "quickstart", "resume", "run", "runs", "runs diff", "runs figures", "runs fork", "runs search", "runs stop",
-        ]
-    }  # fmt: skip

@@ -18,30 +18,49 @@ from delf_journal_sql import SqlJournal
 from docs_site.command_line import commands
 from support.program import write_recording
 
-SHOWS = frozenset(
+CHANGES = frozenset(
     [
-        "available",
-        "check",
-        "doctor",
-        "events",
-        "figures",
-        "get",
-        "head",
-        "inspect",
-        "list",
-        "remembered",
-        "search",
-        "sessions",
-        "show",
-        "size",
-        "status",
-        "trust",
-        "verify",
-        "diff",
-        "history",
+        "accept",
+        "add",
+        "answer",
+        "approve",
+        "assign",
+        "backup",
+        "changes",
+        "comment",
+        "delete",
+        "demo",
+        "edit",
+        "effects",
+        "export",
+        "forget",
+        "fork",
+        "import",
+        "init",
+        "install",
+        "login",
+        "logout",
+        "new",
+        "pause",
+        "prune",
+        "quickstart",
+        "reject",
+        "remove",
+        "rename",
+        "resume",
+        "revoke",
+        "run",
+        "runner",
+        "save",
+        "serve",
+        "set",
+        "settle",
+        "stop",
+        "test",
+        "uninstall",
     ]
 )
-"""Last words of commands that list or show something."""
+"""Last words of commands that change something, or start or ask a server; all others show."""
 ARGUMENTS = {
     "delf approvals show": ("waits1",),
     "delf config get": ("agent.timeout",),
@@ -60,7 +79,7 @@ ARGUMENTS = {
     "delf trust": ("--show",),
 }
 """Arguments with which a command shows something; other commands take none."""
-TEXTS = {"delf routines show", "delf workers show"}
+TEXTS = {"delf routines show", "delf runs code", "delf workers show"}
 """Commands that print a file as it is."""
 LONG = (
     "Compare everything that was ordered in the north-eastern warehouse before last Thursday with"
@@ -71,7 +90,7 @@ LONG = (
 SCREENS = {
     words: ARGUMENTS.get(words, ())
     for words, ctx in commands().items()
-    if words.split()[-1] in SHOWS and not isinstance(ctx.command, click.Group)
+    if words.split()[-1] not in CHANGES and not isinstance(ctx.command, click.Group)
     if words not in TEXTS
 }
 

@@ -1,6 +1,6 @@
 """Keyword arguments with the fields of an agent's configuration, for type checkers.
 
-Generated: cd tests && python -m support.tables.
+Written by ``make generated``.
 """
 
 from __future__ import annotations

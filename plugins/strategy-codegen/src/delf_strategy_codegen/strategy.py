@@ -22,6 +22,7 @@ from delf.errors import (
     ModelConfigurationError,
     SandboxExecutionError,
     SandboxLimitError,
+    TaskLimitError,
     ToolException,
     ToolExecutionError,
     ToolRefusedError,
@@ -63,6 +64,7 @@ _ERROR_BY_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolException": ToolException,
     "ToolArgumentError": ToolRefusedError,
     "ToolNotAllowed": ToolRefusedError,
+    "TaskLimitError": TaskLimitError,
 }
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from delf import Agent, Approved, CallContext, Connection, action, tool
+from delf.errors import TaskLimitError
 from delf.events import (
     CallFinished,
     ChildFinished,
@@ -187,6 +188,13 @@ def test_script_certain_to_exceed_the_call_limit_is_not_run(make_agent, scripted
     assert (
         "at least 9 calls, and the task can make 5" in scripted_model.requests[1].messages[-1].text
     )
+
+
+def test_task_fails_with_the_limit_that_its_last_script_exceeds(make_agent, scripted_model):
+    scripted_model.writes("for n in range(9):\n    await quick()")
+    agent = make_agent(quick, sandbox_config={"calls": 5}, retry_count=0)
+    with pytest.raises(TaskLimitError, match="at least 9 calls"):
+        agent.run("x").raise_for_status()
 
 
 def test_calls_in_flight_finish_before_the_call_limit_ends_the_script(make_agent, scripted_model):
