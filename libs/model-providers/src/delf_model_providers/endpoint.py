@@ -82,6 +82,7 @@ class Endpoint:
     def secrets(self) -> tuple[str, ...]:
         """The key and the values of headers, to be redacted in messages; longest first."""
         texts = [self.api_key or "", *self.headers.values()]
+        # A header such as "Bearer KEY" may be quoted without its first word.
         texts += [value.partition(" ")[2] for value in self.headers.values()]
         secrets = {text for text in texts if len(text) > 3} - {NO_KEY}
         return tuple(sorted(secrets, key=len, reverse=True))
@@ -143,10 +144,13 @@ def resolve(
         return _resolve_named_provider(resolver, config, supported_providers, all_providers)
     prefix, slash, rest = config.model.partition("/")
     base_url = config.base_url
-    other = other_providers.by_name(prefix) if slash else None
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
-    if base_url is not None and not (other and other.own_protocol):
-        return resolver.for_dialect(compatible, config.model, base_url)
+    if base_url is not None:
+        # The server at the address is taken for a compatible one, unless the prefix names a
+        # provider of litellm that can be at any address.
+        other = other_providers.by_name(prefix) if slash else None
+        if other is None or not other.own_protocol:
+            return resolver.for_dialect(compatible, config.model, base_url)
     if slash:
         named = supported_providers.by_name(prefix)
         if named is not None:
@@ -260,7 +264,9 @@ class _EndpointResolver:
         address_source = None if url is None else source_of(url)
         key = _find_key(self.config, self.context, provider, keys, url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
-        # Without a key, litellm would send a key of the environment to the address.
+        # Without a key, litellm would send a key of the environment, which must not go to an
+        # address that a program or a project's file sets. A placeholder key prevents this. Where
+        # the project's server needs a login, the placeholder would not help: raise.
         if key.text is None and address_source == "project" and provider.login != "none":
             raise _key_address_error(self.model_name, keys[0], "environment", address_source)
         if key.text is None and address_source in ("program", "project"):

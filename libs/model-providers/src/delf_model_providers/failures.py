@@ -189,16 +189,17 @@ def by_status(
     if status == 401:
         message = f"{label} rejected the key ({endpoint.key_location}): {provider_message}"
         hint = "check the key; it may be mistyped, expired or of another provider"
-        if endpoint.key_location.isupper():
+        is_in_environment = endpoint.key_location.isupper()  # a name such as OPENAI_API_KEY
+        if is_in_environment:
             hint += f"; delf keys set {endpoint.key_location} keeps another one"
     elif status == 403:
         message = f"{label} refuses access to {model!r}: {provider_message}"
         hint = "check what this key may use, and whether the provider serves this country"
     elif status in (404, 405):
         message = f"{label} does not know the model {model!r}: {provider_message}"
-        hint = "check the model's name" + (
-            f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
-        )
+        hint = "check the model's name"
+        if endpoint.custom:
+            hint += f" and the path of base_url (now {_path(endpoint)!r})"
     elif status == 413 or (status in (400, 422) and _TOO_LONG.search(provider_message)):
         is_prompt_too_long = True
         message = f"the prompt is too long for {model!r} at {label}: {provider_message}"
@@ -262,12 +263,12 @@ def failure_without_response(
         return environment_failure
     label = endpoint.label
     where = endpoint.address or "its server"
-    server = f"is the server at {where} running?" if endpoint.custom else "check the network"
+    server_hint = f"is the server at {where} running?" if endpoint.custom else "check the network"
     retry: Retry = "no"
     if class_names & {"ConnectTimeout", "ConnectionTimeoutError"}:
         message = f"{label}: no connection to {where} in time"
         retry = "few"
-        hint = server
+        hint = server_hint
     elif class_names & {"TimeoutError", "TimeoutException", "APITimeoutError", "Timeout"}:
         message = f"{label} did not answer within {timeout:g} s"
         retry = "yes"
@@ -291,11 +292,11 @@ def failure_without_response(
             is_refused = "ConnectionRefusedError" in class_names
             reason = " (connection refused)" if is_refused else ""
             message = f"{label}: {where} is not reachable{reason}"
-            hint = f"{server[0].upper()}{server[1:]}"
+            hint = f"{server_hint[0].upper()}{server_hint[1:]}"
     elif class_names & _DROPPED:
         message = f"{label} dropped the connection"
         retry = "yes"
-        hint = server
+        hint = server_hint
     elif class_names & UNREADABLE:
         return unreadable(endpoint)
     else:

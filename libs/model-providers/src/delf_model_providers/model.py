@@ -171,10 +171,12 @@ class EndpointModel(ABC):
                         yield piece
                 return
             except Exception as error:
-                if has_started or not (
-                    self._is_missing_stream(error) or self._is_streaming_refused(error, request)
-                ):
+                if has_started:
                     raise
+                is_stream_missing = self._is_missing_stream(error)
+                if not is_stream_missing and not self._is_streaming_refused(error, request):
+                    raise
+                # The server does not stream, so the reply is requested as a whole below.
             self._never_streams = True
         reply = await self._complete_once(request)
         if reply.text:
