@@ -33,7 +33,7 @@ def remove_folder(folder: str) -> None:
                     continue
                 _make_accessible(entry.path)
                 moved = f"{folder}/.removed-{next(numbers)}"
-                while os.path.lexists(moved):
+                while os.path.lexists(moved):  # the script may have used the name
                     moved = f"{folder}/.removed-{next(numbers)}"
                 Path(entry.path).rename(moved)
                 pending.append(moved)

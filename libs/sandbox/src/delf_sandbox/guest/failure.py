@@ -237,6 +237,7 @@ def _describe(value: Any, kind: str) -> str:
         return "class"
     if is_a(value, types.FunctionType):
         return "function"
+    # Arrays and tables of data libraries have a shape, such as ``(3, 2)``.
     shape = getattr(value, "shape", None)
     return f"{kind} {shape}" if _is_collection(shape) else kind
 

@@ -115,6 +115,7 @@ class DeferredCalls:
             awaitable_path: The path from the collection to the awaitables: first the index of the
                 item, or ``EACH_ITEM``, then the path inside the item.
         """
+        # With an empty path, the collection itself is awaited, which means all its items.
         wanted_index, *path_in_item = awaitable_path or (EACH_ITEM,)
         items_before_star = [*takewhile(_is_not_starred, items)]
         star_index = len(items_before_star)

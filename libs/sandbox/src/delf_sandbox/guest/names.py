@@ -174,9 +174,11 @@ class ToolNames:
                         return
                     function.value = tool(function, word)
                 self.calls[id(node)] = f"{word}.{function.attr}"
+            # The item ``TOOLS["weather"]``, which has replaced another spelling of ``weather``
             case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
                 if table == TOOLS and not self.initial_names.is_connection(word):
                     self.calls[id(node)] = word
+            # The method ``TOOLS["shop"].search``
             case (
                 ast.Attribute(
                     value=ast.Subscript(

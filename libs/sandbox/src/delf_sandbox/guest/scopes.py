@@ -324,6 +324,10 @@ class ScriptSyntax:
             visit(node, scope, container, key)
 
     def _visit_fields(self, node: Any, scope: Scope) -> None:
+        """Visit the children of a node, each with the place from which it can be replaced.
+
+        The place is the list and the child's index, or the node and the name of the field.
+        """
         for name in node._fields:
             value: Any = getattr(node, name, None)
             if value.__class__ is list:

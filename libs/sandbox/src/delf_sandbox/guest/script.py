@@ -288,20 +288,18 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 def _comprehension_names(tree: ast.AST) -> set[str]:
     """Return the names that only comprehensions bind, which the code around cannot see."""
-    inner: set[str] = set()
-    outer: set[str] = set()
-    targets: set[int] = set()
+    bound_in_comprehensions: set[str] = set()
+    bound_elsewhere: set[str] = set()
+    ids_of_target_nodes: set[int] = set()
     for node in _top_level_nodes(tree):
         if isinstance(node, ast.comprehension):
             for part in ast.walk(node.target):
-                targets.add(id(part))
+                ids_of_target_nodes.add(id(part))
                 if isinstance(part, ast.Name):
-                    inner.add(part.id)
+                    bound_in_comprehensions.add(part.id)
     for node in _top_level_nodes(tree):
-        if (
-            isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Store)
-            and id(node) not in targets
-        ):
-            outer.add(node.id)
-    return inner - outer
+        if id(node) in ids_of_target_nodes:
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound_elsewhere.add(node.id)
+    return bound_in_comprehensions - bound_elsewhere

@@ -409,6 +409,7 @@ class GuestSession:
             ]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             inner = error.exceptions[0]  # unwrap a group of one exception
+            # An exception that was never raised itself gets the group's traceback.
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
         if error is None:
             return ["done", value, self._variables()]
@@ -528,6 +529,7 @@ def _find_exceeded_limit(error: BaseException) -> tuple[str, str] | None:
 
 
 def _explain(error: BaseException) -> str:
+    """Return the message of the error that ended a script."""
     if is_a(error, SystemExit):
         return attempt(lambda: f"the script ended itself: {error.code}"[:_MAX_TEXT], "")
     if is_a(error, asyncio.CancelledError):

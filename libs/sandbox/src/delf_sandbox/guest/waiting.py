@@ -358,6 +358,7 @@ class TolerantAsyncio:
         return _gather(*self._futures(awaitables), **options)
 
     async def wait(self, *awaitables: Any, **options: Any) -> Any:
+        """Wait as ``asyncio.wait()`` does, and record the futures that are still pending."""
         by_keyword = [options.pop(name) for name in ("fs", "aws") if name in options]
         done_futures, pending = await _wait(self._futures((*awaitables, *by_keyword)), **options)
         self.abandoned += pending
