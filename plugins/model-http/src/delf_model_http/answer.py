@@ -202,11 +202,10 @@ class Answer:
         """
         return self._index_by_number.setdefault(number, self.last_call_index + 1)
 
-    def name_call(self, index: int, name: Any) -> list[ModelDelta]:
+    def name_call(self, index: int, name: Any) -> None:
         """Set the name of a call whose earlier pieces had no name."""
         if name and 0 <= index < len(self._calls) and not self._calls[index].name:
             self._calls[index].name = _text(name)
-        return []
 
     def add_call(
         self,

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from delf.messages import (
-    FilePart,
     ImagePart,
     Message,
     ModelDelta,
     Part,
     TextPart,
     ToolCall,
+    ToolResult,
 )
 from delf_model_http.address import joined
 from delf_model_http.answer import (
@@ -237,11 +237,14 @@ def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Convert parts to content blocks; omit empty blocks, which the API refuses."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
     # The first call's thinking must begin the message; later thinking precedes its call.
+    later_calls = calls[1:]
     blocks = _thinking_before(calls[0]) if calls else []
     for part in parts:
-        blocks += [*(_thinking_before(part) if part in calls[1:] else ()), _block(part)]
-    # A block without text, such as an image, is not empty.
-    non_empty = [block for block in blocks if block.get("text", "-").strip()]
+        if part in later_calls:
+            blocks += _thinking_before(part)
+        blocks.append(_block(part))
+    # Only blocks of text can be empty; a block of another type, such as an image, has no text.
+    non_empty = [block for block in blocks if "text" not in block or block["text"].strip()]
     return non_empty or [{"type": "text", "text": "(nothing)"}]
 
 
@@ -253,6 +256,7 @@ def _thinking_before(part: Part) -> list[dict[str, Any]]:
 
 
 def _block(part: Part) -> dict[str, Any]:
+    """Convert a part of a message to a content block."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ToolCall):
@@ -260,13 +264,14 @@ def _block(part: Part) -> dict[str, Any]:
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments}
     if isinstance(part, ImagePart):
         return {"type": "image", "source": _source(part.data, part.media_type)}
-    if not isinstance(part, FilePart):
+    if isinstance(part, ToolResult):
         return {"type": "tool_result", "tool_use_id": part.id, "content": part.text}
     if (text := chat.text_of_file(part)) is not None:
         return {"type": "text", "text": text}
-    kind = "image" if part.media_type.startswith("image/") else "document"
-    block: dict[str, Any] = {"type": kind, "source": _source(part.data, part.media_type)}
-    return block if kind == "image" else {**block, "title": part.name}
+    source = _source(part.data, part.media_type)
+    if part.media_type.startswith("image/"):
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, "title": part.name}
 
 
 def _source(data: bytes, media_type: str) -> dict[str, str]:

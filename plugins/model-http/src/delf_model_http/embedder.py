@@ -197,8 +197,8 @@ def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext
     named = providers.by_name(prefix)
     if named is None or named.name == endpoint.provider:
         return
-    speaks_with_named = (named.dialect or named.name) in _DIALECTS
-    if speaks_with_named:
+    can_use_named_provider = (named.dialect or named.name) in _DIALECTS
+    if can_use_named_provider:
         right_model = f"{named.name}/{name}"
         hint = f"write {right_model!r} in embedder or embedding_model"
     else:

@@ -41,7 +41,8 @@ class EventReader:
             if len(text) < len(_BOM) and _BOM.startswith(text):
                 self._rest = text
                 return []
-            text, self._has_started = text.removeprefix(_BOM), True
+            text = text.removeprefix(_BOM)
+            self._has_started = True
         lines = text.splitlines(keepends=True)
         # A line is complete once its newline has arrived, which may follow a trailing "\r".
         has_partial_line = bool(lines) and not lines[-1].endswith(b"\n")

@@ -132,6 +132,7 @@ class GenerateContent:
             grounds = fields(fields(candidate).get("groundingMetadata"))
             answer.searches = max(answer.searches, len(items(grounds.get("webSearchQueries"))))
             if reason := fields(candidate).get("finishReason"):
+                # Gemini ends an answer with calls like any other, by STOP.
                 is_call = reason == "STOP" and answer.has_calls
                 answer.finish_reason = "tool_calls" if is_call else reason
                 answer.has_model_finished = True

@@ -156,7 +156,8 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     is_complete_call = 0 <= index < last_index and answer.is_emitted(index)
     if is_complete_call:
         index = last_index
-    return [*answer.name_call(index, name), *answer.add_arguments(index, arguments)]
+    answer.name_call(index, name)
+    return answer.add_arguments(index, arguments)
 
 
 def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:

@@ -49,7 +49,7 @@ class Realtime:
     def address(self, endpoint: Endpoint, name: str) -> str:
         """Return the WebSocket URL for sessions with a model."""
         address = joined(endpoint.base_url or OPENAI_URL, f"realtime?model={quote(name)}")
-        return f"ws{address.removeprefix('http')}"
+        return f"ws{address.removeprefix('http')}"  # ws:// or wss://
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
         """Return the headers with the key."""

@@ -227,12 +227,15 @@ def _finish_item(item: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _finish(response: Mapping[str, Any], answer: Answer) -> None:
+    """Finish an answer with the token counts, the id and the finish reason of the response."""
     answer.tokens = _tokens(response.get("usage")) or answer.tokens
     answer.set_reply_id(response.get("id"))
-    incomplete_reason = fields(response.get("incomplete_details")).get("reason")
     status = response.get("status")
-    is_call = status == "completed" and answer.has_calls
-    answer.finish_reason = "tool_calls" if is_call else incomplete_reason or status
+    if status == "completed" and answer.has_calls:
+        answer.finish_reason = "tool_calls"
+    else:
+        incomplete_reason = fields(response.get("incomplete_details")).get("reason")
+        answer.finish_reason = incomplete_reason or status
     answer.has_model_finished = True
 
 
