@@ -75,12 +75,15 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     for delf_setting in ("timeout", "live_model", chat.SYSTEM_ROLE, SERVER_SIDE_TOOLS):
         merged.pop(delf_setting, None)
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
-    if extra:
-        merged |= dict(extra) if endpoint.dialect == "anthropic" else {"extra_body": dict(extra)}
+    if extra and endpoint.dialect == "anthropic":
+        merged |= dict(extra)
+    elif extra:
+        merged["extra_body"] = dict(extra)
     thinking: Mapping[str, Any] = merged.get("thinking") or {}
     is_requested = thinking or merged.get("reasoning_effort") not in (None, "none")
     is_thinking = is_requested and thinking.get("type") != "disabled"
-    if endpoint.dialect == "anthropic" and is_thinking:  # refuses sampling settings then
+    if endpoint.dialect == "anthropic" and is_thinking:
+        # Anthropic's API refuses sampling settings together with thinking.
         merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # only compatible servers accept it

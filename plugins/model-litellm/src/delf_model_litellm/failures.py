@@ -120,8 +120,9 @@ def _response_status(
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
     # litellm also makes up a status for a failure without a response, and then has no headers.
-    is_from_provider = not is_malformed and headers and isinstance(status, int)
-    return (status, headers) if is_from_provider else (None, {})
+    if not is_malformed and headers and isinstance(status, int):
+        return status, headers
+    return None, {}
 
 
 def _provider_message(errors: Sequence[BaseException]) -> str:
@@ -130,6 +131,7 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
         body: Any = getattr(error, "body", None)
         if text := message_in(body):
             return text
+    # litellm may put the body of the response, a JSON object, into the text of its exception.
     for error in errors:
         text = str(error)
         start = text.find("{")
@@ -139,7 +141,8 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
     lines = str(errors[0]).strip().splitlines()
     if not lines:
         return type(errors[0]).__name__
-    return _CLASS_NAMES.sub("", lines[0].partition(_REPETITION)[0])
+    unrepeated_message, _, _ = lines[0].partition(_REPETITION)
+    return _CLASS_NAMES.sub("", unrepeated_message)
 
 
 def _parsed(text: str) -> Any:

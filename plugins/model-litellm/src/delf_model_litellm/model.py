@@ -125,6 +125,7 @@ class LiteLLMModel(EndpointModel):
         return explain(error, self._endpoint, timeout)
 
     async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
+        """Send a request once; return litellm's response, or its stream of chunks."""
         litellm = await library.load()
         endpoint = self._endpoint
         search = self._search_for(request)
@@ -152,6 +153,7 @@ class LiteLLMModel(EndpointModel):
             "stream_options": {"include_usage": True} if stream else None,
         }
         arguments.update({name: value for name, value in optional.items() if value is not None})
+        # check_response() compares this with the response of the server.
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
