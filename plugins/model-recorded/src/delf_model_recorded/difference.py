@@ -41,6 +41,7 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
 
 
 def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines to compare: the lines of messages with their roles, and other fields."""
     for name, value in request.items():
         if name == "messages":
             for message in value:

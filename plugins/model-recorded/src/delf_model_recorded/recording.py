@@ -124,6 +124,7 @@ def text_of(request: Mapping[str, Any]) -> str:
 
 
 def _message(message: Message) -> dict[str, Any]:
+    """Describe a message for a recording: its role, its text and any parts of another type."""
     described: dict[str, Any] = {"role": message.role, "text": message.text}
     parts: list[dict[str, Any]] = []
     for part in message.parts:
