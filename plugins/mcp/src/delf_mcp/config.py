@@ -155,6 +155,7 @@ def _as_text(value: Any, where: str, source: Source) -> Any:
 
 def _strip_comments(text: str) -> str:
     """Remove comments and trailing commas, which other programs allow in JSON."""
+    # Both patterns also match strings, as group 1: strings stay, even if they contain ``//``.
     text = _COMMENT.sub(lambda match: match[1] or " ", text)
     return _TRAILING_COMMA.sub(lambda match: match[1] or "", text)
 
@@ -194,6 +195,13 @@ def _program_variables(
 
 
 def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
+    """Return the variables that the lines ``NAME=value`` of a file define.
+
+    A value may be in quotes. After a value without quotes, a comment may follow.
+
+    Raises:
+        ConnectionConfigurationError: If the file cannot be read.
+    """
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -204,11 +212,9 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
     for line in lines:
         match = _ASSIGNMENT.fullmatch(line.strip())
         if match is not None:
-            text = match[2].strip()
-            if text[:1] in ("'", '"') and text.endswith(text[0]) and len(text) > 1:
-                text = text[1:-1]
-            else:
-                text = text.partition(" #")[0].rstrip()
+            value = match[2].strip()
+            is_quoted = len(value) > 1 and value[0] in ("'", '"') and value[-1] == value[0]
+            text = value[1:-1] if is_quoted else value.partition(" #")[0].rstrip()
             values[match[1]] = SourcedText(text, source)
     return values
 

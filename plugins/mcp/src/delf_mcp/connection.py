@@ -266,6 +266,7 @@ class MCP(Connection[MCPSettings]):
         effects = self.settings.effects
         known_tools = KnownTools(self.name, self.settings)
         is_first_listing = self._trusted_digests is None
+        # The digests that an earlier process recorded.
         recorded = known_tools.read() if effects and is_first_listing else {}
         new_digests = dict[str, str]()
         if self._trusted_digests is None:
@@ -292,7 +293,7 @@ class MCP(Connection[MCPSettings]):
                 omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
             name = _unused_name(action.name, actions)
-            version = digests[tool.name]  # a changed tool needs new approvals
+            digest = digests[tool.name]
             # The settings may name the tool as the server does, or as scripts do. If another tool
             # has the script's name at the server, the setting means that tool. If several tools
             # become the same name, the setting means none of them.
@@ -300,18 +301,18 @@ class MCP(Connection[MCPSettings]):
             names_in_settings = (tool.name,) if is_ambiguous else (tool.name, name)
             effect = effect_of(names_in_settings, effects)
             if effect != _IRREVERSIBLE:
-                if trusted.get(tool.name) != version:
+                if trusted.get(tool.name) != digest:
                     effect = _IRREVERSIBLE  # declared for the unchanged tool only
                     changed.append(tool.name)
                 elif is_first_listing and tool.name not in recorded:
-                    new_digests[tool.name] = version
+                    new_digests[tool.name] = digest
             actions[name] = replace(
                 action,
                 name=name,
                 permission=name,
                 effect=effect,
-                version=version,
-                egress=effect == _READ,  # the server may send data anywhere
+                version=digest,  # so that a changed tool needs new approvals
+                egress=effect == _READ,  # a server that only reads may still send data anywhere
             )
         if new_digests:
             known_tools.store({**recorded, **new_digests})

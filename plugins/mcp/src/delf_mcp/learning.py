@@ -74,9 +74,9 @@ class Results:
             return ""
         for field, text in _texts_with_data(value):
             samples.note(_field_key(tool_key, field), text)
-        paths = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
+        path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
         reported = self._reported.setdefault(tool_key, set(samples.undeclared_types(tool_key)))
-        new_types = [found for found in paths if found not in reported]
+        new_types = [found for found in path_by_type if found not in reported]
         reported.update(new_types)
         shown_type = result_text(tool.output_schema) if new_types else ""
         types_that_change_shown_type = {
@@ -87,7 +87,7 @@ class Results:
         for found in new_types:
             _, type_name = found
             if type_name == "None" or found in types_that_change_shown_type:
-                reports.append(f"{type_name} at {paths[found]}")
+                reports.append(f"{type_name} at {path_by_type[found]}")
         return ", ".join(reports)
 
     async def aclose(self) -> None:

@@ -100,6 +100,7 @@ async def _repair(body: bytes) -> bytes:
 
 
 async def _repair_event(event: bytes) -> bytes:
+    """Repair the message in an event of an event stream, whose data may take several lines."""
     lines = event.splitlines()
     data_lines = [line for line in lines if line.startswith(b"data:")]
     body = b"\n".join(line[5:].removeprefix(b" ") for line in data_lines)

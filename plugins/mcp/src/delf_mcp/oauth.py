@@ -267,8 +267,11 @@ def _client_credentials_login(
     scope = " ".join(settings.scopes) or None
     has_credential = key is not None or secret is not None
     if client_id is None or not has_credential:
-        missing = [] if client_id is not None else ["client_id"]
-        missing += [] if has_credential else ["client_secret or private_key"]
+        missing: list[str] = []
+        if client_id is None:
+            missing.append("client_id")
+        if not has_credential:
+            missing.append("client_secret or private_key")
         raise ConnectionConfigurationError(
             f"connection {name!r} cannot log in by oauth = 'client_credentials'",
             hint=f"give {' and '.join(missing)}",
@@ -315,9 +318,7 @@ def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Req
                 hint=f"if the login has moved there, delete {tokens.path} and log in again",
             )
         has_basic_auth = request.headers.get("authorization", "").lower().startswith("basic ")
-        sends_key = has_basic_auth or not fields.keys().isdisjoint(
-            ("client_secret", "client_assertion")
-        )
+        sends_key = has_basic_auth or "client_secret" in fields or "client_assertion" in fields
         if has_key and sends_key and origin not in allowed_origins:
             raise ConnectionConfigurationError(
                 f"{name}: the MCP server wants your client's key to go to {origin}, which you have "

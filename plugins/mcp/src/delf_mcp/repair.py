@@ -42,7 +42,9 @@ def repaired(text: str) -> str:
     value = reader.value(text)
     with notes_of_call() as notes:
         reader.add_notes()  # about repeated keys and other lost values
-    is_wrapped = isinstance(value, dict) and _wrap_data(cast("dict[str, Any]", value))
+    is_wrapped = False
+    if isinstance(value, dict):
+        is_wrapped = _wrap_data(cast("dict[str, Any]", value))
     if not notes and not is_wrapped and not _SURROGATE.search(text):
         return text
     if isinstance(value, dict):

@@ -71,6 +71,7 @@ def _file_name(resource: Any) -> str:
 
 
 def _suffix_of_type(media_type: str | None) -> str:
+    """Return the file suffix of a media type; ``.bin`` for an unknown type."""
     kind = (media_type or "").partition(";")[0].strip().lower()
     return _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
 

@@ -104,6 +104,12 @@ class Target:
 
     @asynccontextmanager
     async def _open_program_client(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
+        """Start the server's program, and yield a client that is connected to the program.
+
+        Raises:
+            ConnectionUnavailableError: If the program does not start, or does not answer as a
+                server.
+        """
         settings = self._settings
         command = settings.command or ""
         transport = running(
