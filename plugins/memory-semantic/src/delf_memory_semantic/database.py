@@ -477,9 +477,15 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:
 
 
 def _make_tables(engine: sa.Engine) -> None:
+    """Create the tables and the word index, unless the database has them already.
+
+    Raises:
+        MemorySetupError: If another version of this plugin created them in another format.
+    """
     with engine.connect() as connection:
         if sa.inspect(connection).has_table(_meta.name):
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
+            # None if a process ended before it had created all tables.
             if version not in (_VERSION, None):
                 raise MemorySetupError(
                     f"the memory {_database_name(engine)} has the format {version}, and this "
@@ -520,9 +526,11 @@ def _parse_url(url: str) -> sa.URL:
 
 
 def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
-    cause = str(getattr(error, "orig", None) or error).strip().splitlines()
+    """Return the message for an error of the database, with the first line of the driver's text."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    cause = lines[0] if lines else type(error)
     place = url.render_as_string(hide_password=True)
-    return f"the memory at {place} cannot be {doing}: {cause[0] if cause else type(error)}"
+    return f"the memory at {place} cannot be {doing}: {cause}"
 
 
 def significant_words(query: str) -> list[str]:

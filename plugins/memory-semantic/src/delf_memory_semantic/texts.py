@@ -88,6 +88,7 @@ def split_into_pieces(text: str, longest: int = _MAX_PIECE_CHARS) -> list[str]:
 
 
 def _split(paragraph: str, longest: int) -> Iterator[str]:
+    """Yield a paragraph in pieces of whole sentences; cut a sentence only if it is too long."""
     if len(paragraph) <= longest:
         yield paragraph
         return
@@ -99,7 +100,7 @@ def _split(paragraph: str, longest: int) -> Iterator[str]:
         piece = f"{piece} {sentence}".strip()
         while len(piece) > longest:
             cut = piece.rfind(" ", 0, longest)
-            if cut <= 0:
+            if cut <= 0:  # a word that is too long
                 cut = longest
             yield piece[:cut]
             piece = piece[cut:].strip()
