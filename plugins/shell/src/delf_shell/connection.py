@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +69,8 @@ class Shell(Connection[ShellSettings]):
     def _check_programs(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
         """Return the strictest of the verdicts on the programs in a command."""
         reasons: list[str] = []
-        for words in (words for pipeline in pipelines for words in pipeline.commands):
+        commands = [words for pipeline in pipelines for words in pipeline.commands]
+        for words in commands:
             rule = next((rule for rule in self._rules if rule.matches(words)), None)
             if rule is None and self.settings.default is None:
                 return Refused(message=self._blocked_message(words))
@@ -125,8 +127,9 @@ class Shell(Connection[ShellSettings]):
             environment={**_QUIET, **environment},
             timeout=seconds,
             max_output_bytes=self.settings.max_output_bytes,
-            **({} if context is None else {"tell": context.say}),
         )
+        if context is not None:
+            runner = replace(runner, tell=context.say)
         return await runner.run(parse(command))
 
     def _resolve_folder(self, cwd: str) -> Path:

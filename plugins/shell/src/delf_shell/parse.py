@@ -180,10 +180,11 @@ def _double_quoted(text: str, position: int) -> tuple[str, int]:
             return "".join(word), position + 1
         if character in "$`":
             raise _not_understood(character, _REFUSED[character] + " in double quotes")
-        if character == "\\" and text[position + 1 : position + 2] in ('"', "\\", "$", "`"):
+        next_character = text[position + 1 : position + 2]  # empty at the end
+        if character == "\\" and next_character in ('"', "\\", "$", "`"):
             position += 1
-            character = text[position]
-        elif character == "\\" and text[position + 1 : position + 2] == "\n":
+            character = next_character
+        elif character == "\\" and next_character == "\n":
             raise ToolRefusedError("a line cannot be continued")
         word.append(_check_character(character, quoted=True))
         position += 1
@@ -198,7 +199,9 @@ def _check_character(character: str, *, quoted: bool = False) -> str:
     if quoted and character in "\n\t":
         return character
     kind = unicodedata.category(character)
-    if kind[0] == "C" or (kind[0] == "Z" and character != " "):
+    is_control_character = kind.startswith("C")
+    is_other_separator = kind.startswith("Z") and character != " "
+    if is_control_character or is_other_separator:
         raise ToolRefusedError(
             f"the character {character!a} is not understood in a command; "
             "plain spaces separate words"

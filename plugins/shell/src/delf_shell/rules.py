@@ -80,18 +80,21 @@ class Rule:
         # The positions of the words that wildcards matched, except the words that "**" matched.
         wildcard_indexes: list[int] = []
         # A "*" or "**" at the end stands for all further words of the command; "**" allows any.
-        if pattern_words[-1] in ("*", "**") and len(pattern_words) > 1:
-            if len(command) < len(pattern_words) - 1:
+        last_word = pattern_words[-1]
+        if last_word in ("*", "**") and len(pattern_words) > 1:
+            words_before = pattern_words[:-1]
+            if len(command) < len(words_before):
                 return False
-            rest = range(len(pattern_words) - 1, len(command))
-            if pattern_words[-1] == "*":
-                if not all(_stays_in_folder(command[index]) for index in rest):
+            further_words = command[len(words_before) :]
+            if last_word == "*":
+                if not all(map(_stays_in_folder, further_words)):
                     return False
-                wildcard_indexes += rest
-            pattern_words = (*pattern_words[:-1], *(command[index] for index in rest))
-        if len(pattern_words) != len(command) or not all(
-            map(_matches_word, pattern_words, command)
-        ):
+                wildcard_indexes += range(len(words_before), len(command))
+            # In the comparison below, each further word matches itself.
+            pattern_words = (*words_before, *further_words)
+        if len(pattern_words) != len(command):
+            return False
+        if not all(map(_matches_word, pattern_words, command)):
             return False
         # A word that differs from the word of the pattern contains what a wildcard matched.
         wildcard_indexes += (

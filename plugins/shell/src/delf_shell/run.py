@@ -84,6 +84,7 @@ class _BoundedOutput:
     tell: Callable[[str], None] = _discard
 
     async def read(self, stream: asyncio.StreamReader | None, name: str) -> None:
+        """Collect a stream to its end, as ``out`` or ``err``, and report the output meanwhile."""
         reporter = _ProgressReporter(self.tell)
         while stream is not None and (piece := await stream.read(_READ_BYTES)):
             part = piece[: self.remaining_bytes]
@@ -176,13 +177,18 @@ class Runner:
             await _kill_and_wait(processes, readers)
 
     async def _start(self, words: Words, stdin: int, stdout: int) -> asyncio.subprocess.Process:
+        """Start the program that the first word names, with the further words as arguments.
+
+        Raises:
+            ToolExecutionError: If the program does not exist or cannot be run.
+        """
         program = shutil.which(words[0], path=_search_path(self.environment))
-        # Refuse paths, which could name a file written by a script.
-        if program is None or "/" in words[0]:
+        if "/" in words[0]:  # a path could name a file written by a script
             raise ToolExecutionError(
-                f"there is no program {words[0]!r}"
-                + ("; a program is named without its folder" if "/" in words[0] else "")
+                f"there is no program {words[0]!r}; a program is named without its folder"
             )
+        if program is None:
+            raise ToolExecutionError(f"there is no program {words[0]!r}")
         try:
             return await asyncio.create_subprocess_exec(
                 program,
