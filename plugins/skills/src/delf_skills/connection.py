@@ -52,6 +52,7 @@ class Skills(Connection[SkillsSettings]):
         return await asyncio.to_thread(self._context)
 
     def _context(self) -> str | None:
+        """Return AGENTS.md, truncated, and the list of skills; None if there is neither."""
         parts: list[str] = []
         agents_md = self._project.agents() if self.settings.agents_md else None
         if agents_md is not None and agents_md.strip():
@@ -67,8 +68,10 @@ class Skills(Connection[SkillsSettings]):
         return "\n\n".join(parts) or None
 
     def _skill_lines(self) -> list[str]:
+        """Return a line with the name and description of each skill, and one with further names."""
         names = self._library.names()
         lines: list[str] = []
+        # The more skills there are, the fewer characters are shown of each description.
         share = _MAX_DESCRIPTIONS_CHARACTERS // max(1, len(names))
         limit = max(_MIN_DESCRIPTION_CHARACTERS, min(_MAX_DESCRIPTION_CHARACTERS, share))
         for name in names[:_MAX_DESCRIBED_SKILLS]:

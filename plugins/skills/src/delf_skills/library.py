@@ -113,6 +113,11 @@ class Library:
         return self._read_trusted(self._root / AGENTS).decode("utf-8", "replace")
 
     def _folder_of(self, name: str) -> Path:
+        """Return the folder of a skill: of several with the same name, the first.
+
+        Raises:
+            ToolRefusedError: If there is no such skill.
+        """
         for folder in self._folders:
             for skill_folder in _skill_folders(folder):
                 if skill_folder.name == name:

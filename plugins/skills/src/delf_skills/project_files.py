@@ -29,12 +29,14 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     out of the project are skipped, because the plugin ``skills`` refuses to read through them.
     """
     root = folder.root.resolve()
-    skill_parents = {folder.root / name: None for name in SKILL_FOLDERS}
+    skill_parents = {folder.root / name: None for name in SKILL_FOLDERS}  # an ordered set
     for keys, value in leaves(folder.document):
-        is_skills_type = keys[0] == "connections" and keys[2:] == ("type",) and value == "skills"
-        if is_skills_type and is_file(folder.root / AGENTS):
+        if keys[0] != "connections":
+            continue
+        setting = keys[2:]  # without "connections" and the connection's name
+        if setting == ("type",) and value == "skills" and is_file(folder.root / AGENTS):
             yield folder.root / AGENTS
-        if keys[0] == "connections" and keys[2:3] == ("folders",):
+        if setting[:1] == ("folders",):
             for text in texts_in(value):
                 if path := folder.resolve_path(text):
                     skill_parents[path] = None
