@@ -236,6 +236,7 @@ def _variable_lines(variables: Mapping[str, str]) -> list[str]:
 
 
 def _shortened_if_too_long(text: str) -> str:
+    """Return a text unchanged, or its beginning and length if it is longer than any script."""
     if len(text) <= MAX_SCRIPT:
         return text
     return f"{text[:_SHOWN_CHARS]}\n… ({len(text):,} letters)"

@@ -178,9 +178,9 @@ def _script_in_run_call(node: ast.AST | None) -> str | None:
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
     if node.func.id not in _RUN_TOOL_NAMES or len(arguments) != 1:
         return None
-    only = arguments[0]
-    if isinstance(only, ast.Constant) and isinstance(only.value, str):
-        return only.value
+    argument = arguments[0]
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        return argument.value
     return None
 
 
@@ -225,6 +225,7 @@ def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that nodes bind: by assignments, definitions, parameters and imports."""
     names: set[str] = set()
     for node in nodes:
         for part in ast.walk(node):

@@ -150,6 +150,7 @@ class CodegenStrategy:
                     if refusal is None and not has_silent_end:
                         return text
                     if retries >= host.retry_count:
+                        # No retry is left, so that even a refused answer stands.
                         return _last_answer(result) if refusal is None else text
                     retries += 1
                     if refusal is None:
@@ -207,18 +208,20 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
     """
     async with host.step("generate"):
         # The model goes on with the tool if an earlier script came in a call of the tool.
-        has_called = _contain_tool_call(messages)
-        tools = (_RUN,) if code_in == "tool" or has_called else ()
+        has_called_tool = _contain_tool_call(messages)
+        tools = (_RUN,) if code_in == "tool" or has_called_tool else ()
         if tools and not host.takes_tools:
             raise ModelConfigurationError(
                 "code_in is 'tool', and the model cannot be given tools",
                 hint='code_in = "fence", or "auto"',
             )
         attempts = 1
-        can_offer_tool = code_in == "auto" and not has_called
+        can_offer_tool = code_in == "auto" and not has_called_tool
         unusable_reply: ModelReply | None = None
         problem = ""
         while True:
+            # The feedback to the last reply is written only now, because its words depend on
+            # whether the tool is offered this time.
             feedback: tuple[Message, ...] = ()
             if unusable_reply is not None:
                 feedback = unusable_answer_messages(
@@ -240,7 +243,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 calls = calls_with_script(reply) if tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
             answer_text = reply.text.strip()
-            is_prose = bool(answer_text) and not reading.why and not reply.calls
+            has_attempted_script = bool(reading.why) or bool(reply.calls)
+            is_prose = bool(answer_text) and not has_attempted_script
             may_answer_in_prose = attempts > 1 or host.is_conversation
             if is_prose and may_answer_in_prose and not host.used_tools:
                 refusal = host.refuse(answer_text)
