@@ -261,7 +261,7 @@ def _safe_names(names: Sequence[str]) -> dict[str, str]:
         candidate = base
         number = 2
         while candidate in used:
-            candidate = f"{base[: _MAX_NAME_CHARS - 4]}_{number}"
+            candidate = f"{base[: _MAX_NAME_CHARS - 4]}_{number}"  # with room for the number
             number += 1
         used.add(candidate)
         safe[name] = candidate
@@ -277,7 +277,8 @@ def _tool_line(tool: ToolDescription) -> str:
     """Format a tool for the prompt: name, description and the schema of its arguments."""
     schema = _without(tool.schema, "$schema", "title")
     summary = " ".join(tool.summary.split())
-    return f"- {tool.name}{' (asks)' if tool.asks else ''}: {summary} args: {_json(schema)}"
+    approval_note = " (asks)" if tool.asks else ""
+    return f"- {tool.name}{approval_note}: {summary} args: {_json(schema)}"
 
 
 def _result_text(number: int, result: Result) -> str:
