@@ -137,8 +137,11 @@ def _parse_date(text: str) -> str | None:
     """Return a date in any format as ``YYYY-MM-DD``; None if it is invalid or ambiguous."""
     if not text.strip() or _is_ambiguous(text):
         return None
-    if (match := _WITH_SLASHES.match(text)) is not None and int(match[2]) > _MONTHS:
-        text = f"{match[3]}-{match[1]:0>2}-{match[2]}"
+    match = _WITH_SLASHES.match(text)
+    if match is not None:
+        first, second, year = match.groups()
+        if int(second) > _MONTHS:  # the second number is the day, as in ``01/31/2026``
+            text = f"{year}-{first:0>2}-{second}"
     # htmldate parses dates only in elements of a page, so the text becomes a ``meta`` element.
     meta: Any = lxml_html().Element("meta")
     meta.set("property", "article:published_time")
@@ -149,9 +152,11 @@ def _parse_date(text: str) -> str | None:
 def _is_ambiguous(text: str) -> bool:
     """Return True if a date such as ``03/04/2026`` may have the month or the day first."""
     match = _WITH_SLASHES.match(text)
-    return (
-        match is not None and match[1] != match[2] and max(map(int, match.groups()[:2])) <= _MONTHS
-    )
+    if match is None:
+        return False
+    first, second, _year = match.groups()
+    can_both_be_month = int(first) <= _MONTHS and int(second) <= _MONTHS
+    return can_both_be_month and first != second
 
 
 def _find_date(**parts: Any) -> str | None:

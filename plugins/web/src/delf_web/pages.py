@@ -147,8 +147,12 @@ def whole_text(tree: Any) -> str:
             if tag in _BLOCK_TAGS:
                 pieces.append("\n")
             pieces.append(element.tail or "")  # the text after the element
-    lines = (" ".join(line.split()).removeprefix("| ") for line in "".join(pieces).split("\n"))
-    return "\n".join(line for line in lines if line)
+    lines: list[str] = []
+    for line in "".join(pieces).split("\n"):
+        shown_line = " ".join(line.split()).removeprefix("| ")  # before the first cell of a row
+        if shown_line:
+            lines.append(shown_line)
+    return "\n".join(lines)
 
 
 def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:

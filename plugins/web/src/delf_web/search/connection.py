@@ -149,6 +149,7 @@ class WebSearch(Connection[WebSearchSettings]):
         return resolve(config, context)
 
     async def _ask_model(self, endpoint: Endpoint, query: Query, findings: Findings) -> None:
+        """Let a provider's model search the web, and add what it finds to ``findings``."""
         endpoint.require_key()
         # An endpoint that speaks the dialect of a provider is expected to offer the provider's web
         # search, too.
@@ -160,7 +161,7 @@ class WebSearch(Connection[WebSearchSettings]):
         for _ in range(_MAX_ROUNDS):
             data = await self._post(address, headers, body, endpoint)
             try:
-                # The method adds results to the findings, and returns None after the last response.
+                # The body of the next request; None if the model does not ask to continue.
                 body = engine.read(data, findings)
             except (AttributeError, KeyError, TypeError, IndexError):
                 raise ToolExecutionError(
@@ -193,6 +194,7 @@ class WebSearch(Connection[WebSearchSettings]):
         return cast("dict[str, Any]", data)
 
     async def _ask_searxng(self, root: str, query: Query, findings: Findings) -> None:
+        """Search with a SearXNG server, and add the found pages to ``findings``."""
         import httpx
 
         engine = SearXNG()

@@ -181,7 +181,7 @@ class Anthropic:
         error_code = ""
         for block in _list_in(data, "content"):
             if block["type"] == "web_search_tool_result":
-                if isinstance(block["content"], dict):
+                if isinstance(block["content"], dict):  # an error; results are a list
                     error_code = _object_in(block, "content").get("error_code", "unknown")
                     continue
                 for page in _list_in(block, "content"):
