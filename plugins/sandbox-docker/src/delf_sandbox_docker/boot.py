@@ -197,13 +197,14 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
     wake_up_reader, wake_up_writer = os.pipe()
     for descriptor in (wake_up_reader, wake_up_writer):
         os.set_blocking(descriptor, False)
+    # Only a signal with a handler is written to the wake-up pipe, which ends the wait below.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(wake_up_writer, warn_on_full_buffer=False)
     os.close(1)  # the guest has its own copy; the host sees the end when all copies are closed
     poll = select.poll()
     poll.register(0, 0)  # report only a closed other end, no data
     poll.register(wake_up_reader, select.POLLIN)
-    _exit_if_guest_ended(child, processor_time)
+    _exit_if_guest_ended(child, processor_time)  # it may have ended before the handler was set
     # This process exits when the guest or the host ends, or when the processor time is used up.
     while True:
         remaining = processor_time.milliseconds_left()

@@ -323,6 +323,10 @@ class ForkServer:
         self._guests.clear()
 
     def _last_error_line(self) -> str:
+        """Return the last line that the template process wrote to standard error, for a message.
+
+        The line follows a colon. The result is empty if there is no line.
+        """
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
             return ""

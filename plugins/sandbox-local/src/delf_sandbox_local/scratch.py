@@ -51,9 +51,12 @@ def _make_private_folder(**where: str) -> str:
 def _remove_orphans(parent: Path) -> None:
     """Remove the working folders of processes that have died."""
     for path in parent.glob("delf-scratch-*"):
-        match = _NAME.fullmatch(path.name)
+        match = _NAME.fullmatch(path.name)  # the name contains the id of the process
+        if match is None:
+            continue
         try:
-            if match and path.lstat().st_uid == os.getuid() and not _is_alive(int(match.group(1))):
+            is_own = path.lstat().st_uid == os.getuid()
+            if is_own and not _is_alive(int(match.group(1))):
                 remove_folders(str(path))
         except OSError:
             continue

@@ -216,6 +216,7 @@ class Lowering(ast.NodeTransformer):
 
     def lower(self, tree: ast.Module) -> None:
         """Rewrite a script in place."""
+        # Collect the names that the methods ``visit_…`` look up.
         for node in ast.walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for item in node.names:

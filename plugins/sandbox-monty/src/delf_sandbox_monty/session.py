@@ -567,7 +567,8 @@ def _describe_variables(listing: Any, tools: Collection[str]) -> dict[str, str]:
         return {}
     descriptions: dict[str, str] = {}
     variables = list(cast("dict[Any, Any]", listing).items())
-    for name, value in variables[-60:]:
+    newest_variables = variables[-60:]
+    for name, value in newest_variables:
         if str(name).startswith("_") or name in _HIDDEN or name in tools:
             continue
         match value:
