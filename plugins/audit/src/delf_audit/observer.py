@@ -168,6 +168,7 @@ def _process_fields() -> dict[str, str]:
 
 
 def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
+    """Return the fields of the record for a queued or started task: its text and its origin."""
     fields = {
         "what": "queued" if isinstance(event, TaskQueued) else "task",
         **_process_fields(),

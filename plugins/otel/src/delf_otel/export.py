@@ -128,6 +128,7 @@ class Export:
         )
 
     def _record_metrics(self, span: FinishedSpan) -> None:
+        """Record the duration of a model call and its numbers of input and output tokens."""
         names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
         labels: Mapping[str, Attribute] = {name: span.attributes[name] for name in names}
         error_type = {} if span.failure is None else {"error.type": span.failure}

@@ -316,6 +316,7 @@ class Spans:
         )
 
     def _end(self, task: _Task, event: TaskFinished) -> FinishedSpan:
+        """Forget a task that has ended, and return its span."""
         del self._tasks[event.task_id]
         attributes = {"gen_ai.provider.name": "delf", **task.attributes, **_usage(task.usage)}
         if event.cost_usd is not None:

@@ -51,7 +51,7 @@ def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
     if datetime.fromisoformat(at).astimezone(ZoneInfo(zone)).fold == 0:
         return False
     fields = cron.split()
-    if len(fields) == 1:
+    if len(fields) == 1:  # a name such as "@daily"
         return fields[0] != _EVERY_HOUR
     if len(fields) == 5:
         _minutes, hours, *_ = fields

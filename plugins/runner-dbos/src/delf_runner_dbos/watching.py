@@ -121,6 +121,7 @@ def compare_items(
 
 
 def _merge_digests(current: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return the digests to store as known: first the current ones, then earlier ones."""
     unique_digests = list(dict.fromkeys([*current, *known]))
     # All current items stay known: a forgotten item would count as new at the next call.
     limit = max(_MAX_SEEN, len(current))
@@ -166,6 +167,7 @@ def truncate_item(item: Any) -> Any:
 
 
 def _with_short_texts(value: Any) -> Any:
+    """Return a copy of a value of JSON in which each long text is truncated."""
     if isinstance(value, str) and len(value) > _MAX_TEXT_CHARACTERS:
         return f"{value[:_MAX_TEXT_CHARACTERS]} … ({len(value):,} characters)"
     if isinstance(value, list):
