@@ -120,6 +120,10 @@ def resolve(
 ) -> Endpoint:
     """Resolve a model's name to its endpoint.
 
+    The first of these that applies selects the provider: the configured provider, a base URL, the
+    prefix before ``/`` in the name, the patterns of each provider's model names, and a base URL in
+    the environment.
+
     Args:
         config: The model's name and settings.
         context: The configured keys, the environment variables and the installed providers.
@@ -146,8 +150,8 @@ def resolve(
     base_url = config.base_url
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
     if base_url is not None:
-        # The server at the address is taken for a compatible one, unless the prefix names a
-        # provider of litellm that can be at any address.
+        # The server is taken for a compatible one, unless the prefix names a provider with a
+        # protocol of its own.
         other = other_providers.by_name(prefix) if slash else None
         if other is None or not other.own_protocol:
             return resolver.for_dialect(compatible, config.model, base_url)

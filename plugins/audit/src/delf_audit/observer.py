@@ -235,7 +235,7 @@ def _encode_bounded(arguments: Mapping[str, Any]) -> Any:
     """Return arguments as JSON data; if they are too long, return the beginning and the length."""
     text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
     if len(text) <= _MAX_ARGUMENT_CHARS:
-        return json.loads(text)
+        return json.loads(text)  # values that are not JSON have become text
     return f"{text[:_MAX_ARGUMENT_CHARS]}… ({len(text):,} characters)"
 
 

@@ -103,7 +103,7 @@ async def _repair_event(event: bytes) -> bytes:
     """Repair the message in an event of an event stream, whose data may take several lines."""
     lines = event.splitlines()
     data_lines = [line for line in lines if line.startswith(b"data:")]
-    body = b"\n".join(line[5:].removeprefix(b" ") for line in data_lines)
+    body = b"\n".join(line.removeprefix(b"data:").removeprefix(b" ") for line in data_lines)
     repaired_body = await _repair(body)
     if repaired_body == body:
         return event

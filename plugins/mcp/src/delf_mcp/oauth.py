@@ -325,7 +325,7 @@ def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Req
                 "not accepted",
                 hint=f'if that is right, set issuer = "{origin}"',
             )
-        # The response to this request has the tokens that set_tokens() stores.
+        # set_tokens() stores the tokens of the response with this origin as their issuer.
         if "grant_type" in fields:
             tokens.set_pending_issuer(origin)
 

@@ -90,6 +90,7 @@ class HttpModel(EndpointModel):
         return endpoint
 
     def _prepare(self) -> None:
+        """Choose the dialects and headers for the endpoint, and make the pool of connections."""
         dialect = self._endpoint.dialect or ""
         self._dialect = _DIALECTS[dialect]
         self._tools_dialect = self._dialect

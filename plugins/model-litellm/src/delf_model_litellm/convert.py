@@ -121,7 +121,8 @@ def add_returned_fields(collected: dict[str, Any], piece: Mapping[str, Any]) -> 
             collected[name] = f"{collected.get(name, '')}{value}"
             continue
         blocks: list[dict[str, Any]] = collected.setdefault(THINKING, [])
-        for block in map(dict[str, Any], value):
+        for received_block in value:
+            block: dict[str, Any] = dict(received_block)
             last = blocks[-1] if blocks else {}
             # The signature is the last piece of a block.
             is_open = last.get("type") == "thinking" and not last.get("signature")

@@ -236,6 +236,7 @@ class LiteLLMModel(EndpointModel):
         calls: tuple[ToolCall, ...],
         reply_id: Any,
     ) -> ModelReply:
+        """Make the reply from the parts of litellm's response, and compute its cost."""
         fees = self._fees(request, convert.search_count(used))
         cost = await self._cost(used)
         total = None if cost is None or fees is None else cost + fees
@@ -367,7 +368,8 @@ def _add_chunk(chunk: Any, collected: _StreamContent) -> list[ModelDelta]:
             collected.calls.append(_Call())
         call = collected.calls[index]
         call.returned_fields |= convert.returned_fields_of_call(part)
-        call.id, call.name = part.id or call.id, part.function.name or call.name
+        call.id = part.id or call.id
+        call.name = part.function.name or call.name
         if part.function.arguments:
             call.arguments.append(part.function.arguments)
             pieces.append(ModelDelta(part.function.arguments, call=index))

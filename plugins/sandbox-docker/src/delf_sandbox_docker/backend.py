@@ -256,10 +256,12 @@ class DockerBackend:
         self.engine.remove_orphans()
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             match = _OWNED.fullmatch(folder.name)
+            if match is None:
+                continue
             with suppress(OSError):
-                # Any user can create a folder of this name in the temporary folder.
+                # Leave folders of other users, who can create a folder of any name here.
                 is_own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
-                if match and is_own and not is_owner_alive(match[1]):
+                if is_own and not is_owner_alive(match[1]):
                     remove_folder(str(folder))
 
     def _ensure_image(self, recipe: Recipe) -> tuple[str, ...]:

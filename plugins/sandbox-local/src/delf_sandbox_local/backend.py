@@ -260,7 +260,8 @@ def guest_archive() -> Path:
         path = folder / name
         try:
             make_private_folder(folder)
-            # Another user with write access could replace the program that runs all scripts.
+            # Skip a folder to which another user can write: that user could replace the program
+            # that runs all scripts.
             if not _is_only_writable_by_user(folder):
                 continue
             if path.exists() and _is_only_writable_by_user(path):

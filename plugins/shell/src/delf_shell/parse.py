@@ -99,6 +99,11 @@ def _operator(value: str) -> Operator:
 
 
 def _end_command(text: str, words: list[str], commands: list[Words]) -> None:
+    """Move the words of a command to the list of commands.
+
+    Raises:
+        ToolRefusedError: If there are no words, or the first word is one of a shell's syntax.
+    """
     if not words:
         raise ToolRefusedError(f"a part of the command is empty: {text!r}")
     if _RESERVED.fullmatch(words[0]):

@@ -44,7 +44,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     for skill_parent in skill_parents:
         for skill_folder in folder.folders_of(skill_parent):
             if is_file(skill_folder / SKILL):
-                for path in _markdown_files(folder, skill_folder, 0):
+                for path in _markdown_files(folder, skill_folder, depth=0):
                     if remaining_files and path.resolve().is_relative_to(root):
                         remaining_files -= 1
                         yield path

@@ -249,6 +249,7 @@ def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
 def _parse_provider_call(call: ToolCall, tools: Mapping[str, str]) -> Called | UnparsableCall:
     """Parse a function call of the provider, and replace the name by the tool's name in delf."""
     name = tools.get(call.name, call.name)
+    # The arguments may be invalid JSON, which read_call() reports.
     return read_call(f'{{"name": {json.dumps(name)}, "args": {call.arguments or "{}"}}}')
 
 

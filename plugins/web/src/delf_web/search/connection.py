@@ -117,8 +117,9 @@ class WebSearch(Connection[WebSearchSettings]):
         results = list(findings.results.values())
         if settings.domains:
             results = [page for page in results if is_below(page["url"], settings.domains)]
+        truncation_note = _TRUNCATION_NOTE if findings.is_cut else ""
         return Found(
-            answer=findings.answer.strip() + (_TRUNCATION_NOTE if findings.is_cut else ""),
+            answer=findings.answer.strip() + truncation_note,
             results=results[: settings.results],
         )
 
