@@ -187,6 +187,7 @@ async def _on_streams(served: Served) -> None:
 
 
 async def _on_http(served: Served, address: str) -> None:
+    """Serve at an address such as ``8000`` or ``HOST:8000``; only loopback needs no key."""
     import uvicorn
 
     host, _, port = address.rpartition(":")

@@ -401,6 +401,7 @@ class MCP(Connection[MCPSettings]):
             )
 
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
+        """Call a tool, and return its result; give files in the result to the task."""
         from delf_mcp.repair import note_losses
         from delf_mcp.results import files_of, result_of
 

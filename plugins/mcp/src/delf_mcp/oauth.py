@@ -175,6 +175,7 @@ class RedirectListener:
     async def _handle_request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """Read the result of a login from the browser's request, and answer with a page."""
         # Any local program may connect, so ignore requests without a login's result.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -227,6 +228,7 @@ def _provider(
     tokens: TokenFile,
     open_url: OpenURL,
 ) -> httpx2.Auth:
+    """Return the login of the configured kind: by the user, or by a client's credentials."""
     if settings.oauth == "client_credentials":
         return _client_credentials_login(name, settings, url, tokens)
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None

@@ -185,6 +185,7 @@ def _error_response(line: bytes) -> SessionMessage | None:
 async def _write_messages(
     process: asyncio.subprocess.Process, from_session: Any, to_session: Any
 ) -> None:
+    """Write the session's messages to the program until either ends."""
     stdin = process.stdin
     assert stdin is not None  # noqa: S101 - it is a pipe
     try:

@@ -78,6 +78,7 @@ class Target:
 
     @asynccontextmanager
     async def _open_url_client(self, server_exit: ServerExit) -> AsyncGenerator[Client]:
+        """Yield a client that is connected to the server's address."""
         settings = self._settings
         # Ask for uncompressed responses, because compressed responses could expand without limit.
         headers = {"accept-encoding": "identity", **reveal_secrets(settings.headers)}
@@ -134,6 +135,7 @@ class Target:
 
     @asynccontextmanager
     async def _client(self, transport: Any, server_exit: ServerExit) -> AsyncGenerator[Client]:
+        """Yield a client for a transport, and report changes of the tools until the end."""
         self._item_filter.version = None  # the validity of items depends on the negotiated version
         streams: Any = watched(transport, server_exit, self._item_filter.remove_invalid_items)
         new_client = Client(

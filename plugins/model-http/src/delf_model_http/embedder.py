@@ -131,6 +131,7 @@ class HttpEmbedder:
     def _request(
         self, texts: list[str], kind: EmbeddingKind
     ) -> tuple[str, dict[str, Any], dict[str, str]]:
+        """Return the path, body and headers of a request for the texts' vectors."""
         name = self._endpoint.name
         key = self._endpoint.api_key or ""
         if not self._is_google:

@@ -57,6 +57,7 @@ class EventReader:
         return self.feed(b"\n") if self._rest.endswith(b"\r") else []
 
     def _line(self, line: bytes) -> str | None:
+        """Parse a line; return the data of the event that the line completes, if any."""
         line = line.rstrip(b"\r\n")
         if not line:  # an empty line ends an event
             return self._event_data() if self._data else None

@@ -214,6 +214,7 @@ class _Line(_StrictModel):
 
 
 def _entries(path: Path, text: str) -> Iterator[Entry]:
+    """Yield the entries of a recording, after an optional first line about the recording."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

@@ -180,6 +180,7 @@ class Spans:
         return None
 
     def _begin(self, event: TaskStarted | TaskResumed) -> None:
+        """Remember the start of a task for the span that ends with the task."""
         trace_id, parent_id, is_sampled = self._parent_of(event)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
@@ -217,6 +218,7 @@ class Spans:
         return _id(16, event.task_id), None, True
 
     def _chat(self, task: _Task, event: ModelReplied | ModelFailed) -> FinishedSpan:
+        """Return the span of a model call, and add its usage to the task's."""
         provider = provider_of(event.model, self._providers)
         task.attributes["gen_ai.provider.name"] = provider
         task.attributes.setdefault("gen_ai.request.model", event.model)
@@ -253,6 +255,7 @@ class Spans:
         )
 
     def _tool(self, task: _Task, event: CallFinished) -> FinishedSpan:
+        """Return the span of a tool call, linked to the span of its approval."""
         started = task.calls.pop(event.call_id, None)
         attributes: dict[str, Attribute] = {
             "gen_ai.operation.name": "execute_tool",
@@ -291,6 +294,7 @@ class Spans:
         )
 
     def _approval(self, task: _Task, event: ApprovalDecided) -> FinishedSpan | None:
+        """Return the span of an approval, from the request to the decision."""
         request = task.open_requests.pop(event.request_id, None)
         if request is None:
             return None

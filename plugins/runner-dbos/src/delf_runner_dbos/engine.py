@@ -78,6 +78,7 @@ class Workflows:
             raise
 
     def _register(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Register the workflows with DBOS; they run on the runner's event loop."""
         DBOS(config=configuration(self._url))
 
         @DBOS.workflow(name=TASK, max_recovery_attempts=None)

@@ -268,6 +268,7 @@ class ForkServer:
         return guest
 
     def _readable(self) -> None:
+        """Read what the template process sent, and handle each complete message."""
         try:
             data = self._control.recv(65536)
         except BlockingIOError:
@@ -283,6 +284,7 @@ class ForkServer:
             self._handle_message(json.loads(line))
 
     def _handle_message(self, message: dict[str, Any]) -> None:
+        """Handle a message of the template process: a guest's end, its own start, or an answer."""
         if "exit" in message:
             pid, *end_status = message["exit"]
             guest = self._guests.pop(pid, None)

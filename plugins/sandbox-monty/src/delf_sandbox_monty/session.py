@@ -423,6 +423,7 @@ class MontySession:
         raise _EXCEPTIONS["ToolArgumentError"](problem)
 
     def _unpack(self, answer: CallAnswer) -> Any:
+        """Return the value of an answer for the script, or raise its error."""
         if isinstance(answer, Raised):
             exception_type = _EXCEPTIONS.get(answer.kind, _EXCEPTIONS["ToolError"])
             raise exception_type(answer.message)

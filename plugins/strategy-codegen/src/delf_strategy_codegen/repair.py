@@ -339,6 +339,7 @@ class _Reader:
         return len(next_chars) == count and all(char in quotes for char in next_chars)
 
     def _field_or_brace(self, parts: list[str | _Field]) -> None:
+        """Read a field, or a doubled brace, which is text, and append it to the parts."""
         pair = self._text[self._position : self._position + 2]
         if pair in ("{{", "}}"):
             parts.append(pair)

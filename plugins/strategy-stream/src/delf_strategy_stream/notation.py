@@ -217,6 +217,7 @@ class Reader:
 
 
 def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
+    """Collect the events of the model's answer by kind."""
     is_cut = reply.broken_by is not None
     thoughts = reply.reasoning
     text = ""

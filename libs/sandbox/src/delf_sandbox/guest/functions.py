@@ -55,6 +55,7 @@ class Functions:
         self._find_functions_to_make_async()
 
     def _index_function(self, scope: Scope) -> None:
+        """Add a function to the mappings by which calls find their functions."""
         node = scope.node
         parent = scope.parent
         if parent is None or not isinstance(node, FunctionNode):

@@ -456,6 +456,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             return
 
     def _wait(self) -> None:
+        """Wait for the next event or timer, and fire the timers that are due."""
         timeout = None
         if self._ready or self._stopping:
             timeout = 0.0
