@@ -275,7 +275,7 @@ class _EndpointResolver:
             raise _key_address_error(self.model_name, keys[0], "environment", address_source)
         if key.text is None and address_source in ("program", "project"):
             key = replace(key, text=NO_KEY)
-        needs_key = provider.login == "key"
+        is_key_missing = key.text is None and provider.login == "key"
         return Endpoint(
             model=self.model_name,
             provider=provider.name,
@@ -286,7 +286,7 @@ class _EndpointResolver:
             api_key=key.text,
             key_location=key.location,
             key_source=key.source,
-            missing_variable=keys[0] if needs_key and key.text is None else None,
+            missing_variable=keys[0] if is_key_missing else None,
             headers=headers,
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )

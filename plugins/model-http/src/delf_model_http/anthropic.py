@@ -291,7 +291,9 @@ def _start_block(
     if block.get("type") == "text":
         return answer.add_text(block.get("text"))
     if block.get("type") == "tool_use":
-        arguments = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
+        arguments = ""
+        if is_whole:
+            arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
         # The API expects the thinking before a call back with the call, so the call keeps it.
         token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
         answer.signed_blocks.clear()

@@ -102,7 +102,8 @@ class GeminiLive:
         """Store a session handle, the announced end of the connection, and cancelled calls."""
         if update := fields(event.get("sessionResumptionUpdate")):
             handle = update.get("newHandle")
-            self._handle = str(handle) if update.get("resumable") and handle else None
+            can_resume = bool(update.get("resumable") and handle)
+            self._handle = str(handle) if can_resume else None
         if "goAway" in event:
             self._is_closing = True
         if cancelled := fields(event.get("toolCallCancellation")):

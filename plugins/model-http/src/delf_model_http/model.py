@@ -368,6 +368,7 @@ class HttpModel(EndpointModel):
         reason = answer.finish_reason or "stop"
         fees = 0.0 if request is None else self._fees(request, answer.searches)
         cost = facts.cost(answer.tokens)
+        total_cost = None if cost is None or fees is None else cost + fees
         usage = answer.tokens.usage if answer.tokens else None
         default_limit = None
         if "max_tokens" not in self._settings:
@@ -376,7 +377,7 @@ class HttpModel(EndpointModel):
         reply = ModelReply(
             text=answer.text,
             model=self._endpoint.model,
-            cost_usd=None if cost is None or fees is None else cost + fees,
+            cost_usd=total_cost,
             fees_usd=fees,
             finish_reason=self._dialect_of(request).finish_reasons.get(reason, reason),
             calls=answer.calls,

@@ -239,12 +239,12 @@ class LiteLLMModel(EndpointModel):
         """Make the reply from the parts of litellm's response, and compute its cost."""
         fees = self._fees(request, convert.search_count(used))
         cost = await self._cost(used)
-        total = None if cost is None or fees is None else cost + fees
+        total_cost = None if cost is None or fees is None else cost + fees
         return ModelReply(
             text=text,
             model=self._endpoint.model,
             usage=convert.usage(used),
-            cost_usd=total,
+            cost_usd=total_cost,
             fees_usd=fees,
             finish_reason=finish_reason or "stop",
             calls=calls,

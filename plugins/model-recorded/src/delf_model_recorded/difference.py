@@ -45,8 +45,9 @@ def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
     for name, value in request.items():
         if name == "messages":
             for message in value:
-                parts = (json.dumps(part, sort_keys=True) for part in message.get("parts", ()))
-                for line in (*str(message["text"]).splitlines(), *parts):
+                lines = str(message["text"]).splitlines()
+                lines += [json.dumps(part, sort_keys=True) for part in message.get("parts", ())]
+                for line in lines:
                     yield f"{message['role']}: {line}"
         else:
             yield f"{name}: {json.dumps(value, sort_keys=True)}"

@@ -247,7 +247,8 @@ def _problem(fields: dict[str, Any]) -> str | None:
         problems = error.errors(include_url=False, include_input=False)
         # Report an unknown field before a missing field, which it probably misspells.
         reported = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
-        return f"{'.'.join(map(str, (*location, *reported['loc'])))}: {reported['msg']}"
+        path = (*location, *reported["loc"])
+        return f"{'.'.join(map(str, path))}: {reported['msg']}"
     return None
 
 

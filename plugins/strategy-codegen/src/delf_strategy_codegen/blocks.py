@@ -214,7 +214,8 @@ def _fence_after_text(line: str) -> re.Match[str] | None:
     if fence is None:
         return None
     language = _language(fence["info"])
-    return fence if language in _PYTHON_LABELS or language in JSON_LABELS else None
+    is_script_or_call = language in _PYTHON_LABELS or language in JSON_LABELS
+    return fence if is_script_or_call else None
 
 
 def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:

@@ -79,9 +79,12 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     metadata: Any = trafilatura.extract_metadata(
         copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
     )
+    title = ""
+    if metadata is not None:
+        title = metadata.title or ""
     # A page without a main part, such as a list of links, is returned with all its visible text.
     return Text(
-        title=(metadata.title or "") if metadata is not None else "",
+        title=title,
         date=stated_date(tree, document.url),
         text=text or visible_text,
     )
