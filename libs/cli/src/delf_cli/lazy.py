@@ -31,9 +31,9 @@ class BareGroup(click.Group):
         asks_for_help = not {"-h", "--help"}.isdisjoint(args)
         is_completion = ctx.resilient_parsing  # the shell completes the command line
         begins_with_command = bool(args) and not args[0].startswith("-")
-        is_complete = asks_for_help or is_completion or begins_with_command
+        needs_no_default = asks_for_help or is_completion or begins_with_command
         # The cheap conditions come first, because list_commands discovers all plugins.
-        if self._default_command is not None and not is_complete:
+        if self._default_command is not None and not needs_no_default:
             names_command = not set(self.list_commands(ctx)).isdisjoint(args)
             if not names_command:
                 args = [self._default_command, *args]
