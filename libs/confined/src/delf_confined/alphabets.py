@@ -68,7 +68,8 @@ def latin_encodings(data: bytes) -> Iterator[str]:
     if not _ASCII_LETTER_BESIDE_NON_ASCII.search(data):
         return
     for encoding, letters in _LATIN:
-        # Hardly any text has Ÿ, whose byte in cp1252 is the Polish ź in cp1250.
+        # Ÿ does not count as a letter: hardly any text has it, and its byte in cp1252 is the Polish
+        # ź in cp1250.
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
         decoded = _decode(data, encoding)
         if decoded is None:

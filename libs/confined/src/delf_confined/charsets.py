@@ -162,7 +162,8 @@ def _latin_share(sample: bytes) -> float:
         may_be_letters = follows_letter or precedes_letter or is_odd
         if may_be_letters and len(run) <= _MAX_CONSECUTIVE:
             latin_count += len(_LATIN_LETTER.findall(run))
-        # Punctuation, such as a quotation mark, has even fewer non-ASCII neighbours than a letter.
+        # Punctuation, such as a quotation mark, has even fewer non-ASCII neighbours than a letter,
+        # so that a run with punctuation must be shorter.
         if len(run) < _MAX_CONSECUTIVE:
             latin_count += len(_LATIN_PUNCTUATION.findall(run))
     if total_count == 0:

@@ -50,8 +50,9 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
     system.die_with_parent(parent)
     _set_resource_limits(limits, readable, writes=bool(writable))
     if landlock.version():
-        readable_paths = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
-        landlock.restrict([*readable_paths, *readable], writable)
+        # The module mimetypes reads its files when it is first used.
+        interpreter_files = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
+        landlock.restrict([*interpreter_files, *readable], writable)
     if seccomp.is_supported():
         seccomp.install(allow_threads=True, allow_writes=bool(writable), allow_locks=True)
 

@@ -245,7 +245,7 @@ def _argument_checks(
     pid: int, *, allow_threads: bool, allow_writes: bool, allow_locks: bool
 ) -> dict[str, list[bytes]]:
     """Return the filter's instructions for each system call whose arguments the filter checks."""
-    own_process = (0, pid)
+    own_process = (0, pid)  # for the kernel, 0 is the calling process
     if allow_writes:
         allow_opening = _allow_opening
         renames = _allow_without_bits(4, ~_RENAME_FLAGS)
@@ -302,7 +302,7 @@ def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = No
     block = [_load_argument(argument)]
     if mask is not None:
         block.append(_instruction(_AND, 0, 0, mask))
-    for value in values:
+    for value in values:  # for any other value, jump over the return
         block += [_instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=value), *_return(_ALLOW)]
     return [*block, *_return(_REFUSE)]
 
@@ -310,7 +310,7 @@ def _allow_values(argument: int, values: Iterable[int], *, mask: int | None = No
 def _forbid_arguments(argument: int, values: Iterable[int]) -> list[bytes]:
     """Return BPF code that refuses a system call if an argument has one of the given values."""
     block = [_load_argument(argument)]
-    for value in values:
+    for value in values:  # for any other value, jump over the return
         block += [_instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=value), *_return(_REFUSE)]
     return [*block, *_return(_ALLOW)]
 
@@ -395,8 +395,10 @@ def _allow_new_thread() -> list[bytes]:
     """Return the BPF instructions that allow ``clone`` for a thread without new namespaces."""
     return [
         _load_argument(0),
+        # Without flags for namespaces, jump over the refusal.
         _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=_CLONE_NAMESPACES),
         *_return(_REFUSE),
+        # For a thread, jump over the refusal.
         _instruction(_JUMP_ANY_BIT, if_true=1, if_false=0, value=_CLONE_THREAD),
         *_return(_REFUSE),
         *_return(_ALLOW),
