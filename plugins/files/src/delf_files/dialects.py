@@ -89,9 +89,10 @@ def dialect_of(text: str, ending: str) -> Dialect:
         separators = "\t" if ending in (".tsv", ".tab") else _SEPARATORS
     sample = _complete_lines(table_text)  # a text with the first lines
     # If every separator is within quotes, the file has one column, and any separator fits.
-    if '"' in sample and all(
+    has_one_column = '"' in sample and all(
         _is_one_column(Dialect(separator), sample) for separator in separators
-    ):
+    )
+    if has_one_column:
         return Dialect(separators[0], start=start)
     usual_dialects = [Dialect(separator, start=start) for separator in separators]
     variants = [variant for dialect in usual_dialects for variant in _variants(dialect, sample)]
@@ -164,7 +165,8 @@ def _score(dialect: Dialect, sample: str) -> float:
 
 def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
     """Return True if a cell has quotes around its text, or another separator within a word."""
-    if cell[0] == cell[-1] == '"' and len(cell) > 1 and dialect.quote != '"':
+    is_in_quotes = cell[0] == cell[-1] == '"' and len(cell) > 1
+    if is_in_quotes and dialect.quote != '"':
         return True
     return bool(_SEPARATOR_IN_WORD.search(cell)) and not _NUMBER.fullmatch(cell)
 

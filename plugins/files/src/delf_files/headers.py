@@ -53,7 +53,8 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
         rows: The first non-empty rows with their numbers.
     """
     sample = [row for _, row in rows[:SAMPLE_ROWS]]
-    if len(sample) < 1 + _MIN_ROWS_BELOW_FIRST or header_of(rows):
+    has_names_in_later_row = header_of(rows) > 0
+    if len(sample) < 1 + _MIN_ROWS_BELOW_FIRST or has_names_in_later_row:
         return False
     first, others = sample[0], sample[1:]
     if not all(_filled([cell]) for cell in first):

@@ -377,11 +377,11 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
             value, end = reader.first(text, position)
         except json.JSONDecodeError as error:
             if is_at_end:
-                has_unparsed_text = position < len(text)
-                if is_list or has_unparsed_text:
-                    problem = f"its list has no end, or it is not JSON: {error.msg}"
-                    raise ValueError(problem) from None
-                return
+                ends_after_value = position == len(text) and not is_list
+                if ends_after_value:
+                    return
+                problem = f"its list has no end, or it is not JSON: {error.msg}"
+                raise ValueError(problem) from None
         else:
             # A number at the end of the text may continue in the next chunk.
             is_complete = end < len(text) or is_at_end
@@ -389,7 +389,8 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
                 yield value
                 position = end
                 continue
-        # The text ends within a value: read on, and parse the value again.
+        # The text ends within a value: read on, and parse the value again. At least double the
+        # text, so that a long value is not parsed once for each chunk.
         chunk = source.read(max(CHUNK_CHARACTERS, len(text) - position))
         text = text[position:] + chunk
         position = 0

@@ -74,7 +74,9 @@ async def query(
         )
     tables = [_table_data(file, formats, number) for number, file in enumerate(named_files)]
     headers = _header_rows(header, tables)
-    preloads = set[str]().union(*(PRELOADS.get(file.ending, ()) for file in named_files))
+    preloads: set[str] = set()
+    for file in named_files:
+        preloads.update(PRELOADS.get(file.ending, ()))
     readable = list(chain.from_iterable(map(readable_paths, named_files)))
     if isinstance(params, (list, tuple)):
         params = list(params)
@@ -148,6 +150,11 @@ def _is_named(file: InputFile, statement: str) -> bool:
 
 
 def _rows(result: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
+    """Return the rows of a result as dicts, with notes about values that became text.
+
+    Raises:
+        ToolExecutionError: If there are more rows, and no limit was given.
+    """
     if result["more"] and limit is None:
         raise ToolExecutionError(
             f"the result has more than {MAX_ROWS} rows, so none is returned: aggregate in SQL, "

@@ -142,7 +142,8 @@ async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list
         rows_path = f"{copy_path}-{number}.jsonl"
         with file_name_in_errors(names[0]):
             header = _header_row(part_names, request)
-            columns = write_rows(*await table_of_format(file_format, path, part, header), rows_path)
+            column_names, rows = await table_of_format(file_format, path, part, header)
+            columns = write_rows(column_names, rows, rows_path)
         tables.append({"names": part_names, "kind": "rows", "path": rows_path, "columns": columns})
     return tables
 
@@ -310,7 +311,7 @@ def _create_views(connection: Any, table: dict[str, Any]) -> None:
     source = _json_source(connection, table) if table["kind"] == "json" else _source(table)
     first, *others = table["names"]
     connection.execute(f"CREATE VIEW {_name(first)} AS FROM {source}")
-    if table["kind"] != "json":
+    if table["kind"] != "json":  # _json_source() has added the notes for JSON
         described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
         _add_notes_about_renamed_columns([str(row[0]) for row in described], first)
     if table["kind"] == "parquet":
@@ -542,12 +543,14 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
         for row in batch:
             if len(rows) == limit:
                 return {"columns": columns, "rows": rows, "more": True, "texts": texts}
+            # A row of a SELECT has all values, and then for each value its text if Python cannot
+            # represent the value.
+            values, texts_of_values = row[: len(columns)], row[len(columns) :]
             row_cells = [
                 _value(value, kind, name, texts)
-                for value, kind, name in zip(row, kinds, columns, strict=False)
+                for value, kind, name in zip(values, kinds, columns, strict=False)
             ]
-            # The second half of the row has the texts of values that Python cannot represent.
-            for number, text in enumerate(row[len(columns) :]):
+            for number, text in enumerate(texts_of_values):
                 if text is not None:
                     row_cells[number] = text
                     texts.setdefault(columns[number], text)

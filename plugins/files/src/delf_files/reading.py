@@ -207,7 +207,8 @@ async def table_of_format(
         records = await file_format.read(path, part)
         if not records:
             note_no_rows(column_names=[])
-        return list(dict.fromkeys(name for row in records for name in row)), records
+        distinct_names = dict.fromkeys(name for row in records for name in row)
+        return list(distinct_names), records
     peek = await file_format.peek(path, part, None)
     if peek.columns is not None:
         if header is not None:

@@ -128,7 +128,7 @@ async def shape(
     elif kind in ("parquet", "arrow"):
         tables = [_describe_by_duckdb(path, kind)]
     else:
-        tables = [_describe_text(path, name, ending, kind, size, max_bytes, max_characters)]
+        tables = [_describe_content(path, name, ending, kind, size, max_bytes, max_characters)]
     if size > max_bytes and factory is None:
         quoted = name.replace("'", "''")
         advice = f"files.query(\"… FROM '{quoted}'\")" if find_spec("duckdb") else "open()"
@@ -167,7 +167,8 @@ def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
     """Return the rows of a table with 2 to 15 short rows, one on each line; empty otherwise."""
     first_rows = list(islice(rows, _MAX_WHOLE_ROWS + 1))
     lines = [f"  | {', '.join(map(short, row))}" for row in first_rows]
-    if not 1 < len(lines) <= _MAX_WHOLE_ROWS or _count_characters(lines) > _MAX_WHOLE_CHARACTERS:
+    has_few_rows = 1 < len(lines) <= _MAX_WHOLE_ROWS
+    if not has_few_rows or _count_characters(lines) > _MAX_WHOLE_CHARACTERS:
         return ""
     if any(line.endswith("…") for line in lines):  # a value was cut
         return ""
@@ -299,30 +300,25 @@ def _describe_sheet(
     names = columns_of(header, width)
     is_whole = row_count is not None and row_count <= len(rows)
     data_row_count = len(data_rows)
-    if not is_whole:
+    if row_count is not None:
         count_before_data = len(rows) - len(data_rows)
-        data_row_count = max((row_count or 0) - count_before_data, data_row_count)
+        data_row_count = max(row_count - count_before_data, data_row_count)
     head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
     head += _sample_note(len(data_rows), data_row_count) + facts
-    title_lines = [_cells_line(row) for _, row in rows_above]
     if not has_header:
         head += "; no row names the columns: read it with header=0"
-    elif title_lines:
-        titles = " / ".join(filter(None, title_lines))
+    elif rows_above:
+        titles = " / ".join(filter(None, (_cells_line(row) for _, row in rows_above)))
         head += f"; above the columns' names stands {titles}: read it with header={header_number}"
     all_rows = _render_all_rows(row for _, row in data_rows) if is_whole else ""
     # A last row with sums, such as ``Total | 1,200``, is described apart from the columns.
     row_of_sums = _row_of_sums(data_rows)
     if row_of_sums is not None:
         data_rows = data_rows[:-1]
-
-    def values_of(index: int) -> list[Any]:
-        return [row[index] if index < len(row) else None for _, row in data_rows]
-
-    columns = [
-        describe_column(name, values, whole=is_whole)
-        for name, values in zip(names, map(values_of, range(width)), strict=True)
-    ]
+    columns: list[Column] = []
+    for index, name in enumerate(names):
+        values = [row[index] if index < len(row) else None for _, row in data_rows]
+        columns.append(describe_column(name, values, whole=is_whole))
     rest = "" if row_of_sums is None else f"  last row, unlike the others: {short(row_of_sums)}"
     return _Description(head, columns, rest, all_rows)
 
@@ -384,10 +380,12 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
 
         quoted = "'" + plain_path(path).replace("'", "''") + "'"
         connection.execute(f"CREATE VIEW shown AS FROM {READERS['parquet'].format(path=quoted)}")
-    kinds = connection.sql("DESCRIBE shown").fetchall()
-    names = [str(name[0]) for name in kinds]
+    described = connection.sql("DESCRIBE shown").fetchall()
+    names = [str(row[0]) for row in described]
+    column_types = [str(row[1]) for row in described]
     count_list = ", ".join(f"count({_quoted(name)})" for name in names)
-    ((row_count, *counts),) = connection.sql(f"SELECT count(*), {count_list} FROM shown").fetchall()  # noqa: S608 - names of the file
+    (counted,) = connection.sql(f"SELECT count(*), {count_list} FROM shown").fetchall()  # noqa: S608 - names of the file
+    row_count, *counts = counted
     max_rows = max(_SAMPLE_ROWS, _MAX_CELLS // len(names))
     rows = connection.sql(f"FROM shown LIMIT {max_rows}").fetchall()
     if row_count > max_rows:
@@ -398,9 +396,10 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
     columns: list[Column] = []
     for index, (name, count) in enumerate(zip(names, counts, strict=True)):
         values = [row[index] for row in rows]
-        if count < row_count and None not in values:
-            values.append(None)
-        columns.append(typed_column(name, values, str(kinds[index][1]), whole=has_all_rows))
+        has_null = count < row_count
+        if has_null and None not in values:
+            values.append(None)  # the NULL is in a row that was not read
+        columns.append(typed_column(name, values, column_types[index], whole=has_all_rows))
     heading = f"{row_count:,} rows{_sample_note(len(rows), row_count)}"
     all_rows = _render_all_rows(rows) if has_all_rows else ""
     return _Description(heading, columns, text_of_all_rows=all_rows)
@@ -410,28 +409,43 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _describe_text(
+def _describe_content(
     path: str, name: str, ending: str, kind: str, size: int, max_bytes: int, max_characters: int
 ) -> _Description:
-    """Describe a file that no FileFormat plugin reads, by its content.
-
-    Of a large text, only the beginning and some lines of the rest are read. A large JSON value is
-    read as a whole, because a part of the value is not valid JSON.
-    """
+    """Describe a file that no FileFormat plugin reads: a document, a known format or a text."""
+    # A large JSON value is read as a whole, because a part of the value is not valid JSON.
+    max_whole_bytes = max_bytes if kind == "json" else _MAX_WHOLE_BYTES
     with Path(path).open("rb") as file:
-        data = file.read(max_bytes + 1 if kind == "json" else _MAX_WHOLE_BYTES + 1)
+        data = file.read(max_whole_bytes + 1)
     if kind in DOCUMENTS and is_document(data, kind):
         return _describe_document(path, name, kind, max_characters)
     known_format = find_format(data[:DETECTION_BYTES])
-    # In a file of text, an HTML page is described as text below. In a file of another kind, such as
-    # .csv, an HTML page is often a message about an error, so it is described as a page, with its
-    # first lines.
+    # In a file of text, an HTML page ("a page of HTML") is described as text. In a file of another
+    # kind, such as .csv, an HTML page is often a message about an error, so it is described as a
+    # page.
     is_page = known_format is not None and known_format.startswith("a page")
     is_page_in_text_file = is_page and kind == "text"
-    if known_format is not None and not is_page_in_text_file:
-        is_archive = zipfile.is_zipfile(path)
-        content = _describe_archive(path) if is_archive else _first_lines_unpacked(path)
-        return _Description(known_format, footer=content)
+    if known_format is None or is_page_in_text_file:
+        return _describe_text(path, name, ending, kind, data, size, max_characters)
+    is_archive = zipfile.is_zipfile(path)
+    content = _describe_archive(path) if is_archive else _first_lines_unpacked(path)
+    return _Description(known_format, footer=content)
+
+
+def _describe_text(
+    path: str, name: str, ending: str, kind: str, data: bytes, size: int, max_characters: int
+) -> _Description:
+    """Describe a text by its content, or a large text by its beginning and some later lines.
+
+    Args:
+        path: The path of the file.
+        name: The file's name in the script.
+        ending: The file's extension.
+        kind: As in :func:`shape`.
+        data: The whole content of the file, or as much as was read of a large file.
+        size: The size of the file in bytes.
+        max_characters: The maximum number of characters of the description.
+    """
     is_whole = len(data) >= size
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
@@ -461,9 +475,10 @@ def _describe_text(
         values = read_json_lines("".join([text, *later_pieces]), name)
         return _describe_value(values, encoding_note, None if is_whole else _count_lines(path))
     lines = text.splitlines()
-    count = f"{len(lines):,}" if is_whole else f"about {_count_lines(path):,}"
-    head = f"str, {count} lines{encoding_note}"
-    return _describe_lines(head, lines, max_characters if is_whole else 0)
+    if is_whole:
+        return _describe_lines(f"str, {len(lines):,} lines{encoding_note}", lines, max_characters)
+    head = f"str, about {_count_lines(path):,} lines{encoding_note}"
+    return _describe_beginning(f"{head}; it begins", lines)
 
 
 def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
@@ -503,15 +518,14 @@ def _describe_document(path: str, name: str, kind: str, max_characters: int) -> 
     head += _joined_words_note(document.texts)
     pages = [text.splitlines() for text in document.texts]
     has_all_pages = document.total == len(pages)
-    has_text = any(map(any, pages))
+    has_text = any(line for page in pages for line in page)
     max_length = min(_MAX_WHOLE_CHARACTERS, max_characters)
     if has_all_pages and has_text and sum(map(_count_characters, pages)) <= max_length:
-        lines = [
-            line
-            for number, page in enumerate(pages, 1)
-            for line in (f"  page {number}", *_wrapped(page))
-        ]
-        return _Description(f"{head}; all of it:", footer="\n".join(lines))
+        page_lines: list[str] = []
+        for number, page in enumerate(pages, 1):
+            page_lines.append(f"  page {number}")
+            page_lines += _wrapped(page)
+        return _Description(f"{head}; all of it:", footer="\n".join(page_lines))
     for number, text in enumerate(document.texts, 1):
         if text:
             return _describe_beginning(f"{head}; page {number} begins", text.splitlines())
@@ -573,8 +587,9 @@ def _describe_archive(path: str) -> str:
                 with archive.open(name) as member:
                     data = member.read(_PIECE_BYTES)
                 encoding = encoding_of(data, name)
-                about = f"{short(name)} begins{'' if encoding == 'utf-8' else f' ({encoding})'}"
-                first_lines += _first_lines(data, about, encoding)
+                encoding_note = "" if encoding == "utf-8" else f" ({encoding})"
+                heading = f"{short(name)} begins{encoding_note}"
+                first_lines += _first_lines(data, heading, encoding)
     except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError):
         return "  a damaged or locked archive"
     omitted_count = len(names) - _MAX_LISTED_NAMES
@@ -606,20 +621,22 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     complete_lines = data[: data.rfind(b"\n") + 1] or data
     shown_data = complete_lines if may_be_cut else data
     text = decode_if_text(shown_data)
-    if text is None and encoding and b"\0" not in complete_lines:
+    is_binary = b"\0" in complete_lines
+    if text is None and encoding and not is_binary:
         text = shown_data.decode(encoding, "replace")
     lines = [f"  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
     if not lines:
         return []
-    shown_lines = lines[:_MAX_MEMBER_LINES]
-    if not may_be_cut and len(lines) > _MAX_MEMBER_LINES:
-        if len(lines) > _MAX_MEMBER_LINES + 1:
+    shown_lines, other_lines = lines[:_MAX_MEMBER_LINES], lines[_MAX_MEMBER_LINES:]
+    if other_lines and not may_be_cut:
+        if len(other_lines) > 1:
             shown_lines.append("  …")
-        shown_lines.append(lines[-1])
+        shown_lines.append(other_lines[-1])
     return [f"  {heading}", *shown_lines]
 
 
 def _line(text: str) -> str:
+    """Return a line of a text for the prompt, marked by ``|`` and cut after 120 characters."""
     whole_text = text.rstrip()
     shown_text = whole_text[:_MAX_LINE_CHARACTERS]
     return f"| {_escaped(shown_text)}{'…' if len(whole_text) > len(shown_text) else ''}"
@@ -678,15 +695,15 @@ def _describe_value(value: Any, encoding_note: str, item_count: int | None = Non
         count = item_count or len(items)
         is_complete = len(sample_items) >= count
         head = f"list of {'about ' if item_count else ''}{count:,}"
-        sample = _sample_note(len(sample_items), count)
+        sample_note = _sample_note(len(sample_items), count)
         if sample_items and all(isinstance(item, dict) for item in sample_items):
             all_rows = _render_all_rows([record] for record in sample_items) if is_complete else ""
             columns = record_columns(sample_items, whole=is_complete)
             return _Description(
-                f"{head} dicts{sample}{encoding_note}", columns, text_of_all_rows=all_rows
+                f"{head} dicts{sample_note}{encoding_note}", columns, text_of_all_rows=all_rows
             )
         kinds = describe_values(sample_items, whole=is_complete)
-        return _Description(f"{head}{sample}{encoding_note}: {kinds}")
+        return _Description(f"{head}{sample_note}{encoding_note}: {kinds}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         # A dict whose keys are data, such as ids, is described by a sample of its values.

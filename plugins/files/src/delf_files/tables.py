@@ -249,7 +249,7 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
     for index in range(width):
         value = header[index] if index < len(header) else None
         if isinstance(value, dt.datetime) and value.time() == dt.time():
-            value = value.date()
+            value = value.date()  # workbooks have dates as datetimes at midnight
         text = "" if value is None else str(value).strip()
         base_name = text or f"column_{index + 1}"
         name = base_name

@@ -114,7 +114,9 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
 
     The text of merged cells is repeated in each of the cells.
     """
+    # For each style of the book, whether cells of this style show durations.
     shows_duration = [_is_duration_style(book, style) for style in book.xf_list]
+    # The rows and columns of each merged area, by the position of the first cell of the area.
     merged_ranges = {
         (first_row, first_column): (range(first_row, row_end), range(first_column, column_end))
         for first_row, row_end, first_column, column_end in sheet.merged_cells

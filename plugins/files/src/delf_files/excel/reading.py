@@ -261,6 +261,7 @@ def _filled_rows(
         areas_by_top_row.setdefault(merged.top, []).append(merged)
     open_areas: list[tuple[Area, str]] = []
     cells = total_area = 0
+    # Without formulas, an endless iterator of rows without cells.
     formula_rows = itertools.repeat(()) if formula_sheet is None else _rows(formula_sheet)
     for number, (row, formulas) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
         values = [_cell_value(value, epoch) for value in row]
