@@ -127,10 +127,10 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
     """
     flags = os.O_RDONLY | os.O_DIRECTORY
     if make:
-        for length in range(1, len(parts) + 1):
-            with folder_beneath(folder, parts[: length - 1]) as parent:
+        for depth, name in enumerate(parts):
+            with folder_beneath(folder, parts[:depth]) as parent:
                 try:
-                    os.mkdir(parts[length - 1], dir_fd=parent)
+                    os.mkdir(name, dir_fd=parent)
                 except FileExistsError:
                     continue
     opened = open_beneath(folder, parts, flags)

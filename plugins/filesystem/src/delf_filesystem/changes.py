@@ -68,6 +68,7 @@ def preview_of(changes: Sequence[Change]) -> str:
 
 
 def _diff(change: Change) -> list[str]:
+    """Return a unified diff, or only the sizes if the content is binary or large."""
     name = str(change.place)
     before = change.before or b""
     is_small = change.size <= _MAX_COMPARED_BYTES

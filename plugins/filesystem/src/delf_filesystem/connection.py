@@ -394,7 +394,8 @@ class Filesystem(Connection[FilesystemSettings]):
                 for place in self._files_to_change(str(path), str(pattern)):
                     content = self._content(place)
                     changed = _pattern(old).sub(_LineEnds(new, content).replacement_for, content)
-                    if changed != content and b"\0" not in content[:_BINARY_CHECK_BYTES]:
+                    is_binary = b"\0" in content[:_BINARY_CHECK_BYTES]
+                    if changed != content and not is_binary:
                         _check_encoding(place, content, new)
                         yield Change(place, content, (changed,))
 
@@ -407,7 +408,8 @@ class Filesystem(Connection[FilesystemSettings]):
         place = self._roots.file(path, write=True)
         data = content.encode() if isinstance(content, str) else content
         before = self._content_before(place)
-        if isinstance(content, str) and before is not None and before.startswith(codecs.BOM_UTF8):
+        has_byte_order_mark = before is not None and before.startswith(codecs.BOM_UTF8)
+        if has_byte_order_mark and isinstance(content, str):
             data = codecs.BOM_UTF8 + data.removeprefix(codecs.BOM_UTF8)
         if len(data) > place.settings.max_file_bytes:
             raise _too_large(place, "write", "write less, or several files")

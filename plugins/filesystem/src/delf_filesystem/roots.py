@@ -66,9 +66,9 @@ class Roots:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         names = ", ".join(self._roots)
         root = parts[0] if parts else ""
-        if root not in self._roots or path.startswith("/") or ".." in parts:
-            is_unknown = bool(root) and root not in self._roots
-            suggestion = did_you_mean(root, self._roots) if is_unknown else ""
+        is_known_root = root in self._roots
+        if not is_known_root or path.startswith("/") or ".." in parts:
+            suggestion = did_you_mean(root, self._roots) if root and not is_known_root else ""
             raise ToolRefusedError(
                 f"cannot access {path!r}: a path begins with the name of a root and stays "
                 f"under it. Roots: {names}{suggestion}"

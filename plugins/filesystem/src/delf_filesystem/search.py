@@ -129,7 +129,8 @@ def _walk_folder(
         for entry in sorted_entries:
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
-                if len(path) < _MAX_DEPTH and (place.settings.hidden or not name.startswith(".")):
+                is_shown = place.settings.hidden or not name.startswith(".")
+                if is_shown and len(path) < _MAX_DEPTH:
                     yield from _walk_subfolder(place, (*path, name), descriptor, device, glob)
             elif is_visible(place, name) and glob.matches((*path, name)):
                 status = _stat(name, descriptor)
