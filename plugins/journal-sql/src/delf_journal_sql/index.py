@@ -131,6 +131,7 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
         case "ScriptGenerated":
             return [("script", str(data["code"]))]
         case "CallStarted":
+            # Short values first: only the beginning of a text is indexed.
             arguments = "\n".join(sorted(_leaf_texts(data["arguments"]), key=len))
             return [("call", f"{data['action']}\n{data.get('description') or ''}\n{arguments}")]
         case "TaskFinished":

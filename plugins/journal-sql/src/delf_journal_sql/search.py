@@ -335,15 +335,15 @@ def _figures_by_use(
         f"SELECT {group_expression} AS group_key, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},
     )
-    numbers = {row.group_key: row for row in sums}
+    sums_by_group = {row.group_key: row for row in sums}
     return [
         Figures(
             group=str(name),
             tasks=int(top_level_count),
             failed=int(failed),
             stopped=int(stopped),
-            **_call_figures(numbers[name]),
-            **_cost_figures(numbers[name]),
+            **_call_figures(sums_by_group[name]),
+            **_cost_figures(sums_by_group[name]),
         )
         for name, top_level_count, failed, stopped in tasks
     ]

@@ -101,9 +101,11 @@ class JournalSettings(PluginSettings):
         # The folder of the delf.toml in which the value stands; None for other values.
         folder = folder_of(value)
         text = str(value).strip()
-        scheme, separator, path = text.partition(":///")
-        if folder is None or text in ("", ":memory:") or path == ":memory:":
+        scheme, _, path = text.partition(":///")
+        is_in_memory = ":memory:" in (text, path)
+        if folder is None or not text or is_in_memory:
             return value
-        if separator and scheme == "sqlite" and path:
+        if scheme == "sqlite" and path:
             return f"sqlite:///{quote(beside(folder, unquote(path)))}"
-        return value if "://" in text else beside(folder, text)
+        is_url = "://" in text
+        return value if is_url else beside(folder, text)
