@@ -51,6 +51,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
         None if the number is unknown without running the statement.
     """
     outer_tokens = list(_tokens_outside_parentheses(statement.tokens))
+    # The query for the number leaves out RETURNING and its columns.
     returning = _first_with_word(outer_tokens, "RETURNING")
     end = len(statement.text) if returning is None else returning.start
     outer_tokens = [token for token in outer_tokens if token.start < end]

@@ -101,6 +101,7 @@ def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
 
 
 def _texts(table: Table) -> list[tuple[str, float]]:
+    """Return the texts by which a table is found, each with its weight in the ranking."""
     columns = " ".join(f"{c.name} {c.comment or ''}" for c in table.columns)
     about = f"{table.relation.comment or ''} {_enumeration_values(table.columns)}"
     return [(table.relation.name, _NAME_WEIGHT), (columns, 1.0), (about, 1.0)]

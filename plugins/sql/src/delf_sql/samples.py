@@ -183,6 +183,7 @@ def _describe_texts(name: str, values: Sequence[str]) -> str:
         return form
     if shared := _shared_values(name, values):
         return shared
+    # Texts that stand for a missing value, such as "n/a", are listed beside the form of the others.
     missing = {value for value in values if value.strip().lower() in _MISSING_VALUES}
     present = [value for value in values if value not in missing]
     if present and 0 < len(missing) <= _MAX_PATTERNS:
@@ -282,7 +283,10 @@ def _is_plain(value: str) -> bool:
 
 
 def _may_be_date(value: str) -> bool:
-    """Check a text's length and first character, which is much cheaper than ``strptime()``."""
+    """Return False if the length or first character of a text rules out all formats of dates.
+
+    This check is much cheaper than ``strptime()``.
+    """
     if 5 <= len(value) <= 8:
         return True
     return len(value) <= 32 and value[:1].isalnum()

@@ -35,6 +35,7 @@ def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]
     if first.upper() == "REPLACE":  # sqlglot does not parse REPLACE
         first = "INSERT"
     pieces = [f"{first} {rest}", *bound.pieces[1:]]
+    # Give each placeholder a name by which its parameter is found in the tree.
     marked_pieces = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]
     text = "".join(marked_pieces) + pieces[-1]
     try:

@@ -279,7 +279,7 @@ def _forbids_blank(before: Token, token: Token) -> bool:
             "put a space between"
         )
     if token.text == "(" and token.kind == "operator":
-        return before.kind in ("word", "name")
+        return before.kind in ("word", "name")  # a call; in MySQL, f (x) is none
     if before.kind == "operator" and before.text in _NO_BLANK_AFTER:
         return True
     if token.kind != "operator":

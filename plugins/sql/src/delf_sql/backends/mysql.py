@@ -203,10 +203,11 @@ class MysqlBackend(EngineBackend):
     def _prepare(self, driver: _Connection, *, read_only: bool) -> None:
         """Configure a fresh session, including the SQL mode that :mod:`delf_sql.gate` relies on."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
-        ((modes, *database_and_role),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
-        # The state in which the session was opened.
-        first_state = self._database_and_role.setdefault(driver, database_and_role)
-        if database_and_role != first_state:
+        (row,) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
+        modes, *database_and_role = row
+        # The database and role with which the session was opened.
+        first_database_and_role = self._database_and_role.setdefault(driver, database_and_role)
+        if database_and_role != first_database_and_role:
             raise ConnectionResetError("the session has another database or role than before")
         safe_modes = [mode for mode in str(modes).split(",") if mode not in _UNSUPPORTED_SQL_MODES]
         settings = [
