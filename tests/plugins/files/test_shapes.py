@@ -407,6 +407,17 @@ async def test_small_table_is_shown_whole(shape: Any, rows: Any):
     assert reported.endswith(f"\n  all rows:{listed}") == (rows < 16)
 
 
+async def test_small_table_with_a_cut_value_is_not_shown_as_whole(shape: Any):
+    lines = "".join(f"{'x' * 70}{number};open\n" for number in range(3))
+    reported = await shape("a.csv", f"text;state\n{lines}")
+    assert "all rows" not in reported
+
+
+async def test_values_of_long_lists_are_not_shown_as_all_values(shape: Any):
+    records = [{"tags": ["a", "b"] * 10_000}, {"tags": ["c"]}]
+    assert "'tags': ['a' | 'b' | …, …]" in await shape("a.json", json.dumps(records))
+
+
 async def test_small_table_is_summarised_over_the_budget(files: Any, tmp_path: Path):
     for number in range(30):
         (tmp_path / f"{number}.csv").write_text("text\n" + f"{'x' * 59}\n" * 15)

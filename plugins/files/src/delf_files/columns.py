@@ -340,12 +340,14 @@ def _describe_kind(
     if kind == "dict":
         return _describe_record(cast("list[dict[str, Any]]", values), depth, is_complete)
     if kind == "list":
-        items = list(islice(chain.from_iterable(values), _MAX_ITEMS))
+        items = list(islice(chain.from_iterable(values), _MAX_ITEMS + 1))
         if not items:
             return "[]"
         if depth >= _MAX_DEPTH:
             return "list"
-        return f"[{describe_values(items, depth + 1, whole=is_complete)}, …]"
+        sample = items[:_MAX_ITEMS]
+        has_all_items = is_complete and len(sample) == len(items)
+        return f"[{describe_values(sample, depth + 1, whole=has_all_items)}, …]"
     if kind == "str" and is_mixed:
         distinct_texts = list(dict.fromkeys(values))
         more = " | …" if len(distinct_texts) > _MAX_MIXED_TEXTS else ""

@@ -165,12 +165,14 @@ def _full_size(table: _Description) -> int:
 
 def _render_all_rows(rows: Iterable[Sequence[Any]]) -> str:
     """Return the rows of a table with 2 to 15 short rows, one on each line; empty otherwise."""
-    first_rows = list(islice(rows, _MAX_WHOLE_ROWS + 1))
-    lines = [f"  | {', '.join(map(short, row))}" for row in first_rows]
+    first_rows = islice(rows, _MAX_WHOLE_ROWS + 1)
+    values_by_row = [list(map(short, row)) for row in first_rows]
+    lines = [f"  | {', '.join(values)}" for values in values_by_row]
     has_few_rows = 1 < len(lines) <= _MAX_WHOLE_ROWS
     if not has_few_rows or _count_characters(lines) > _MAX_WHOLE_CHARACTERS:
         return ""
-    if any(line.endswith("…") for line in lines):  # a value was cut
+    is_cut = any(value.endswith("…") for values in values_by_row for value in values)
+    if is_cut:
         return ""
     return "\n".join(["  all rows:", *map(_escaped, lines)])
 
