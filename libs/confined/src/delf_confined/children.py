@@ -147,6 +147,7 @@ class Template:
                 return -signal.SIGKILL
 
     def _ask(self, request: dict[str, Any], child_socket: socket.socket) -> dict[str, Any]:
+        """Return the answer of the template process, which is started if it does not run."""
         for _ in range(2):  # retry once if the template has died
             if self._control is None:
                 self._start()

@@ -20,7 +20,8 @@ _MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 _STRICT_NAMESPACE: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/([A-Za-z]+)")
 _REFERENCE: Final = re.compile(r"""\b(?:Target|PartName)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _CONTENT_TYPES: Final = "[Content_Types].xml"
-_KNOWN: Final = (_CONTENT_TYPES, "_rels/.rels", "docProps/core.xml", "docProps/app.xml")
+_RELS_OF_PACKAGE: Final = "_rels/.rels"
+_KNOWN: Final = (_CONTENT_TYPES, _RELS_OF_PACKAGE, "docProps/core.xml", "docProps/app.xml")
 _XML_SUFFIXES: Final = (".xml", ".rels")
 _OLE_SIGNATURE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PART_NAME: Final = "EncryptedPackage".encode("utf-16-le")
@@ -62,10 +63,10 @@ def with_usual_part_names(source: str | IO[bytes]) -> str | IO[bytes]:
 
 
 def _is_strict(archive: zipfile.ZipFile) -> bool:
-    rels_name = _KNOWN[1]
-    if rels_name not in archive.namelist():
+    """Return True if an archive has the namespaces of the strict variant of OOXML."""
+    if _RELS_OF_PACKAGE not in archive.namelist():
         return False
-    return _STRICT_NAMESPACE.search(archive.read(rels_name)) is not None
+    return _STRICT_NAMESPACE.search(archive.read(_RELS_OF_PACKAGE)) is not None
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
@@ -131,6 +132,7 @@ def _references(text: str) -> Iterable[str]:
 
 
 def _resolve_path(steps: Iterable[str]) -> str:
+    """Return the path to which steps lead, of which ``..`` leads to the parent folder."""
     parts: list[str] = []
     for step in steps:
         if step == "..":

@@ -139,6 +139,7 @@ class Turns:
         return self._recent_use(turn.key), running_calls, self._waiting[turn]
 
     def _recent_use(self, key: Hashable) -> float:
+        """Return the running time of the recent calls of a caller in seconds."""
         now = asyncio.get_running_loop().time()
         used_seconds = 0.0
         for turn in (*self._running, *self._waiting):

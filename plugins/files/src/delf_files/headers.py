@@ -84,6 +84,7 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
 
 
 def _kind(cell: Any) -> str:
+    """Return ``date``, ``number`` or ``text``; the text of a date or number counts as such."""
     if isinstance(cell, (dt.date, dt.time, dt.timedelta)):
         return "date"
     if isinstance(cell, (int, float, Decimal)) and not isinstance(cell, bool):

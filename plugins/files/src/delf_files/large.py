@@ -292,6 +292,7 @@ class Folding:
         return {self._unique_name(key): item for key, item in record.items()}
 
     def _unique_name(self, key: str) -> str:
+        """Return the new name of a key: the key itself, unless another key differs only by case."""
         if key not in self._names:
             name = key
             number = 1

@@ -626,6 +626,7 @@ def _parse_json(text: str, name: str, texts: dict[str, str]) -> Any:
 
 
 def _finite(text: str) -> float:
+    """Parse a number; raise OverflowError if the number is too large for a float."""
     number = float(text)
     if math.isinf(number):
         raise OverflowError(text)

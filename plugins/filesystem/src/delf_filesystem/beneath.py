@@ -84,6 +84,7 @@ def open_beneath(folder: int, parts: tuple[str, ...], flags: int, mode: int = 0o
 
 
 def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
+    """Open a path by a system call that itself refuses links and other file systems."""
     libc = _libc()
     options = _OpenHow(flags | os.O_CLOEXEC, mode, _RESOLVE)
     for _ in range(_MAX_ATTEMPTS):
@@ -99,6 +100,7 @@ def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def _open_stepwise(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
+    """Open a path one folder after the other, on systems without openat2."""
     device = os.fstat(folder).st_dev
     current = os.dup(folder)
     try:

@@ -416,6 +416,7 @@ class Filesystem(Connection[FilesystemSettings]):
         return Change(place, before, (data,))
 
     def _edit_change(self, path: str, old: bytes, new: bytes) -> Change:
+        """Return the change that replaces the only occurrence of a text in a file."""
         place = self._roots.file(path, write=True)
         if not old:
             raise ToolRefusedError("old_text is empty; write_file writes a whole file")

@@ -143,6 +143,7 @@ def _walk_folder(
 def _walk_subfolder(
     place: Place, path: tuple[str, ...], parent: int, device: int, glob: Glob
 ) -> Iterator[tuple[Place, os.stat_result]]:
+    """Yield the files under a folder, unless it cannot be opened or is on another file system."""
     try:
         descriptor = open_beneath(parent, path[-1:], os.O_RDONLY | os.O_DIRECTORY)
     except OSError:  # gone meanwhile, a link now, not readable, or another file system

@@ -138,6 +138,7 @@ def plain_text(text: str) -> str:
 
 
 def _dumps(value: Any) -> str:
+    """Return compact JSON, with ASCII escapes only for texts that have no UTF-8 form."""
     text = _ENCODER.encode(value)
     if text.isascii():
         return text

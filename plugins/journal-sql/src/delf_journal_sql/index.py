@@ -349,6 +349,7 @@ def _person_of(data: Mapping[str, Any]) -> str:
 
 
 def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:
+    """Add a reply of a model to the statistics of its use."""
     usage: Mapping[str, int] = data["usage"]
     use.calls += 1
     use.input += usage.get("input_tokens", 0)

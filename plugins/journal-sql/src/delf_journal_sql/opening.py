@@ -39,6 +39,7 @@ def open_database(settings: JournalSettings) -> Database:
 
 
 def _sqlite_path(text: str, *, is_url: bool) -> Path:
+    """Return the path of a SQLite journal, by default in the folder of the user's data."""
     if not text and not is_url:  # no journal is configured
         from platformdirs import user_data_path
 

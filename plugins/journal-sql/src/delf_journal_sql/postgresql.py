@@ -573,6 +573,7 @@ class PostgresChanges:
         return is_notified
 
     def _reconnect(self) -> bool:
+        """Open a new connection that listens, with growing pauses; return False after close()."""
         while not self._closed:
             try:
                 self._raw = self._database.listen()

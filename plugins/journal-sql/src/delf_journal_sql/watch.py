@@ -208,6 +208,7 @@ class Watcher:
             changes.free()
 
     def _wake(self, tasks: set[str] | None) -> None:
+        """Wake the subscriptions to some tasks, or all subscriptions when None."""
         with self._lock:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:

@@ -365,6 +365,7 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
 
 
 def _reason(error: Exception) -> str:
+    """Return the first problem of a parse error in one sentence, without the whole statement."""
     problems: list[dict[str, Any]] = getattr(error, "errors", [])
     problem = problems[0] if problems else {}
     description = str(problem.get("description") or error).split("\n", 1)[0].rstrip(". ")

@@ -88,6 +88,7 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
 
 
 def _sampled_columns(table: Table) -> list[Column]:
+    """Return the columns whose values are sampled; primary keys only in a small table."""
     is_small = len(table.columns) <= _MAX_LOOKUP_COLUMNS
     sampled: list[Column] = []
     for column in table.columns:

@@ -285,6 +285,7 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
 
 
 def _encoded_forms(*passwords: str | None) -> tuple[str, ...]:
+    """Return the spellings of passwords in URLs and messages, the longest first, to redact them."""
     spellings: dict[str, None] = {}
     for password in filter(None, passwords):
         forms = (password, quote(password, safe=""), quote_plus(password), repr(password)[1:-1])

@@ -69,6 +69,7 @@ def _name(table: Any) -> str:
 
 
 def _assigned_by_set(table: str, changes: Sequence[Any]) -> Iterator[Assigned]:
+    """Yield the columns to which the assignments of SET assign parameters."""
     from sqlglot import exp
 
     for change in changes:
@@ -114,6 +115,7 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
 
 
 def _rows(source: Any) -> Iterator[Sequence[Any]]:
+    """Yield the rows of expressions that an INSERT stores, from its VALUES or SELECT."""
     from sqlglot import exp
 
     if isinstance(source, exp.Values):
@@ -124,6 +126,7 @@ def _rows(source: Any) -> Iterator[Sequence[Any]]:
 
 
 def _parameter_index(item: Any) -> int | None:
+    """Return the index of the parameter that an expression consists of; None for any other."""
     from sqlglot import exp
 
     while isinstance(item, (exp.Paren, exp.Alias)):

@@ -241,6 +241,7 @@ def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
 
 
 def _inner(piece: str) -> str:
+    """Return a quoted name without its quotes, and with doubled quotes made single."""
     quote = piece[-1]
     if quote == "]":
         return piece[1:-1]

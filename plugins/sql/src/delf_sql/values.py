@@ -163,6 +163,7 @@ def for_sqlite(value: Any) -> Any:
 
 
 def _sqlite_number(value: decimal.Decimal) -> int | float:
+    """Convert a decimal to a number that SQLite stores without a change."""
     if value.is_finite():
         if value == value.to_integral_value() and abs(value) < _FIRST_LARGE_INT:
             return int(value)

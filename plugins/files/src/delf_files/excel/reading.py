@@ -190,6 +190,7 @@ def _record_lost_dates(lost_dates: list[str]) -> Any:
 
 
 def _sheet(book: Any, name: str | None) -> Any:
+    """Return a sheet by its name, or the first sheet when the name is None."""
     sheets = book.worksheets
     if name is None and sheets:
         return sheets[0]

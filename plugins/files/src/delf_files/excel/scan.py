@@ -225,6 +225,7 @@ class _XmlScan:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
     def _begin_row(self, attributes: Any) -> None:
+        """Move the position to a new row, and count the row."""
         self.end_cell()
         row, _ = self._position
         declared_row = str(attributes.get("r", ""))
@@ -236,6 +237,7 @@ class _XmlScan:
             _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
 
     def _begin_cell(self, attributes: Any) -> None:
+        """Move the position to a new cell, and forget the formula and value of the last cell."""
         self.end_cell()
         reference = _CELL_REFERENCE.fullmatch(str(attributes.get("r", "")))
         row, column = self._position
@@ -255,6 +257,7 @@ class _XmlScan:
         self._has_formula = False
 
     def _characters(self, text: str) -> None:
+        """Note whether the current cell has a value, and limit the length of texts."""
         if self._in_value and not self._has_value:
             self._has_value = not text.isspace()
         self._text_length += len(text)
@@ -266,6 +269,7 @@ class _XmlScan:
 
 
 def _column(letters: str) -> int:
+    """Return the index of a column by its letters: 0 for ``A``, 26 for ``AA``."""
     number = 0
     for letter in letters:
         number = 26 * number + ord(letter) - ord("A") + 1

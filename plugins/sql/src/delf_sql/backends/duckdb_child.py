@@ -298,6 +298,7 @@ def _check_is_query(session: sa.Connection, bound: BoundStatement) -> None:
 
 
 def _wrap(bound: BoundStatement, head: str, tail: str) -> BoundStatement:
+    """Return a statement with SQL before and after its text, and with the same parameters."""
     pieces = list(bound.pieces)
     pieces[0] = head + pieces[0]
     pieces[-1] += tail

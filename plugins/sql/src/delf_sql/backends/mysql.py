@@ -144,6 +144,7 @@ class _Connection(_Base):
         return super()._read_packet(*kind)
 
     def _read_bytes(self, num_bytes: int) -> Any:
+        """Read bytes of the current packet; cut the connection if the packet is too large."""
         self._packet_bytes += num_bytes
         if self._packet_bytes > self._max_packet_bytes:
             self.cut()
