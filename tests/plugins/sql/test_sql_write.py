@@ -254,6 +254,7 @@ async def test_approval_lists_statements_of_a_transaction_with_rows(items, open_
         ("UPDATE items SET price = 0", None, "rows now: 2"),
         ("UPDATE items SET price = ? WHERE id = ?", [0, 2], "rows now: 1"),
         ("UPDATE items AS i SET price = 0 WHERE i.id > :n", {"n": 9}, "rows now: 0"),
+        ('UPDATE items SET "(" = 0 WHERE id = 1', None, "rows now: 1"),
         ("DELETE FROM items WHERE id IN (:ids)", {"ids": [1, 2, 3]}, "rows now: 2"),
         ("DELETE FROM items WHERE id = ?", [[1], [2], [7]], "rows now: 2"),
         ("INSERT INTO items VALUES (3, 'a', (1)), (4, '), (', 2)", None, "new rows: 2"),

@@ -236,8 +236,13 @@ def _outermost_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _tokens_outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield the tokens outside of parentheses, and the closing parentheses of outermost pairs."""
     depth = 0
     for token in tokens:
-        depth += (token.text == "(") - (token.text == ")")
-        if not depth:
+        # A quoted name may have the text of a parenthesis.
+        if token.kind == "operator" and token.text == "(":
+            depth += 1
+        elif token.kind == "operator" and token.text == ")":
+            depth -= 1
+        if depth == 0:
             yield token
