@@ -63,6 +63,7 @@ class Turns:
         self._running: set[Turn] = set()
         # The seconds used by the finished calls of each caller that has further calls.
         self._seconds_used: dict[Hashable, float] = {}
+        # The scheduled next call of _preempt_one_call().
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod

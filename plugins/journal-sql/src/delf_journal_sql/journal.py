@@ -94,6 +94,7 @@ class SqlJournal:
         self._opening_lock = threading.Lock()
         self._opened = False
         self._lease_seconds: float | None = None
+        # The start positions of subscriptions that are not determined yet; reads wait for them.
         self._starting_subscriptions: set[Future[int]] = set()
         self._stops = inbox.StopRequests()
         self._writer: Writer | None = None

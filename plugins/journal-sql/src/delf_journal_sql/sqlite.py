@@ -55,6 +55,7 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
         survives_power_cut = settings.durability == "power"
+        # The device and inode of the file at the first write, to detect a replaced file.
         self._file_id: tuple[int, int] | None = None
         try:
             self.execute(f"PRAGMA synchronous = {'FULL' if survives_power_cut else 'NORMAL'}")

@@ -82,7 +82,8 @@ class _Session:
         self._lock = threading.Lock()
         self._running: Child | None = None
         self._is_stopped = False
-        # Start the template and the first child before the timeout of the first statement begins.
+        # The child of the next statement, if one was forked in advance. The template and the first
+        # child start now, before the timeout of the first statement begins.
         self._ready = [self._start()]
 
     def do(self, work: str, **arguments_of_work: Any) -> Any:

@@ -125,7 +125,7 @@ class _Child:
             env=environ,
             process_group=0,  # only the parent handles Ctrl-C
         )
-        self._idle = threading.Event()
+        self._idle = threading.Event()  # set when a statement has ended
         try:
             # The child process first opens the file. Its answer is SQLite's message about a
             # definition in the file that SQLite cannot parse; None if there is no such definition.
