@@ -100,7 +100,7 @@ def _handle_request(
         pid = os.fork()
     except OSError as error:
         return {"error": f"no process can be started: {error.strerror}"}
-    if pid == 0:
+    if pid == 0:  # in the child, which ends in _run_child()
         _run_child(request, descriptors[0], control, os.getppid())
     return {"pid": pid}
 
@@ -151,4 +151,4 @@ def _run_child(
     except BaseException as error:  # the child must not run the template's loop
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
-        os._exit(70)
+        os._exit(70)  # reached only after an error

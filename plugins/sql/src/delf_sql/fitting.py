@@ -224,7 +224,7 @@ def loses_digits_as_float(value: int) -> bool:
 
 
 def _has_no_fraction(value: str | float | decimal.Decimal) -> bool:
-    """Return True for a whole number, or for a text that is no number."""
+    """Return True for a whole number, or for a text that is not a number."""
     number = _number(value) if isinstance(value, str) else decimal.Decimal(value)
     if number is None:  # the database reports the error
         return True
