@@ -527,7 +527,7 @@ class MCP(Connection[MCPSettings]):
             settings = MCPSettings.for_instance(
                 self.name, {**from_options, **from_file, "config": None}
             )
-        if (settings.command is None) == (settings.url is None):
+        if (settings.command is None) == (settings.url is None):  # neither or both
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} needs either command or url",
                 hint='command = "npx", args = ["-y", "…"]; or url = "https://host/mcp"; or config',

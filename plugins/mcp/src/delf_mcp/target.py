@@ -178,7 +178,7 @@ class Target:
             except (MCPError, TimeoutError) as error:
                 _log.debug("%s: whether its tools change is not known: %s", self._name, error)
                 return
-            except SubscriptionLost:
+            except SubscriptionLost:  # changes may have been missed
                 self._on_tools_changed()
             await asyncio.sleep(_RESUBSCRIBE_SECONDS)
 

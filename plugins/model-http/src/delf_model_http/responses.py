@@ -174,7 +174,7 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
         # An assistant's content goes before its calls, other content after results.
         position = 0 if message.role == "assistant" else len(input_items)
         input_items.insert(position, {"role": role, "content": content})
-    if len(input_items) == 1:
+    if len(input_items) == 1:  # a message has at least one item
         return input_items
     # The API refuses empty content; an item without content, such as a call, stays.
     return [item for item in input_items if item.get("content") != ""]

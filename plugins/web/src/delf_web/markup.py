@@ -60,11 +60,11 @@ def check_markup(content: bytes, url: str) -> None:
             continue
         name = tag["name"].lower()
         is_end_tag = tag["slash"] == b"/"
-        tag_attributes = 0
         if name not in _OPTIONAL_END_TAGS:
             depth = max(0, depth - 1) if is_end_tag else depth + 1
             if depth > MAX_DEPTH:
                 raise _limit_error(url, f"{MAX_DEPTH:,} elements inside each other")
+        tag_attributes = 0
         while (attribute := _ATTRIBUTE.match(content, end)) is not None:
             tag_attributes += 1
             end = attribute.end()
@@ -75,7 +75,7 @@ def check_markup(content: bytes, url: str) -> None:
             raise _limit_error(url, f"{MAX_ATTRIBUTES:,} attributes")
         if name in _RAW_TEXT_ELEMENTS and not is_end_tag:
             closing = _RAW_TEXT_ELEMENTS[name].search(content, end)
-            if closing is None:
+            if closing is None:  # the rest of the page is text
                 return
             end = closing.start()
 

@@ -382,18 +382,18 @@ class ToolNames:
             is_in_try: Whether the script catches a failure of the import.
         """
         node = place.node
-        is_plain = isinstance(node, ast.Import)
+        is_from_import = isinstance(node, ast.ImportFrom)
         module = getattr(node, "module", None) or ""
         kept_aliases: list[ast.alias] = []
         replacement: list[ast.stmt] = []
         for item in node.names:
-            full_name = item.name if is_plain else module
+            full_name = module if is_from_import else item.name
             is_absolute = getattr(node, "level", 0) == 0
             if is_absolute and self.initial_names.can_import(full_name):
                 kept_aliases.append(item)
                 continue
             bound_name = item.asname or item.name.partition(".")[0]
-            intended_tool = self._imported_tool(item.name, module, is_plain)
+            intended_tool = self._imported_tool(item.name, module, is_from_import)
             if intended_tool is not None:
                 # A script can use a connection or plain tool by its own name without an import. Any
                 # other name must be assigned.
@@ -415,19 +415,21 @@ class ToolNames:
             replacement.insert(0, node)
         return replacement
 
-    def _imported_tool(self, word: str, module: str, is_plain: bool) -> _ToolName | None:
+    def _imported_tool(self, word: str, module: str, is_from_import: bool) -> _ToolName | None:
         """Return the tool that a script imports, if any.
 
         Args:
             word: The imported name.
             module: The module in ``from module import word``, such as ``tools.mail``.
-            is_plain: Whether the statement is ``import word``, which cannot import an action.
+            is_from_import: Whether the statement is ``from module import word``. The statement
+                ``import word`` cannot import an action.
         """
         connection = module.rpartition(".")[2]
-        if not is_plain and word in self.initial_names.tools.get(connection, ()):
+        if is_from_import and word in self.initial_names.tools.get(connection, ()):
             return _ToolName(connection, word)
         intended_tool = self._tool_by_spelling.get(normalized_name(word))
-        if is_plain and intended_tool is not None and intended_tool.is_action:
+        is_action = intended_tool is not None and intended_tool.is_action
+        if is_action and not is_from_import:
             return None
         return intended_tool
 

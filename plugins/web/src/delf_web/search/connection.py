@@ -65,7 +65,7 @@ class WebSearch(Connection[WebSearchSettings]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         settings = self.settings
-        if (settings.llm is None) == (settings.searxng is None):
+        if (settings.llm is None) == (settings.searxng is None):  # neither or both
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} needs either llm or searxng",
                 hint='llm="gemini-…", "gpt-…" or "claude-…"; or searxng="http://host:8080"',
