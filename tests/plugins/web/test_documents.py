@@ -135,6 +135,7 @@ def test_text_encoding_is_detected(kind, content, shown):
         ('<meta name="generator" content="Joomla! 3.9.15">', "", None),
         ('<meta property="article:modified_time" content="2024-01-31">', "", None),
         ('<meta property="article:published_time" content="03/04/2024">', "", None),
+        ('<meta property="article:published_time" content="3/03/2024">', "", "2024-03-03"),
         (
             '<meta property="article:published_time" content="05/29/2007 09:49:00">',
             "",

@@ -154,8 +154,9 @@ def _is_ambiguous(text: str) -> bool:
     match = _WITH_SLASHES.match(text)
     if match is None:
         return False
-    first, second, _year = match.groups()
-    can_both_be_month = int(first) <= _MONTHS and int(second) <= _MONTHS
+    first = int(match[1])
+    second = int(match[2])
+    can_both_be_month = first <= _MONTHS and second <= _MONTHS
     return can_both_be_month and first != second
 
 
