@@ -200,7 +200,8 @@ class Redactor:
     def redact_value(self, value: Any) -> Any:
         """Redact a value; return the same object if it contains no secret.
 
-        A value that is nested too deeply is replaced by a text that says so.
+        A value that is nested too deeply is replaced by a text that says so. If any secret is
+        known, a member of an enumeration becomes its value.
         """
         if not self.knows_any:
             return value
@@ -210,7 +211,7 @@ class Redactor:
             return f"<{type(value).__name__}, nested too deeply>"
 
     def _clean(self, value: Any) -> Any:
-        """Redact a value of any type; return the given object if it has no secret."""
+        """Redact a value of any type; without a secret, return it, or the value of an enum."""
         kind = cast("type[Any]", type(value))
         if kind is str:
             return self.redact_text(value)
