@@ -218,7 +218,7 @@ async def _run_variants(
     from delf_evals import running
     from delf_evals.report import Report
 
-    # Without variants, the data set is run once, with the settings of the project.
+    # Without variants, the data set is run with the settings of the project alone.
     names = variants or (_PROJECT,)
     settings = [running.variant_settings(text, path.parent) for text in variants] or [[]]
     options = Options(flags={}, connections=connections, tool_files=tool_files)

@@ -208,7 +208,8 @@ class Uploads:
 
 def _owner(caller: Caller) -> str:
     """Return the folder name of an owner. The name is derived from an id that is never reused."""
-    owner_id = caller.holder or caller.name  # without keys, there is one user alone
+    # The local user of a server without keys, and a hook without a person, have only a name.
+    owner_id = caller.holder or caller.name
     digest = hashlib.sha256(owner_id.encode()).hexdigest()
     return f"key_{digest[:32]}"
 

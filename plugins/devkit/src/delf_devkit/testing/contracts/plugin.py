@@ -65,8 +65,8 @@ class PluginContract(Contract):
     A package has one module of hooks, any number of connections, or both. The plugin must be
     installed. ``vendors`` are modules that must not be imported before a capability is used.
     ``offers`` are the expected spec names of all kinds, such as ``{"connection": ["tickets"]}``.
-    With ``imports = False`` the capabilities' modules are not imported,
-    because their vendor packages are missing.
+    With ``imports = False`` the capabilities' modules are not imported, because their vendor
+    packages are missing.
     """
 
     name: ClassVar[str] = ""
