@@ -50,8 +50,9 @@ def files():
 
 
 @pytest.fixture
-def shape(files: Any, tmp_path: Path):
-    """Return the description of a file with some content."""
+def shape(files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return the description of a file with some content, also on a busy machine."""
+    monkeypatch.setattr(connection, "DESCRIBE_SECONDS", 50.0)
 
     async def shape(name: Any, content: Any, **options: Any):
         path = tmp_path / name

@@ -27,7 +27,7 @@ MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MAX_DESCRIBED_FILES: Final = 30
 MAX_CHARACTERS_OF_ALL_FILES: Final = 10_000
 MAX_CHARACTERS_PER_FILE: Final = 4_000
-_DESCRIBE_SECONDS: Final = 5.0
+DESCRIBE_SECONDS: Final = 5.0
 _DESCRIPTIONS_HEADING: Final = (
     "What files.read(name) gives, with an example of each column; look again only for what is not "
     "here."
@@ -209,7 +209,7 @@ class Files(Connection):
                     arguments,
                     file,
                     context=None,
-                    limits=Limits(seconds=_DESCRIBE_SECONDS),
+                    limits=Limits(seconds=DESCRIBE_SECONDS),
                     doing="looking into",
                 )
             return f"{name}: {self._descriptions[key]}"
