@@ -129,6 +129,7 @@ class SessionPool(Generic[S, K]):
             work.cancel()
 
     def _take_idle(self, kind: K) -> S | None:
+        """Return a usable idle session of a kind, if any; close unusable ones."""
         if kind != self._kind_of_idle:
             return None
         while self.idle:

@@ -173,6 +173,7 @@ async def serve_on(served: Served, http_address: str | None) -> None:
 
 
 async def _on_streams(served: Served) -> None:
+    """Serve on standard input and standard output."""
     import anyio
     from mcp.server.stdio import stdio_server
 

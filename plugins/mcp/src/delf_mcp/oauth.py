@@ -106,6 +106,7 @@ class TokenFile:
             return {}
 
     def _read(self, name: str, model: Any) -> Any:
+        """Return a stored value; None if it is missing or invalid."""
         content = self._content()
         try:
             if name in content:

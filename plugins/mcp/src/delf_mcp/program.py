@@ -157,6 +157,7 @@ async def _parse_in_time(line: bytes) -> SessionMessage | None:
 
 
 def _parse(line: bytes) -> SessionMessage | None:
+    """Parse a line as a message; for an unreadable response, return an error in its place."""
     text = line.decode("utf-8", "replace")
     # A repair is slow. A text that shows no need of a repair is repaired only if it is invalid.
     repair_attempts = (True,) if needs_repair(text) else (False, True)

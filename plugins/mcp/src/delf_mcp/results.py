@@ -129,6 +129,7 @@ def _is_media(piece: Any) -> bool:
 
 
 def _block(piece: Any) -> types.ContentBlock:
+    """Convert a piece of a result to a content block of the protocol."""
     if not _is_media(piece):
         text = piece if isinstance(piece, str) else json.dumps(piece)
         return types.TextContent(type="text", text=text)

@@ -95,6 +95,7 @@ async def _await_with_loading_notice(store: SemanticStore, work: Awaitable[T]) -
 
 
 def _check_store(program: Program, project: AnyProject) -> None:
+    """Raise if the project's memory is in another store than this plugin's."""
     name = project.agent.memory
     if name in (None, _STORE):
         return

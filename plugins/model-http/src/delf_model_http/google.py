@@ -228,6 +228,7 @@ def _inline(data: bytes, media_type: str) -> dict[str, Any]:
 
 
 def _read_part(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    """Add a part of the answer; return the deltas to emit."""
     if function_call := fields(part.get("functionCall")):
         arguments = json.dumps(function_call.get("args") or {}, ensure_ascii=False)
         token = part.get("thoughtSignature")

@@ -263,15 +263,16 @@ def _joined_parts(content: Any) -> Any:
     return "".join(str(fields(part).get("text") or "") for part in items(content))
 
 
-def _tokens(usage: Any) -> Tokens | None:
-    used = fields(usage).get("usage")
+def _tokens(piece: Any) -> Tokens | None:
+    """Return the token counts in a piece of an answer; None if there are none."""
+    used = fields(piece).get("usage")
     if not fields(used):
         return None
     details = fields(used).get("prompt_tokens_details")
+    cached = integer_field(details, "cached_tokens")
     return Tokens(
         input=integer_field(used, "prompt_tokens"),
-        cached=integer_field(details, "cached_tokens")
-        or integer_field(used, "prompt_cache_hit_tokens"),
+        cached=cached or integer_field(used, "prompt_cache_hit_tokens"),
         output=integer_field(used, "completion_tokens"),
         reasoning=integer_field(fields(used).get("completion_tokens_details"), "reasoning_tokens"),
     )

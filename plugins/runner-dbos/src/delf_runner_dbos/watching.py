@@ -147,6 +147,7 @@ def _check_id_field(items: Sequence[Any], id_field: str | None) -> None:
 
 
 def _digest(item: object, id_field: str | None) -> str:
+    """Return the digest by which the next call recognises an item."""
     identity = item
     if isinstance(item, dict):
         record = cast("dict[str, Any]", item)

@@ -104,6 +104,7 @@ class Recipe:
         return out.getvalue()
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the name and the content of each file that the image's build needs."""
         yield "Dockerfile", self.dockerfile().encode()
         yield "delf/boot.py", _BOOT.read_bytes()
         with zipfile.ZipFile(io.BytesIO(guest_zipapp())) as guest:

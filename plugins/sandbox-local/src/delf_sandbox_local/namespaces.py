@@ -118,6 +118,7 @@ def enter() -> list[str]:
 
 
 def _map_ids(user: int, group: int) -> None:
+    """Keep the ids of the user and the group in a new user namespace."""
     try:
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")

@@ -345,6 +345,8 @@ class MontySession:
         return names
 
     def _caller(self, connection: str, method: str) -> Callable[..., Any]:
+        """Return the async function that makes the calls of an action or plain tool."""
+
         async def call(*args: Any, **kwargs: Any) -> Any:
             timeout = kwargs.pop("__delf_timeout__", None)
             async with asyncio.timeout(timeout):

@@ -216,6 +216,7 @@ def free_names(code: str) -> set[str]:
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that nodes read."""
     names: set[str] = set()
     for node in nodes:
         for part in ast.walk(node):

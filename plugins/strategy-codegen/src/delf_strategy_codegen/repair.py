@@ -58,6 +58,7 @@ def repair_code(code: str) -> str:
 
 
 def _parses(code: str) -> bool:
+    """Return True if a text is valid Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -340,6 +340,7 @@ def _rows_of_cells(rows: Collection[Any], max_bytes: int) -> Iterator[list[Any]]
 
 
 def _record(row: Any) -> Mapping[Any, Any] | None:
+    """Return a row as a mapping from column to cell; None if the row has no names of columns."""
     if isinstance(row, Mapping):
         return cast("Mapping[Any, Any]", row)
     as_dict = getattr(row, "_asdict", None)
