@@ -80,10 +80,11 @@ class LazyGroup(BareGroup):
 
     def _own_name(self, spec: CommandSpec) -> str:
         """Return a plugin command's name within this group; empty for another group's command."""
-        name = spec.name.removeprefix(self._group)
-        if " " in name or (self._group and name == spec.name):
+        if not spec.name.startswith(self._group):
             return ""
-        return name
+        name = spec.name.removeprefix(self._group)
+        is_of_subgroup = " " in name
+        return "" if is_of_subgroup else name
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""

@@ -147,10 +147,10 @@ class EndpointModel(ABC):
             try:
                 return await self._complete_once(request)
             except Exception as error:
-                if not self._is_unexpected_stream(error) and not self._is_streaming_refused(
-                    error, request
-                ):
+                is_stream_wanted = self._is_unexpected_stream(error)
+                if not is_stream_wanted and not self._is_mode_refused(error, request):
                     raise
+                # The server only streams, so the reply is requested as a stream below.
             self._always_streams = True
         async with aclosing(self._stream_once(request)) as pieces:
             async for piece in pieces:
@@ -174,7 +174,7 @@ class EndpointModel(ABC):
                 if has_started:
                     raise
                 is_stream_missing = self._is_missing_stream(error)
-                if not is_stream_missing and not self._is_streaming_refused(error, request):
+                if not is_stream_missing and not self._is_mode_refused(error, request):
                     raise
                 # The server does not stream, so the reply is requested as a whole below.
             self._never_streams = True
@@ -185,8 +185,8 @@ class EndpointModel(ABC):
             yield ModelDelta(call.arguments, call=index)
         yield reply
 
-    def _is_streaming_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Return True if a server refused a request because of its streaming mode, on or off."""
+    def _is_mode_refused(self, error: Exception, request: ModelRequest) -> bool:
+        """Return True if a server refused a request because it streams, or because it does not."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 

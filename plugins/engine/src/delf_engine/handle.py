@@ -156,7 +156,8 @@ class TaskHandle(str, Generic[T]):
 
     def result(self, timeout: float | None = None) -> Response[T]:
         """Wait for the task; raise ``TimeoutError`` past ``timeout``."""
-        return self._agent.wait(str(self), timeout)
+        task_id = str(self)
+        return self._agent.wait(task_id, timeout)
 
     def snapshot(self) -> StreamSnapshot:
         """Return the state of the task, as :meth:`Agent.poll` does."""

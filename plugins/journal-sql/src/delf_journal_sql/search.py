@@ -320,6 +320,8 @@ def _figures_by_use(
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
+    # A task may have several uses in a group, such as two actions of a connection. One row for each
+    # task and group keeps it from being counted twice; MAX takes the value that all its rows share.
     tasks_by_group = (
         f"SELECT {group_expression} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
         f"MAX({_is_in(TaskState.FAILED)}) AS failed, MAX({_is_in(TaskState.STOPPED)}) AS stopped "
@@ -331,6 +333,7 @@ def _figures_by_use(
         "GROUP BY 1 ORDER BY 1",
         values,
     )
+    # Calls and costs are those of the uses themselves, so these are summed over all rows.
     sums = connection.execute(
         f"SELECT {group_expression} AS group_key, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},

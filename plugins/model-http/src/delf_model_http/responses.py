@@ -174,9 +174,10 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
         # An assistant's content goes before its calls, other content after results.
         position = 0 if message.role == "assistant" else len(input_items)
         input_items.insert(position, {"role": role, "content": content})
-    if len(input_items) == 1:  # a message has at least one item
-        return input_items
-    # The API refuses empty content; an item without content, such as a call, stays.
+    if len(input_items) == 1:
+        return input_items  # a message has at least one item, even an empty one
+    # The API refuses empty content beside other items, so that item is left out. An item without
+    # the field, such as a call, stays.
     return [item for item in input_items if item.get("content") != ""]
 
 

@@ -136,6 +136,11 @@ class TurnRunner:
         return pieces
 
     def _may_start(self, call: Called) -> bool:
+        """Return True if a call may start while the model still writes the rest of its answer.
+
+        The rest may be lost, and the model then answers again without the call. Only a call that
+        reads, and about which nobody is asked, can be given up without a trace.
+        """
         tool = self._tools.get(call.name)
         return tool is not None and not tool.asks and tool.effect == "read"
 

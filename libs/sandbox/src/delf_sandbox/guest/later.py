@@ -265,6 +265,7 @@ class DeferredCalls:
                     self._mark_calls_in_lambda(value.expression, awaitable_path)
 
     def _mark_calls_in_lambda(self, function: ast.Lambda, awaitable_path: Path) -> None:
+        """Mark the calls whose awaitables a lambda returns, as :meth:`_mark_calls_in_returns`."""
         scope = self._syntax.scopes[id(function)]
         if self._is_first_visit(scope, _RESULT, awaitable_path):
             self._functions.may_return_awaitable.add(id(scope))

@@ -212,6 +212,7 @@ class Replay:
         self._set_order(self._order_between_scripts)
 
     def _set_order(self, order: _CallOrder | None) -> None:
+        """Set the recorded order that the next calls must follow; None if they are new."""
         self._recorded_order = order
         self.active = order is not None
         """True while the calls of the running script or strategy follow their recorded order."""
@@ -268,9 +269,12 @@ class Replay:
                 before it made all recorded calls.
         """
         recorded_order = self._recorded_order
+        # From now on, the strategy's own calls are made, until the next script begins.
         self._set_order(self._order_between_scripts)
-        if recorded_order is None or recorded_order is self._order_between_scripts:
-            return  # the script is not recorded
+        # Only begin_script() of a recorded script sets an order of the script's own.
+        has_own_order = recorded_order is not self._order_between_scripts
+        if recorded_order is None or not has_own_order:
+            return
         if status == "crashed":
             return  # the script is run again, so its missing calls are no mismatch
         script = recorded_order.script

@@ -93,13 +93,15 @@ class Origins:
         self._tool_of = tool_of
         self._files = files
         self._processed_event_count = 0
-        # A task without words of the user was written by a script, and counts as untrusted data.
-        self.has_received_untrusted = has_received_untrusted or not task
+        # A task without words of the user was written by a script. It counts as untrusted data,
+        # which the author of the first script has read as its task.
+        is_written_by_script = not task
+        self.has_received_untrusted = has_received_untrusted or is_written_by_script
         """True if the task has received untrusted data, even if no model has read the data.
 
         Always true for a task that a script wrote, and not the user.
         """
-        self.has_author_read_untrusted_data = not task
+        self.has_author_read_untrusted_data = is_written_by_script
         """True if the author of the running script had read untrusted data before writing it.
 
         The author is the model, or the user who saved a routine. Without a script, the author is
