@@ -144,6 +144,7 @@ async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list
             header = _header_row(part_names, request)
             column_names, rows = await table_of_format(file_format, path, part, header)
             columns = write_rows(column_names, rows, rows_path)
+            del rows  # frees the memory before the next table is read
         tables.append({"names": part_names, "kind": "rows", "path": rows_path, "columns": columns})
     return tables
 
