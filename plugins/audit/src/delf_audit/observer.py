@@ -146,7 +146,7 @@ class AuditObserver:
                 return None
 
     def _end_of_call(self, event: CallFinished) -> dict[str, Any]:
-        """Return the fields of the record for a finished call, and whether the call only read."""
+        """Return the fields for a finished call, whose ``what`` tells reads from other calls."""
         key = (event.task_id, event.call_id)
         what = "read" if key in self._reads else "done"
         self._reads.discard(key)

@@ -485,7 +485,7 @@ def _make_tables(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         if sa.inspect(connection).has_table(_meta.name):
             version = connection.scalar(sa.select(_meta.c.value).where(_meta.c.key == "version"))
-            # None if a process ended before it had created all tables.
+            # None while a process creates the tables, and if it ended before it had created all.
             if version not in (_VERSION, None):
                 raise MemorySetupError(
                     f"the memory {_database_name(engine)} has the format {version}, and this "

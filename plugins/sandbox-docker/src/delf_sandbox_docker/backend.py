@@ -183,7 +183,7 @@ class DockerBackend:
         return Recipe(base=self._base_image, libraries=libraries, network=self._build_network)
 
     async def _start(self, kind: Kind) -> ContainerSession:
-        """Create and attach a container; if that fails, remove what was created."""
+        """Start a session in a new container; if that fails, remove what was created."""
         limits, libraries = kind
         image, volume_paths = await self._prepare(libraries)
         folder = self._make_folder()

@@ -260,7 +260,7 @@ class ForkServer:
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
-        """Await the message about a guest's end, unless the message came already."""
+        """Register a guest for the message about its end, or record an end that came already."""
         end_status = self._early_ends.pop(guest.pid, None)
         if end_status is not None:
             guest.record_end(*end_status)
