@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delf import Agent, tool
-from delf.errors import ConnectionUnavailableError
+from delf.errors import ConnectionUnavailableError, TaskLimitError
 from delf.events import Warned
 from delf_routines.cases import Case
 from delf_routines.program import Routines
@@ -320,6 +320,16 @@ async def test_header_limits_and_approvals_apply(report, run, sent, scripted_app
     assert not response.status
     (asked,) = scripted_approvals.requests
     assert asked.reason == "the routine report asks before it"
+
+
+async def test_routine_certain_to_exceed_a_limit_of_its_task_fails_with_this_limit(
+    report, run, sent
+):
+    report(script="for i in range(200_000):\n    await send(to='a', text=str(i))")
+    response, _ = await run()
+    with pytest.raises(TaskLimitError, match="at least 200,000 calls"):
+        response.raise_for_status()
+    assert sent == []
 
 
 async def test_changed_answer_shape_is_reported(report, run):

@@ -13,6 +13,7 @@ from delf.errors import (
     LLMExecutionError,
     SandboxExecutionError,
     SandboxLimitError,
+    TaskLimitError,
     ToolExecutionError,
 )
 from delf.llm import LLMConfig
@@ -233,7 +234,11 @@ def _as_error(name: str, result: ScriptResult) -> DelfError:
             return ApprovalRejectedError(message)
         case Failed(kind=kind, message=message, line=line, source=source):
             where = f" (line {line}: {source})" if line else ""
-            error_class = ToolExecutionError if kind.startswith("Tool") else SandboxExecutionError
+            error_class: type[DelfError] = SandboxExecutionError
+            if kind == "TaskLimitError":
+                error_class = TaskLimitError
+            elif kind.startswith("Tool"):
+                error_class = ToolExecutionError
             return error_class(f"the routine {name} failed: {kind}: {message}{where}", hint=hint)
         case Rerun():
             return SandboxExecutionError(
