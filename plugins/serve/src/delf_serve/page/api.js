@@ -39,22 +39,33 @@ async function ask(method, path, body, type = "application/json") {
   return data;
 }
 
+/** How many requests wait until the server takes them. */
+let waiting = 0;
+
 /** Ask again as often as the server says that it was too soon, and say so meanwhile. */
 async function withRetries(send) {
-  let answer;
-  for (let tries = 0; tries < MOST_TRIES; tries++) {
-    try {
-      answer = await send();
-    } catch {
-      throw new Refused(0, { detail: "the server cannot be reached" });
+  let waits = false;
+  try {
+    for (let tries = 1; ; tries++) {
+      let answer;
+      try {
+        answer = await send();
+      } catch {
+        throw new Refused(0, { detail: "the server cannot be reached" });
+      }
+      const seconds = Number(answer.headers.get("retry-after"));
+      const tooSoon = answer.status === 429 && seconds > 0 && seconds <= LONGEST_WAIT;
+      if (!tooSoon || tries === MOST_TRIES) return answer;
+      if (!waits) waiting++;
+      waits = true;
+      window.dispatchEvent(new CustomEvent("delf:wait", { detail: seconds }));
+      await new Promise((done) => { setTimeout(done, seconds * 1000 * (1 + Math.random() / 2)); });
     }
-    const seconds = Number(answer.headers.get("retry-after"));
-    if (answer.status !== 429 || !(seconds > 0 && seconds <= LONGEST_WAIT)) break;
-    window.dispatchEvent(new CustomEvent("delf:wait", { detail: seconds }));
-    await new Promise((done) => { setTimeout(done, seconds * 1000 * (1 + Math.random() / 2)); });
+  } finally {
+    if (waits) waiting--;
+    // Another request may still wait: its notice stays.
+    if (!waiting) window.dispatchEvent(new CustomEvent("delf:wait", { detail: 0 }));
   }
-  window.dispatchEvent(new CustomEvent("delf:wait", { detail: 0 }));
-  return answer;
 }
 
 export const get = (path) => ask("GET", path);
