@@ -50,6 +50,7 @@ class Budget:
         self._loop_event_count = 0
         self._byte_count = 0
         self._max_messages = SPARE_MESSAGES + _MESSAGES_PER_CALL * limits.calls
+        # The limit for frames other than calls; begin_script() sets the higher limit of a script.
         self._max_bytes = _MAX_BYTES_BETWEEN_SCRIPTS
         self._max_script_bytes = (
             SPARE_BYTES

@@ -74,8 +74,9 @@ def size_in_memory(payload: bytes) -> int:
     if size < _MIN_ESTIMATED_SIZE:
         return size
     value_count = cost(payload)
+    # cost() is fast, but it also counts separators inside texts as values. Count exactly if the
+    # values seem to take more memory than the payload itself.
     if _VALUE_BYTES * value_count > size:
-        # cost() is fast, but it may have counted separators inside texts as values.
         value_count = cost_of_values(payload)
     # A tagged value, such as a date, was counted as a dict, but is no dict once it is parsed.
     tagged_value_count = payload.count(_TAG_PREFIX)
@@ -85,6 +86,7 @@ def size_in_memory(payload: bytes) -> int:
 
 def _has_unpaired_surrogates(payload: bytes) -> bool:
     """Return True if a payload has unpaired surrogates, as bytes or as a JSON escape."""
+    # The search for a single byte or two is much faster than the patterns.
     if b"\xed" in payload and UNPAIRED_SURROGATES.search(payload) is not None:
         return True
     return b"\\u" in payload and _ESCAPED_SURROGATE.search(payload) is not None

@@ -170,6 +170,7 @@ def _forward_to_result(name: str) -> Callable[..., Any]:
 
     def method(self: ToolCall, *args: Any) -> Any:
         values = [item.result() if isinstance(item, ToolCall) else item for item in args]
+        # Such as ``operator.__add__`` for ``__add__``, and the builtin ``len`` for ``__len__``.
         function = vars(operator).get(name) or getattr(builtins, name.strip("_"), None)
         if function is not None:
             return function(self.result(), *values)
@@ -369,8 +370,9 @@ class Caller:
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         script_of_task = self._script_of_task.get()
-        if script_of_task is not None and script_of_task != self._script_number:
-            await self._wait_forever(future)
+        is_of_ended_script = script_of_task is not None and script_of_task != self._script_number
+        if is_of_ended_script:
+            await self._wait_forever(future)  # does not return
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
         is_alone = not self._future_by_call
@@ -604,6 +606,7 @@ class ToolNamespace(_NoValue):
         return action
 
     def __call__(self, *args: Any, **kwargs: Any) -> Self:
+        """Return this object, because some scripts write ``mail().send(…)``."""
         if args or kwargs:
             raise self.misuse()
         return self

@@ -164,6 +164,7 @@ def _make_by_suffix(
         if not is_json:
             rows = chain([table.columns], table.rows)
             return Content(_encode_rows(rows, suffix, max_bytes))
+        # The code below writes these records as JSON.
         content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     if suffix in _SEPARATOR_BY_SUFFIX and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
@@ -227,6 +228,7 @@ def _as_collection(name: str, content: Any) -> Any:
 
 
 def _compact_json(value: Any) -> str:
+    """Encode a value as JSON; a value that the json module refuses is prepared first."""
     _check_keys(value)
     try:
         return _COMPACT.encode(value)
@@ -235,11 +237,13 @@ def _compact_json(value: Any) -> str:
 
 
 def _indented_json(value: Any, max_bytes: int) -> str:
+    """Encode a value as indented JSON; a value that the json module refuses is prepared first."""
     _check_keys(value)
     text = _LimitedText(max_bytes)
     try:
         text.writelines(_INDENTED.iterencode(value))
     except (ValueError, TypeError):
+        # Start again, because a part of the value may have been written already.
         text = _LimitedText(max_bytes)
         text.writelines(_INDENTED.iterencode(_prepare_for_json(value)))
     return text.getvalue()
@@ -265,7 +269,7 @@ _INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, defa
 
 
 def _prepare_for_json(value: Any) -> Any:
-    """Prepare a value for JSON: convert keys to text, and infinities and NaN to null."""
+    """Convert the keys of a value to keys that JSON can have, and infinities and NaN to None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -116,14 +116,15 @@ class DeferredCalls:
                 item, or ``EACH_ITEM``, then the path inside the item.
         """
         # With an empty path, the collection itself is awaited, which means all its items.
-        wanted_index, *path_in_item = awaitable_path or (EACH_ITEM,)
+        wanted_index, *further_steps = awaitable_path or (EACH_ITEM,)
+        path_in_item: Path = tuple(further_steps)
         items_before_star = [*takewhile(_is_not_starred, items)]
         star_index = len(items_before_star)
         # Calls in items with another index stay unmarked: the script uses these items as plain
         # results, so their calls must be awaited in place.
         for index, item in enumerate(items_before_star):
             if wanted_index in (EACH_ITEM, index):
-                self._mark_calls_in(item, scope, (*path_in_item,))
+                self._mark_calls_in(item, scope, path_in_item)
         if star_index == len(items):
             return
         # In ``[first, *tasks, last]``, the item with index 1 may be ``tasks[0]``.
@@ -136,7 +137,7 @@ class DeferredCalls:
         self._mark_calls_in(starred.value, scope, (index_in_starred, *path_in_item))
         # The item ``last`` may have any index from 1 on.
         for item in items_after_star:
-            self._mark_calls_in(item, scope, (*path_in_item,))
+            self._mark_calls_in(item, scope, path_in_item)
 
     def _mark_call(self, node: ast.Call, awaitable_path: Path) -> None:
         """Mark a call if its result is an awaitable that the script awaits later.

@@ -158,6 +158,7 @@ class _Uses:
         node = self._outermost_expression(use)
         parent = self._parents.get(id(node))
         match parent:
+            # Any attribute of a connection is an action; no tool may get a new attribute.
             case ast.Attribute(attr=name) if use.is_connection or _is_assigned(parent):
                 return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
             case ast.Call() if self._is_argument_of_lazy_function(node, parent):
@@ -182,7 +183,9 @@ class _Uses:
                 if value is node and use.is_connection:
                     return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
             case ast.NamedExpr(target=ast.Name(id=name)):
-                if self._needs_value(self._parents[id(parent)], parent):
+                # The whole expression ``send := mail.send`` has the tool as its value, too.
+                parent_of_whole = self._parents[id(parent)]
+                if self._needs_value(parent_of_whole, parent):
                     return self._record_misuse(use, node)
                 use_of_whole_expression = replace(use, node=parent)
                 uses_of_name = self._uses_of_alias(use, node, name, is_expression=True)
@@ -192,6 +195,7 @@ class _Uses:
                     return self._uses_of_alias(use, node, name)
             case _:
                 pass
+        # Here the tool is in any other place, or a condition in a case above is false.
         if self._needs_value(parent, node):
             return self._record_misuse(use, node)
         return []
@@ -217,7 +221,7 @@ class _Uses:
                     pass  # such as ``mail()`` in ``mail().send(…)``
                 case _:
                     return node
-            node = parent
+            node = parent  # whose value is the same tool
 
     def _is_argument_of_lazy_function(self, node: Any, function_call: ast.Call) -> bool:
         if node not in function_call.args:
@@ -303,6 +307,7 @@ class _Uses:
         """Yield the names of the actions and tools that a function of the script mentions."""
         for node in ast.walk(function):
             match node:
+                # A connection has actions, and a plain tool has none.
                 case ast.Attribute(value=ast.Name(id=name), attr=attr) if self._tools.get(name):
                     yield f"{name}.{attr}"
                 case ast.Name(id=name) if name in self._tools and not self._tools[name]:

@@ -124,6 +124,10 @@ class ToolNames:
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
+        """Return True if neither the script, Python, delf nor an earlier script defines a name.
+
+        A name that begins with two underscores counts as known.
+        """
         if not self.is_free(word, scope) or word.startswith("__"):
             return False
         is_tool_or_builtin = word in self.initial_names.tools or word in BUILTINS
@@ -193,9 +197,11 @@ class ToolNames:
 
     @staticmethod
     def _correct_method(function: ast.Attribute, methods: Sequence[str]) -> None:
+        """Replace another spelling of an action by its name, unless several actions fit."""
         if function.attr not in methods:
-            like = (m for m in methods if normalized_name(m) == normalized_name(function.attr))
-            function.attr = _only_item(like) or function.attr
+            spelling = normalized_name(function.attr)
+            fitting = (method for method in methods if normalized_name(method) == spelling)
+            function.attr = _only_item(fitting) or function.attr
 
     def _meaning_of(self, word: str, scope: Scope) -> str:
         """Return what a tool's name means in a scope.

@@ -24,7 +24,10 @@ Path = tuple[Step, ...]
 EACH_ITEM: Step = "*"
 """The step from a collection to each of its items."""
 TO_CONTAINER: Step = "-"
-"""The step from an item to the collection that contains it, as in ``names.append(name)``."""
+"""The step from an item to the collection that contains it, as in ``names.append(name)``.
+
+A path has all steps of this kind at its beginning.
+"""
 
 AWAITING_FUNCTIONS = frozenset(
     {
@@ -107,9 +110,9 @@ class Scope:
         self.node = node
         self.parent = parent
         self.binding_kinds: dict[str, set[str]] = {}
-        """The ways in which each name is bound: ``param``, ``import``, ``variable``, or
-        ``function``,
-        which includes classes.
+        """The ways in which each name is bound.
+
+        ``param``, ``import``, ``variable``, or ``function``, which includes classes.
         """
         self.declared_outside: dict[str, str] = {}
         """The names declared ``global`` or ``nonlocal``, each mapped to one of these keywords."""

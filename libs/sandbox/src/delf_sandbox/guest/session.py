@@ -147,7 +147,7 @@ class GuestSession:
             if kind == "init":
                 (spec,) = fields
                 self._initialise(spec)
-            else:
+            else:  # the kind is ``exec``
                 number, source, start = fields
                 self._recorded_iterations = []
                 if start is not None:
@@ -185,6 +185,7 @@ class GuestSession:
         self._printer.queue_buffered_text()
 
     def _send_recorded(self) -> None:
+        """Send the new clock reads and events of the event loop, which a replay needs."""
         self._clock_and_random.flush()
         recording = self._loop.take_recording()
         if recording:

@@ -171,10 +171,13 @@ class ScriptHelpers:
         return _async_items(self.await_if_coroutine(value))
 
     def _iterable(self, value: Any) -> Iterable[Any]:
+        """Return an iterable for a plain ``for``, which replaces an ``async for`` over a value."""
         value = self.await_if_coroutine(value)
-        if hasattr(_type_of(value), "__iter__") or not hasattr(_type_of(value), "__aiter__"):
-            return value
-        return _Stream(aiter(value), self.wait)
+        kind = _type_of(value)
+        is_only_async_iterable = not hasattr(kind, "__iter__") and hasattr(kind, "__aiter__")
+        if is_only_async_iterable:
+            return _Stream(aiter(value), self.wait)
+        return value
 
     def _context(self, value: Any) -> Any:
         # Look up the attribute on the type, as ``with`` does; the instance's attributes do not
@@ -359,6 +362,7 @@ class TolerantAsyncio:
 
     async def wait(self, *awaitables: Any, **options: Any) -> Any:
         """Wait as ``asyncio.wait()`` does, and record the futures that are still pending."""
+        # The parameter of asyncio is ``fs``, and its documentation calls it ``aws``.
         by_keyword = [options.pop(name) for name in ("fs", "aws") if name in options]
         done_futures, pending = await _wait(self._futures((*awaitables, *by_keyword)), **options)
         self.abandoned += pending
@@ -377,6 +381,7 @@ class TolerantAsyncio:
         return self._loop.block(self.coroutine(main))
 
     async def to_thread(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function in this thread, because the guest has no other; await its result."""
         return await as_awaitable(awaitable_variant(func)(*args, **kwargs))
 
 

@@ -260,6 +260,7 @@ class _ComparableWithText:
 
     @classmethod
     def fromisoformat(cls, text: Any) -> Any:
+        """Parse a text as the standard library does; a date or datetime is accepted, too."""
         parent: Any = super()
         if isinstance(text, _REAL_DATE):
             text = text.isoformat()
@@ -269,6 +270,7 @@ class _ComparableWithText:
 
     @classmethod
     def strptime(cls, text: Any, format: str) -> Any:
+        """Parse a text as the standard library does; a date or datetime is accepted, too."""
         parent: Any = super()
         if isinstance(text, _REAL_DATE):
             text = text.strftime(format)
@@ -402,6 +404,7 @@ _UTC = dt.UTC
 
 
 def _qualify_name(text: str, is_of_module: bool) -> str:
+    """Begin the ``repr`` of a date with ``datetime.``, unless a script's subclass made the date."""
     if is_of_module:
         return f"datetime.{text.removeprefix('datetime.')}"
     return text
