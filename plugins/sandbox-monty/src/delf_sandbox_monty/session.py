@@ -338,6 +338,7 @@ class MontySession:
                 names[name] = self._caller(name, "")
                 continue
             callers = {method: self._caller(name, method) for method in methods}
+            # Rewritten scripts use plain functions where a method is used as a value.
             names |= {method_name(name, method): call for method, call in callers.items()}
             members = {method: _as_method(call) for method, call in callers.items()}
             thing = type(type_name(name), (), members)()
@@ -348,6 +349,7 @@ class MontySession:
         """Return the async function that makes the calls of an action or plain tool."""
 
         async def call(*args: Any, **kwargs: Any) -> Any:
+            # The prelude's wait_for() passes its timeout with the arguments of the call.
             timeout = kwargs.pop("__delf_timeout__", None)
             async with asyncio.timeout(timeout):
                 return await self._call(connection, method, args, kwargs)

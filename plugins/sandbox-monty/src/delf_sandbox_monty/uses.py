@@ -46,6 +46,7 @@ class UncalledTools:
             self._tool_by_shown_text[shown_text] = (name, methods)
             for method in methods:
                 self._tool_by_shown_text[method_name(name, method)] = (f"{name}.{method}", ())
+        # The longest first, because the pattern takes the first text that fits.
         shown_texts = sorted(self._tool_by_shown_text, key=len, reverse=True)
         self._pattern: re.Pattern[str] | None = None
         if shown_texts:

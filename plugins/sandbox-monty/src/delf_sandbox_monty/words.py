@@ -197,16 +197,17 @@ def _explain_missing_attribute(
     text: str, tools: Mapping[str, Sequence[str]]
 ) -> tuple[str, str] | None:
     """Return the name and the message of an AttributeError, reworded; None if unknown."""
-    of_object = _ATTRIBUTE.search(text)
-    if of_object is not None and of_object[1] in tools:
-        name, method = of_object.groups()
+    object_match = _ATTRIBUTE.search(text)
+    if object_match is not None and object_match[1] in tools:
+        name, method = object_match.groups()
         if method in tools[name]:  # the script used the method as a value
             return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
         return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
-    match = _MODULE_ATTRIBUTE.search(text) or of_object
+    match = _MODULE_ATTRIBUTE.search(text) or object_match
     if match is None:
         return None
     owner, name = match.groups()
+    # Some modules are replaced by objects of the prelude, which Monty does not call modules.
     is_module = text.startswith("module") or owner in SHIMS
     if not is_module:
         return None
