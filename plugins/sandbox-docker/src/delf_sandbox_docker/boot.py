@@ -104,6 +104,7 @@ def _used_cpu_seconds() -> float | None:
     for name, units_per_second in counters:
         text = _read(name)
         if text:
+            # The newer file begins with "usage_usec 123"; the older one is just the number.
             return int(text.removeprefix("usage_usec").split()[0]) / units_per_second
     return None
 

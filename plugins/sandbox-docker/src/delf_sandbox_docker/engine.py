@@ -111,6 +111,7 @@ class Engine:
         except BaseException:
             permits.release()
             raise
+        # A thread cannot be cancelled, so the work keeps its permit until it ends.
         work.add_done_callback(lambda _: permits.release())
         try:
             return await asyncio.shield(work)
@@ -136,6 +137,7 @@ class Engine:
         Return False if some requests are not done.
         """
         while True:
+            # After a failed ping, only look which requests are done already.
             timeout = 0 if self._failed_ping_recently() else self._ping_seconds
             _, unfinished = await asyncio.wait(work, timeout=timeout)
             if not unfinished:
@@ -169,6 +171,8 @@ class Engine:
         """Return a socket of a container's standard streams, before the container is started."""
         client = self.client()
         parameters = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        # The SDK returns a wrapper of the socket, and the wrapper keeps the HTTP response. Closing
+        # the response closes the socket, so the caller gets a duplicate.
         stream = client.attach_socket(container, params=parameters)
         inner_socket = getattr(stream, "_sock", stream)
         try:

@@ -224,6 +224,7 @@ class LocalBackend:
 
     async def _start(self, config: SessionConfig) -> _LocalSession:
         """Fork a process for sessions with the given limits, libraries and files."""
+        # Scratch files on the disk need no mounts, so the first call then returns None.
         server = await self._server_with_mounts() or await self._running_server()
         limits, has_libraries, files = config
         process, wire = await server.fork(limits, libraries=has_libraries, files=files)

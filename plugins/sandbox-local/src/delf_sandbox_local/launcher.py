@@ -82,7 +82,9 @@ def _set_resource_limits(limits: dict[str, Any], max_threads: int) -> None:
     whole_seconds = max(1, math.ceil(seconds))
     # SIGXCPU reports the reason; a script that ignores it is killed one second later.
     system.set_limit(resource.RLIMIT_CPU, whole_seconds, whole_seconds + 1)
-    if seconds < whole_seconds:  # a script that stops the timer gains at most a second
+    # A timer enforces a fraction of a second, which the system's limit cannot. A script that stops
+    # the timer gains at most a second.
+    if seconds < whole_seconds:
         signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     system.set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
     system.set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])

@@ -214,6 +214,7 @@ class _TemplateProcess:
             os._exit(_EX_OSERR)
 
     def _reap(self) -> None:
+        """Report the exit status and the processor time of each ended guest to the host."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_up_reader, 4096)
         while True:
