@@ -150,7 +150,7 @@ class _BlockParser:
                 first_closing = closing
             # The number of fences in strings is limited, because each check parses the block.
             may_be_in_string = may_be_python and self._remaining_string_checks > 0
-            is_in_string = may_be_in_string and stops_in_string(self._between(opened, index))
+            is_in_string = may_be_in_string and stops_in_string(self._code_of(opened, index))
             if not is_in_string:
                 return self._close(opened, closing)
             self._remaining_string_checks -= 1
@@ -178,20 +178,31 @@ class _BlockParser:
             end_of_code = closing.line
             next_index = closing.line + 1
             end = self._lines[closing.line].start + closing.fence.end("marks")
-        code = self._between(opened, end_of_code)
+        code = self._code_of(opened, end_of_code)
         start = self._lines[opened.line].start
         self._add(opened.language, code, opened.lead, start, end)
         return next_index
 
-    def _between(self, opened: _Open, number: int) -> str:
-        lines = [line.text for line in self._lines[opened.line + 1 : number]]
-        if ">" in opened.lead:
+    def _code_of(self, opened: _Open, end: int) -> str:
+        """Return the lines after an opening fence up to the line with the index ``end``."""
+        lines = [line.text for line in self._lines[opened.line + 1 : end]]
+        is_in_quotation = ">" in opened.lead
+        if is_in_quotation:  # its lines begin with ``>``
             lines = [re.sub(r"^[ \t]*> ?", "", line) for line in lines]
         return "\n".join(lines)
 
     def _add(self, language: str, code: str, lead: str, start: int, end: int) -> None:
+        """Add a block with repaired code.
+
+        Args:
+            language: The language that the fence names, if any.
+            code: The code as written.
+            lead: The text before the fence in its line, such as an indentation.
+            start: The index at which the block's first line starts.
+            end: The index at which the block ends.
+        """
         before = self._text[self._last_block_end : start] + lead
-        repaired = repair_script(code, len(lead)) or ""
+        repaired = repair_script(code, indent=len(lead)) or ""
         self.blocks.append(Block(language, repaired, before, start, end))
         self._last_block_end = end
 
@@ -236,6 +247,10 @@ def _one_line_block(match: re.Match[str]) -> tuple[str, str] | None:
 
 
 def _language(info: str) -> str:
-    blocks = _WORD.match(info.strip().strip(" \t{}.:"))
-    word = "" if blocks is None else blocks.group().lower()
-    return word.removesuffix(".py") if word.endswith(".py") else word
+    """Return the first word after a fence's marks, in lower case; empty without one.
+
+    A file name such as ``main.py`` may stand there instead of a language, and loses its suffix.
+    """
+    match = _WORD.match(info.strip().strip(" \t{}.:"))
+    word = "" if match is None else match.group().lower()
+    return word.removesuffix(".py")

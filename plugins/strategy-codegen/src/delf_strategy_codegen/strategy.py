@@ -150,8 +150,9 @@ class CodegenStrategy:
                     if refusal is None and not has_silent_end:
                         return text
                     if retries >= host.retry_count:
-                        # No retry is left, so that even a refused answer stands.
-                        return _last_answer(result) if refusal is None else text
+                        if refusal is None:  # the script printed nothing
+                            return _last_answer(result)
+                        return text  # no retry is left, so that even a refused answer stands
                     retries += 1
                     if refusal is None:
                         problem = SILENT

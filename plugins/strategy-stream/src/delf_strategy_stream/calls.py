@@ -53,6 +53,7 @@ def read_call(text: str) -> Called | UnparsableCall:
 
 
 def _parse_with_trailing_commas(text: str) -> Any:
+    # The pattern also matches whole strings, as group 1, which stay: a comma in them is text.
     return DECODER.decode(_TRAILING_COMMA.sub(lambda m: m.group(1) or "", text))
 
 

@@ -323,7 +323,7 @@ class Parser:
             self._report_text_between_calls(events)
             self._state = self._after_calls
         elif _END_EXECUTE.startswith(rest) or _JSON_FENCE.startswith(rest):
-            return False  # the rest of the tag or fence may follow
+            return False  # there is no input yet, or the rest of the tag or fence may follow
         elif rest.startswith("{"):
             self._state = self._inside_call
             self._search_start = 0
