@@ -170,7 +170,8 @@ class Runner:
                 readers.append(asyncio.ensure_future(output.read(process.stderr, "err")))
             readers.append(asyncio.ensure_future(output.read(processes[-1].stdout, "out")))
             await asyncio.gather(*readers)
-            return [await process.wait() for process in processes][-1]
+            statuses = [await process.wait() for process in processes]
+            return statuses[-1]
         finally:
             if stdin >= 0:
                 os.close(stdin)

@@ -67,11 +67,11 @@ def stated_date(tree: Any, url: str) -> str | None:
         if len(dates) == 1:  # several dates are ambiguous
             return dates.pop()
     url_match = _DATE_IN_URL.search(urlsplit(url).path)
-    try:
-        if url_match:
-            return dt.date(*map(int, url_match.groups())).isoformat()
+    if url_match is None:
         return None
-    except ValueError:
+    try:
+        return dt.date(*map(int, url_match.groups())).isoformat()
+    except ValueError:  # such as month 13
         return None
 
 

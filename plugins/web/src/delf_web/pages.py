@@ -204,8 +204,10 @@ def read_tables(document: Document) -> list[Table]:
         document: A page of HTML.
     """
     tree = _parse_page(document.text, document.url)
+    if tree is None:
+        return []
     tables: list[Table] = []
-    for element in tree.xpath("//table") if tree is not None else ():
+    for element in tree.xpath("//table"):
         rows = _rows(element)
         if sum(map(len, rows)) > 1:
             captions = element.xpath("./caption")
