@@ -56,6 +56,7 @@ class VectorIndex:
         self._faiss.omp_set_num_threads(1)
         similarities, ids = self._index.search(query, min(limit, len(self)))
         pairs = zip(ids[0].tolist(), similarities[0].tolist(), strict=True)
+        # faiss returns the number -1 for a place without a result.
         return [(number, value) for number, value in pairs if number >= 0]
 
     def similarity(self, number: int, vector: Any) -> float | None:

@@ -67,7 +67,8 @@ class SemanticStore:
     ) -> None:
         self.guidelines = guidelines
         self.namespace = context.namespace
-        # Without a password in the URL, PostgreSQL's client takes it from the environment.
+        # Without a password in the URL, PostgreSQL's client takes it from the environment. A URL in
+        # a project's file could send that password to any server, so this raises an error.
         scheme, _, address = (url or "").partition("://")
         login, _, _ = address.rpartition("@")
         if scheme.startswith("postgres") and ":" not in login:
@@ -237,6 +238,7 @@ class SemanticStore:
         # The word scores are weighted by the share of the query's words that the best match has.
         matched_word_ratio = 0.0
         best_match = tuple(word_scores)[:1]
+        # There is no fact if no words matched, or if the fact was removed meanwhile.
         for fact in self._database.facts(best_match).values():
             matched_word_ratio = share_of_words(query, fact.content)
         return fuse_rankings(word_scores, similarities, matched_word_ratio), similarities

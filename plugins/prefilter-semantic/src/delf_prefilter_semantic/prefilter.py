@@ -152,4 +152,5 @@ def _best_indexes(word_scores: Mapping[int, float], similarities: Any) -> list[i
         (word_scores.get(i, 0.0) for i in indexes.tolist()), dtype=np.float64
     )
     scores = _WORD_WEIGHT * aligned_word_scores + (1 - _WORD_WEIGHT) * similarities[indexes]
+    # lexsort() sorts by its last key first: by score, and for equal scores by index.
     return indexes[np.lexsort((indexes, -scores))].tolist()

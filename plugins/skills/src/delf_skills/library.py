@@ -133,6 +133,7 @@ class Library:
         return content
 
     def _content(self, path: Path) -> bytes:
+        # Links must not lead out of this folder. AGENTS.md is in no folder of skills.
         allowed_folder = next((f for f in self._folders if path.is_relative_to(f)), path.parent)
         content = read_file(path, allowed_folder, MAX_BYTES)
         if content is None:
