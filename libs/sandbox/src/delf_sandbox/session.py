@@ -140,6 +140,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._flush()
 
     def _handle_parsed(self, parsing: asyncio.Future[_ParsedFrame]) -> None:
+        """Handle a large frame that a thread has parsed, then the frames after this one."""
         self._parsing = None
         if not self.alive:
             return
@@ -301,6 +302,7 @@ class WireSession(asyncio.BufferedProtocol):
             raise WireError(f"the sandbox sent an unknown frame {kind[:40]!r}")
 
     def _finish(self, outcome: Outcome) -> None:
+        """End the running script, if any, with an outcome."""
         if self._host is not None:
             self._host = None  # ignore frames after the script's end
             self._budget.end_script()

@@ -311,6 +311,7 @@ def _check_keys(value: Any) -> None:
 
 
 def _check_key_texts(keys: Iterable[Any]) -> None:
+    """Raise TypeError if two keys have the same text in JSON."""
     key_by_text: dict[str, Any] = {}
     for key in keys:
         text = _key_text(key)

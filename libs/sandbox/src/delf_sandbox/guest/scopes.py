@@ -611,6 +611,7 @@ class ScriptSyntax:
         self._visit_fields(node, scope)
 
     def _visit_capture_pattern(self, node: Any, scope: Scope, container: Any, key: Any) -> None:
+        """Record the variable that a pattern of a ``match`` statement binds, if any."""
         # Only a mapping pattern has ``rest``; the other patterns have ``name``.
         name = getattr(node, "rest", None) or getattr(node, "name", None)
         if name:

@@ -89,6 +89,7 @@ class Scratch:
 
 
 def _may_be_output(name: str) -> bool:
+    """Return False for a hidden file, a cache, and a name that output files cannot have."""
     if name.endswith("__pycache__"):
         return False
     try:

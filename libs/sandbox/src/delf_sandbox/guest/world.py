@@ -200,6 +200,8 @@ def _replayable_seed(
 
 
 def _with_default_time(real: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
+    """Wrap a function such as ``localtime``, so that the default is the script's time."""
+
     def function_of_time(secs: float | None = None) -> Any:
         if secs is None:
             secs = now()
@@ -209,6 +211,13 @@ def _with_default_time(real: Callable[..., Any], now: Callable[[], float]) -> Ca
 
 
 def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..., str]:
+    """Wrap a function such as ``strftime``, so that the default is the script's date.
+
+    Args:
+        real: The function.
+        date_index: The index of the argument that may be left out, the date.
+    """
+
     def function_of_date(*args: Any) -> str:
         if len(args) > date_index:
             return real(*args)
@@ -318,6 +327,7 @@ def _comparison_method(name: str) -> Callable[[Any, Any], Any]:
                 other = self.fromisoformat(other)
             except ValueError:
                 return NotImplemented
+            # A text without a time zone is a time in the zone of this datetime.
             if isinstance(other, _REAL_DATETIME) and other.tzinfo is None:
                 other = other.replace(tzinfo=self.tzinfo)
         return getattr(super(_ComparableWithText, self), name)(other)
