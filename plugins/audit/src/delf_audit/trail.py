@@ -176,6 +176,7 @@ class AuditTrail:
             )
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+        """Yield each line of the file, and its record; None if the line is damaged."""
         try:
             file = self.path.open("rb")
         except OSError as error:

@@ -237,6 +237,7 @@ class ContainerProcess:
         return Crashed(message=f"the sandbox's container is gone: {last_line}")
 
     def _exit_report(self) -> dict[str, Any]:
+        """Return the report in the last line of standard error; empty if that line is no report."""
         lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
         try:
             report: Any = json.loads(lines[-1]) if lines else {}

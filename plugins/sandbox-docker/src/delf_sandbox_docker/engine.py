@@ -263,6 +263,7 @@ def _check_socket(url: str) -> None:
 
 
 def _connect(url: str, timeout_seconds: float) -> Any:
+    """Return a client of a Docker engine; raise DockerException if the server is none."""
     from docker import APIClient
     from docker.errors import DockerException
     from requests import JSONDecodeError
@@ -343,6 +344,7 @@ def is_owner_alive(name: str) -> bool:
 
 
 def _start_time_of(pid: int) -> str:
+    """Return the start time of a process in clock ticks since the boot; ``0`` if unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:

@@ -214,6 +214,7 @@ class LocalBackend:
             self._server = None
 
     async def _running_server(self) -> ForkServer:
+        """Return the template process; start another process if none is alive."""
         server = self._server
         if server is None or not server.alive:
             dead_server = server
