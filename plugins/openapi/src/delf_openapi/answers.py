@@ -66,6 +66,11 @@ class Answer:
         return self.content
 
     def _json(self) -> Any:
+        """Parse the content as JSON.
+
+        The first bytes show whether the encoding is UTF-8, UTF-16 or UTF-32. If the content is not
+        valid in this encoding, the charset that the headers declare is used.
+        """
         reader = JSONReader("the answer")
         try:
             text = self.content.decode(json.detect_encoding(self.content)).removeprefix("\ufeff")
@@ -126,6 +131,7 @@ def _body_text(answer: Answer, request: Request) -> str:
 
 def scrub(text: str, request: Request) -> str:
     """Redact a request's credentials in a text, because some services repeat them in errors."""
+    # ``request.query`` has only the parameters with credentials.
     query_values = [pair.partition("=")[2] for pair in request.query.split("&")]
     for value in [*request.secret_headers.values(), *query_values]:
         # Of ``Bearer TOKEN``, a service may repeat only the token.

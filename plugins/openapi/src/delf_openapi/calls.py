@@ -98,9 +98,10 @@ class Caller:
         if self._transport is None:
             self._transport = Transport(self.name, self._settings, self._hide_in_messages)
         # An API may have a parameter of this name, which is then sent.
-        is_full_response = FULL_RESPONSE not in call.names and bool(
-            arguments.pop(FULL_RESPONSE, False)
-        )
+        if FULL_RESPONSE in call.names:
+            is_full_response = False
+        else:
+            is_full_response = bool(arguments.pop(FULL_RESPONSE, False))
         builder = self.builder(call)
         request = builder.build(arguments)
         answer = await self._transport.send(request)
@@ -145,8 +146,8 @@ class Caller:
             return
         self._known_types[name] |= new_types
         declared_type = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        # Even a full type leaves out deeply nested parts. Omit the types in such parts: adding them
-        # does not change the declared type.
+        # A full type leaves out deeply nested parts, too. with_types() cannot add a type to such a
+        # part, and returns the declared type unchanged.
         addable_types = {
             new_type
             for new_type in new_types

@@ -273,7 +273,10 @@ def effect_of(endpoint: Endpoint) -> Effect:
     """Return the effect of an operation, derived from its method and name."""
     if endpoint.method == "DELETE":
         return "irreversible"
+    # An operationId has its verb at the start or the end: deletePet, pet_delete.
     id_words = snake(endpoint.operation_id or "").split("_")
+    # The last segment of a path may start with a verb, as /purge-all, or have it after a dot, as
+    # /chat.delete.
     segment_words = snake(endpoint.path.rpartition("/")[2].rpartition(".")[2]).split("_")
     if _IRREVERSIBLE_WORDS & {id_words[0], id_words[-1], segment_words[0]}:
         return "irreversible"

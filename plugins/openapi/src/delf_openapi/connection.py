@@ -301,6 +301,8 @@ class APITool(Connection[OpenAPISettings]):
         for argument in entry.arguments:
             if (argument.place, argument.name.lower()) in configured:
                 continue
+            # With credentials in the settings, scripts cannot pass keys of their own. Parameters of
+            # the path are accepted in any case, because every call needs them.
             may_be_key = has_key and argument.place != "path"
             if may_be_key and asks_for_key(argument.name, argument.doc):
                 continue

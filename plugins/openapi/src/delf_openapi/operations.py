@@ -141,6 +141,7 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     taken_names: set[str] = set()
     last_numbers: dict[str, int] = {}
     operations = list(_declared_operations(document, warnings))
+    # An id is shown without its path only if no other operation then has the same id.
     short_id_counts = Counter(
         _without_path(_operation_id(op), method, path) for method, path, _, op in operations
     )
@@ -318,6 +319,7 @@ def _read_params(
 
 
 def _placeholders(path: str) -> list[str]:
+    """Return the names of a path template's placeholders, such as ``id`` of ``/pets/{id}``."""
     return [part.partition("}")[0] for part in path.split("{")[1:] if "}" in part]
 
 

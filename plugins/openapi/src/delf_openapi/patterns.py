@@ -29,10 +29,9 @@ def usable_pattern(pattern: object) -> str | None:
 
     None if the value is no regular expression that delf can match in linear time.
     """
-    is_valid = isinstance(pattern, str) and _validator(pattern) is not None
-    if is_valid and isinstance(pattern, str):
-        return _without_delimiters(pattern)
-    return None
+    if not isinstance(pattern, str) or _validator(pattern) is None:
+        return None
+    return _without_delimiters(pattern)
 
 
 def _without_delimiters(pattern: str) -> str:

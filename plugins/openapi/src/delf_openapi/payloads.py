@@ -120,7 +120,7 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
         quoted = quote(name, safe=_UNRESERVED)
         media = encoding.get("contentType")
         if isinstance(media, str) and kind_of(media) == "json":
-            pairs.append((quoted, quote(text_of(_json(part)), safe=_UNRESERVED)))
+            pairs.append((quoted, quote(_json(part), safe=_UNRESERVED)))
             continue
         style = encoding.get("style")
         explode = encoding.get("explode")

@@ -101,6 +101,7 @@ def operation_path(path: str) -> str:
     """Percent-encode a path template except for its placeholders."""
     # A fragment tells operations of one path apart in some specifications; it is never sent.
     path = path.partition("#")[0]
+    # Split the path into the placeholders and the texts between them.
     pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")
     return "".join(
         piece if piece[:1] == "{" else quote(piece, safe=_SAFE_PATH + "?") for piece in pieces

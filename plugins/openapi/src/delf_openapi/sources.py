@@ -204,7 +204,10 @@ def origin_of(uri: str) -> str:
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host is, or resolves to, a non-public address."""
+    """Return whether a host is, or resolves to, a non-public address.
+
+    False for a host that cannot be resolved.
+    """
     try:
         addresses = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:

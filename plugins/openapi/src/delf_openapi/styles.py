@@ -50,7 +50,7 @@ def path_text(param: Param, value: Any) -> str:
     elif param.style == "label":
         text = "." + _expand(value, param.explode, ".", name, with_name=False)
     elif param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
-        separator = _DELIMITERS[param.style]
+        separator = _DELIMITERS[param.style]  # percent-encoded, as all of the path
         text = separator.join(map(_quoted, cast("list[Any]", value)))
     elif param.style == "matrix":
         text = ";" + _expand(value, param.explode, ";", name, with_name=True)

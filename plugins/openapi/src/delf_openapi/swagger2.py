@@ -57,7 +57,7 @@ def replace_item_lists(tree: dict[str, Any]) -> dict[str, Any]:
         listed = [_NULL_SCHEMA if _is_null(item) else item for item in schema.pop("items")]
         if schema.get("type") == "array":
             schema["items"] = {"anyOf": listed}
-        else:
+        else:  # Slack lists the alternatives of a value in ``items`` even if it is not an array
             schema["anyOf"] = listed
     return copied
 
