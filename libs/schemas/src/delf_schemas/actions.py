@@ -195,6 +195,7 @@ class _Arguments:
             merged_object = merge_object(document, self._root_schema)
         except DelfError as error:
             raise ToolDefinitionError(f"{action}: {error.message}") from error
+        # The names of the schema's properties, and their schemas, by keyword argument.
         self._names: dict[str, str] = {}
         self._schemas: dict[str, Any] = {}
         if merged_object is None:  # the schema is not an object, so its value is the only argument
@@ -271,10 +272,11 @@ class _Arguments:
             except Misfit as misfit:
                 raise self._refusal(str(misfit)) from None
         fault = self._checker.fault(self._with_schema_names(checked))
-        # Models write None for optional arguments that they leave out.
+        # Models write None for optional arguments that they leave out: remove each None that the
+        # schema does not allow, and check again.
         while fault is not None:
             null_argument = self._invalid_none(fault, checked)
-            if null_argument not in optional:
+            if null_argument is None or null_argument not in optional:
                 path = tuple(map(self._argument_name, fault.path))
                 raise self._refusal(str(fault._replace(path=path)))
             del checked[null_argument]

@@ -48,8 +48,8 @@ def split_text(text: object, max_head: int, max_total: int) -> tuple[str, str]:
     head = line
     if len(line) > max_head:
         head = sentences(line, max_head)
-    # If not even one sentence fits, sentences() returns its beginning with an ellipsis. An ellipsis
-    # of the text itself is no such cut: the text begins with it, too.
+    # If not even one sentence fits, sentences() cuts the sentence and appends an ellipsis. If the
+    # text has an ellipsis at the same place, nothing was cut.
     is_sentence_cut = head.endswith("…") and not line.startswith(head)
     if is_sentence_cut:
         beginning = head.removesuffix("…")

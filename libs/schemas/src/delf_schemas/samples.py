@@ -113,7 +113,10 @@ class Samples:
             self._mark_changed()
 
     def note_undeclared(self, name: str, types: Iterable[Found]) -> frozenset[Found]:
-        """Record undeclared types in an action's result; return the types that are new."""
+        """Record undeclared types in an action's result; return the types that are new.
+
+        Once an action has ``_MAX_UNDECLARED`` types, new types are returned, but not recorded.
+        """
         known_types = self._undeclared_types_by_action.setdefault(name, {})
         new = frozenset(types).difference(known_types)
         if not new or len(known_types) >= _MAX_UNDECLARED:

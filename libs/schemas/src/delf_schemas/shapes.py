@@ -118,8 +118,12 @@ class Shapes:
         self._extent = extent
         self._has_date_objects = has_date_objects
         self._remaining_schemas = math.inf if max_schemas is None else max_schemas
+        # Types as text, by reference, depth and mode.
         self._cache: dict[tuple[str, int, str], str] = {}
+        # The names of types that contain themselves, by reference.
         self._recursive_names: dict[str, str] = {}
+        # The references whose types are being formatted, the outermost first, and those of them
+        # that occur inside their own type.
         self._open_refs: list[str] = []
         self._recursive_refs: set[str] = set()
         self._visits_of_current_type = 0
@@ -264,6 +268,7 @@ class Shapes:
         return _union(parts, self._extent.choices, nullable=False)
 
     def _all_of(self, schema: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
+        """Format ``allOf`` as one object, or else as the first part with a more specific type."""
         if len(parts) == 1 and "properties" not in schema:
             return self._type_text(parts[0], depth, mode)
         merged_object = merge_object(self._document, schema)
@@ -337,7 +342,7 @@ class Shapes:
         if depth <= 0:
             return "dict"
         level = self._extent.depth - depth  # 0 for the outermost object
-        max_properties = self._extent.properties[min(level, self._extent.depth)]
+        max_properties = self._extent.properties[level]
         order = _order(properties, required, mode)
         shows_optional = marks_optional or mode == "in"
         hidden_mark = "readOnly" if mode == "in" else "writeOnly"
@@ -552,8 +557,9 @@ def merge_object(
         if merged_part is not None:
             _add_part(result, merged_part)
         elif kind != "object" and not result.properties:
-            return None  # nothing but this part says what the schema describes
-    for keyword in ("anyOf", "oneOf"):
+            # The part is not an object, and so far nothing says that the whole schema is one.
+            return None
+    for keyword in ("anyOf", "oneOf"):  # alternatives with other properties cannot be merged
         if not all(map(_only_requires, _list_at(resolved, keyword))):
             return None
     if additional is False:  # even if a part allows other properties
