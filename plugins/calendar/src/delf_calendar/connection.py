@@ -504,6 +504,7 @@ class Calendar(GoogleConnection):
         have_offsets = _has_offset(start) and (end is None or _has_offset(end))
         if have_offsets and not needs_named_zone:
             return "UTC"
+        # The cache is made here, because the class has no ``__init__`` of its own.
         zones: dict[str, str] = self.__dict__.setdefault("_zones", {})
         if calendar not in zones:
             calendars = await self.calendars()

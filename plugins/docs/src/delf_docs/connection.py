@@ -242,6 +242,7 @@ class Docs(GoogleConnection):
         if call.action == "rewrite":
             lines += await asyncio.to_thread(_difference, document, str(arguments["markdown"]))
         elif call.action in ("replace", "format"):
+            # The action ``format`` always matches case.
             match_case = call.action == "format" or bool(arguments.get("match_case", True))
             lines += _paragraphs_with(document, str(arguments["find"]), match_case=match_case)
         return Allowed(preview="\n".join(lines), basis=_revision(document))

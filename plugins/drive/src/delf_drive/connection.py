@@ -481,9 +481,10 @@ class Drive(GoogleConnection):
             # learn whether the first request was executed.
             current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             record = await self.transport.json(current_state)
-            if "addParents" in query and record.get("parents") != [query["addParents"]]:
-                raise
-            if not body.items() <= record.items():
+            new_folder = query.get("addParents")  # None if the change is not a move
+            is_in_folder = new_folder is None or record.get("parents") == [new_folder]
+            has_new_metadata = body.items() <= record.items()
+            if not is_in_folder or not has_new_metadata:
                 raise
             return file_of(record)
 

@@ -157,6 +157,12 @@ def _link_suffix(link: str, link_text: str) -> str:
 
 
 def _attribute(pattern: re.Pattern[str], piece: str) -> str:
+    """Return the value of a tag's attribute; empty without the attribute.
+
+    Args:
+        pattern: Matches the attribute; has a group for each way of quoting the value.
+        piece: The tag.
+    """
     match = pattern.search(piece[:_MAX_TAG_LENGTH])
     if match:
         return html.unescape(next((group for group in match.groups() if group), ""))

@@ -299,6 +299,7 @@ def _best_alternative(texts: Sequence[tuple[Resource, str]]) -> str:
     """Return the plain-text alternative, or the HTML one if the plain text is a placeholder."""
     filled = [(_kind(child), text) for child, text in texts if text]
     plain = next((text for kind, text in filled if kind == "text/plain"), "")
+    # A message has its richest alternative last.
     html_text = next((text for kind, text in reversed(filled) if kind != "text/plain"), "")
     if html_text and _is_placeholder(plain, html_text):
         return html_text

@@ -144,6 +144,7 @@ class Plan:
         fields: list[str] = []
         for name, (path, convert) in _FORMAT_FIELDS.items():
             if properties.get(name) is not None:
+                # A path, such as ``textFormat.bold``, leads into nested objects.
                 *parents, last = path.split(".")
                 target = cell_format
                 for parent in parents:
