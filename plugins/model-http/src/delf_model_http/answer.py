@@ -132,6 +132,7 @@ class Answer:
         return tuple(self._tool_call(index) for index in range(len(self._calls)))
 
     def _tool_call(self, index: int) -> ToolCall:
+        # The fields of the message, outside of its calls, are sent back with the first call.
         return self._calls[index].to_tool_call({} if index else self.fields_to_send_back)
 
     @property

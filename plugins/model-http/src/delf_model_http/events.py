@@ -22,10 +22,10 @@ class EventReader:
     """Parses the bytes of a stream into the data of server-sent events."""
 
     def __init__(self) -> None:
-        self._rest = b""
-        self._data: list[bytes] = []
-        self._size = 0
-        self._has_started = False
+        self._rest = b""  # the start of a line that is incomplete so far
+        self._data: list[bytes] = []  # the data lines of the current event
+        self._size = 0  # the bytes in these lines
+        self._has_started = False  # whether the first bytes were checked for a byte order mark
 
     def feed(self, data: bytes) -> list[str]:
         """Parse the next bytes; return the data of each event that is now complete.

@@ -118,6 +118,7 @@ class HttpModel(EndpointModel):
         if self._endpoint.dialect not in _LIVE_DIALECTS:
             return None
         if _SESSION_ONLY_NAME.search(self._endpoint.name):
+            # If the name is a URL, check_address() needs the place in which the model was set.
             return SourcedText(self._endpoint.name, source_of(self._endpoint.model))
         live_model = self._settings.get("live_model")
         return None if live_model is None else cast("str", live_model)
@@ -407,4 +408,5 @@ def _without_own_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _is_event_stream(begin: bytes) -> bool:
     """Return True if the start of a body may be a stream of server-sent events."""
     line = begin.lstrip(_BLANKS)
+    # The start of the body may end within the name of a field.
     return any(line.startswith(field) or field.startswith(line) for field in _EVENT_FIELDS)

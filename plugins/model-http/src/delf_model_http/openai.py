@@ -170,7 +170,9 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     if call_id:
         return last_index if answer.is_last(call_id) else last_index + 1
     is_first_call = bool(name) and last_index < 0
-    return 0 if is_first_call else last_index
+    if is_first_call:
+        return 0
+    return last_index  # -1 if no call has begun, for which add_arguments() raises
 
 
 def _calls_in(message: Any) -> list[Any]:

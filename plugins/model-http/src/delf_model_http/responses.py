@@ -224,7 +224,8 @@ def _finish_item(item: Mapping[str, Any], answer: Answer) -> None:
             {name: item[name] for name in _REASONING_FIELDS if item.get(name)}
         )
         answer.signed_blocks[-1].setdefault("summary", [])
-    answer.searches += item.get("type") == "web_search_call"
+    if item.get("type") == "web_search_call":
+        answer.searches += 1
 
 
 def _finish(response: Mapping[str, Any], answer: Answer) -> None:
