@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from delf_schemas.shapes import FULL, Shapes
+from delf_schemas.shapes import FULL, Shapes, merge_object
 
 from .documents import Document
 
@@ -49,6 +49,14 @@ _CHOICE = {"oneOf": [_object(a="string"), _object(b="integer")]}
 )
 def test_alternatives_include_their_shared_properties(schema: dict[str, Any], shown: str) -> None:
     assert Shapes(Document(), extent=FULL).text(schema, "in", 500) == shown
+
+
+@pytest.mark.parametrize("kinds", [["object", "array"], ["array", "object"]])
+def test_object_or_list_is_not_merged_as_an_object(kinds: list[str]) -> None:
+    schema = {**_object(a="string"), "type": kinds, "items": {"type": "integer"}}
+    assert merge_object(Document(), schema) is None
+    shown = Shapes(Document(), extent=FULL).text({"allOf": [schema, {"maxItems": 2}]}, "in", 500)
+    assert "list[int]" in shown
 
 
 def test_shortened_object_keeps_required_and_enumerated_keys_first():

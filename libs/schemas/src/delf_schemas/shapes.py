@@ -571,16 +571,16 @@ def merge_object(
 def _type_beside_null(declared: Any) -> tuple[Any, bool]:
     """Return the type that a schema's ``type`` declares, and whether ``null`` is declared, too.
 
-    The type is None if the schema declares no other type than ``null``. A list of three or more
-    types is returned as it is.
+    The type is None if the schema declares no other type than ``null``. Several other types are
+    returned as a list.
     """
     if not isinstance(declared, list):
         return declared, False
     types = cast("list[Any]", declared)
     allows_null = "null" in types
-    if len(types) > 2:
-        return types, allows_null
     types_beside_null = [each for each in types if each != "null"]
+    if len(types_beside_null) > 1:
+        return types_beside_null, allows_null
     return next(iter(types_beside_null), None), allows_null
 
 
