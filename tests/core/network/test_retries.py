@@ -16,7 +16,12 @@ def test_retry_after_reads_seconds_and_dates():
     assert retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0.0
 
 
-@pytest.mark.parametrize("message", [None, "", "soon", "-3", "nan", "inf", "1e9999", "²", "1.2.3"])
+LARGE_YEAR = "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    "message", [None, "", "soon", "-3", "nan", "inf", "1e9999", "²", "1.2.3", LARGE_YEAR]
+)
 def test_retry_after_without_a_time_is_ignored(message):
     assert retry_after({} if message is None else {"retry-after": message}) is None
 
