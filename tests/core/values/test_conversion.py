@@ -190,6 +190,17 @@ def test_unconvertible_value_becomes_text_with_a_note():
     assert message == {"ellipsis": None}
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    x: int
+
+
+@pytest.mark.parametrize("key", [Place(1), (Place(1),), frozenset([...])])
+def test_key_that_is_not_hashable_as_data_becomes_text(key):
+    assert plain({key: 1}) == {str(key): 1}
+    assert plain_or_as_is({Place(1): ...}) == {str(Place(1)): ...}
+
+
 def test_decimal_too_large_for_a_float_becomes_text():
     message = {}
     large = Decimal("1E100000000")

@@ -190,10 +190,15 @@ _ROW_TYPES: Final = frozenset({"Row"})  # of sqlite3
 
 
 def _key(key: Any, convert_unsupported: Converter) -> Any:
+    """Convert a key of a mapping to plain data; to text if the plain data cannot be a key."""
     converted = _plain(key, convert_unsupported)
     if isinstance(key, tuple) and isinstance(converted, list):
         converted = tuple(cast("list[Any]", converted))
-    return converted if _can_be_encoded({converted: None}) else _text(key)
+    try:
+        mapping = {converted: None}
+    except TypeError:  # not hashable, such as the dict of a dataclass's fields
+        return _text(key)
+    return converted if _can_be_encoded(mapping) else _text(key)
 
 
 def _can_be_encoded(value: Any) -> bool:
