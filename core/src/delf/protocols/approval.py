@@ -281,7 +281,10 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
         action: The action whose arguments have the value.
         argument: The path of the value in the arguments, such as ``to[0]``.
     """
-    result_fields = [part for part in re.split(r"[.\[\]]+|\d+", path) if part]
+    without_indexes = re.sub(r"\[(key )?\d+\]", r".\1", path)
+    parts = re.split(r"[.\[\]]+", without_indexes)
+    # A number as the key of a dict, such as an id, is left out like an index.
+    result_fields = [part for part in parts if part and not part.isdecimal()]
     parameter = re.split(r"[.[]", argument, maxsplit=1)[0]
     return ".".join([source, *result_fields]), f"{action}.{parameter}"
 
