@@ -9,8 +9,8 @@ import pytest
 
 from delf.errors import ConnectionUnavailableError
 from delf_gmail import Gmail
-from delf_google.errors import GoogleError, LoginError, LostAnswerError, QuotaError
-from delf_google.requests import Request
+from delf_google.errors import GoogleError, LoginError, LostAnswerError, Problem, QuotaError
+from delf_google.requests import Answer, Request
 from delf_google.uploads import upload
 from support.google import GoogleServer
 from support.google.fixtures import USER
@@ -148,6 +148,19 @@ async def test_interrupted_upload_continues_at_the_received_byte(
     assert google.gmail.box(USER).mails[made["id"]].raw.endswith(content[-100:])
     assert len(google.gmail.box(USER).mails) == 1
     await gmail.aclose()
+
+
+async def test_upload_reports_an_answer_that_is_not_json(gmail: Any, monkeypatch: Any) -> None:
+    async def answer(request: Request) -> Answer:
+        return Answer(200, {"location": "https://upload.example"}, b"<html>")
+
+    monkeypatch.setattr(gmail.transport, "send_unchecked", answer)
+    with pytest.raises(GoogleError, match="send: the answer is not JSON"):
+        await upload(gmail.transport, Request("send", "POST", "upload"), b"x", "text/plain")
+
+
+def test_deeply_nested_error_is_quoted() -> None:
+    assert Problem(500, b"[" * 200_000).message.startswith("[[[")
 
 
 async def test_minute_quota_is_waited_for_and_reported(

@@ -165,7 +165,7 @@ class Problem:
 def _error_of(content: bytes) -> Mapping[str, Any]:
     try:
         body: Any = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"message": content[:_MAX_MESSAGE_LENGTH].decode("utf-8", "replace").strip()}
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]

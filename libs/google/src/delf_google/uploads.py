@@ -57,7 +57,12 @@ async def upload(
         if progress is None:
             break
         if progress.status < 300:
-            return progress.json()
+            try:
+                return progress.json()
+            except (ValueError, RecursionError):
+                raise GoogleError(
+                    f"{transport.name}: {request.what}: the answer is not JSON"
+                ) from None
         position = _received_bytes(progress)  # status 308: Google waits for more bytes
     raise LostAnswerError(
         f"{transport.name}: {request.what}: the upload broke off, and may have been completed; "
