@@ -164,6 +164,8 @@ TYPES: dict[str, tuple[Any, str, str]] = {
         'list[{"x": int, ?"y": str} | None]',
     ),
     "counter": (collections.Counter[str], "dict[str, int]", "dict[str, int]"),
+    "counter without arguments": (te.Counter, "Counter", "Counter"),
+    "list without arguments": (te.List, "list", "list"),
     "deque": (collections.deque[int], "list[int]", "list[int]"),
 }  # fmt: skip
 

@@ -401,10 +401,12 @@ def _generic_text(hint: Any, origin: Any, args: tuple[Any, ...], context: _Conte
     name = getattr(origin, "__name__", str(origin))
     if name in ("Callable", "AsyncIterator", "Iterator", "Generator"):
         return name
-    if origin is collections.Counter:
-        return f"dict[{_hint_text(args[0], context)}, int]"
     if origin is type:
         return "type"
+    if not args:  # such as typing.List without arguments
+        return _NAMES.get(name, name)
+    if origin is collections.Counter:
+        return f"dict[{_hint_text(args[0], context)}, int]"
     argument_texts = [("..." if arg is Ellipsis else _hint_text(arg, context)) for arg in args]
     return f"{_NAMES.get(name, name)}[{', '.join(argument_texts)}]"
 
