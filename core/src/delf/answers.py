@@ -184,6 +184,8 @@ def _is_between_pair(position: int, fence_positions: Sequence[int]) -> bool:
     """Return True if a position is between the opening and closing fence of a code block."""
     fences_before = bisect_left(fence_positions, position)
     fences_after = len(fence_positions) - fences_before
+    # Fences open and close blocks in turn. With an even number of fences after the position, one
+    # fence of the text has no partner, and no block is assumed.
     return fences_before % 2 == 1 and fences_after % 2 == 1
 
 
@@ -333,8 +335,8 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    # ``broken_by`` is None if the model was asked to continue a truncated answer, and its reply is
-    # complete, but starts anew. The truncated answer then counts as broken off.
+    # A reply without ``broken_by`` is complete, but was to continue a truncated answer, and cannot
+    # be joined to that answer. The truncated answer then counts as broken off.
     broken_by = reply.broken_by or "break"
     cause, hint = _CAUSES_AND_HINTS[broken_by]
     has_limit = reply.broken_by == "length" and reply.max_tokens

@@ -141,6 +141,7 @@ A task of a command has the key ``folder``: the folder in which the command was 
 
 
 def _folder_of(setup: Mapping[str, Any]) -> str | None:
+    """Return the folder in which a command was typed, or the project folder of a task, if any."""
     folder = setup.get("folder", setup.get(PROJECT_FOLDER))  # a program may keep anything there
     return folder if isinstance(folder, str) else None
 

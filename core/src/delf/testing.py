@@ -9,7 +9,8 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__") and name != "__all__":  # __path__ would make it a package
+    # The import system asks for names such as __path__, which would make this module a package.
+    if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'delf.testing' has no attribute {name!r}")
     from delf.errors import OptionalDependencyError
     from delf.plugins.host import PluginHost

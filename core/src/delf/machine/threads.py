@@ -39,8 +39,9 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     def work() -> None:
         try:
             result = function()
-        except BaseException as error:  # a SystemExit would end the event loop
-            # A future refuses a StopIteration, which would end the coroutine that awaits it.
+        except BaseException as error:
+            # A RuntimeError replaces exceptions that the future cannot pass on: a SystemExit would
+            # end the event loop, and a future refuses a StopIteration.
             is_accepted = isinstance(error, Exception) and not isinstance(error, StopIteration)
             report(future.set_exception, error if is_accepted else RuntimeError(repr(error)))
         else:

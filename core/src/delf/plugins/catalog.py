@@ -170,7 +170,7 @@ class Catalog:
             owner = self.owner(spec)
             if owner:
                 offers.append(Offer(spec, owner))
-        chosen = self._winning_offer(offers, purpose).spec
+        chosen = self._winning_offer(offers, purpose).spec  # of the type Spec, not SpecT
         return next(spec for spec in specs if spec == chosen)
 
     def _winning_offer(self, offers: Sequence[Offer], purpose: str) -> Offer:
@@ -274,6 +274,10 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], purpose: str) ->
 
 
 def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | None:
+    """Return the only plugin, or the plugin that the first fitting preference names, or None.
+
+    A preference that names several of the plugins, such as their common distribution, does not fit.
+    """
     if len(plugins) == 1:
         return plugins[0]
     for name in map(normalise, prefer):
@@ -336,10 +340,11 @@ def _score_for_name(
     """Return the score of a spec for a model without a named provider.
 
     The score is the length of the longest pattern, of the spec or of one of its providers, that
-    matches the model's name. Without such a pattern, a fallback spec gets ``_FALLBACK_SCORE``, and
-    any other spec -1. A spec with a provider that is ``compatible`` (other servers imitate its
-    protocol) gets at least 0, and at least ``_ADDRESS_SCORE`` if the address of a server is
-    configured, unless the spec is a fallback.
+    matches the model's name; -1 without such a pattern. Two kinds of specs get more:
+
+    - A fallback spec gets ``_FALLBACK_SCORE`` without such a pattern.
+    - Any other spec with a ``compatible`` provider, whose protocol other servers imitate, gets at
+      least 0; at least ``_ADDRESS_SCORE`` if the address of a server is configured.
 
     Args:
         spec: The spec.
@@ -351,8 +356,9 @@ def _score_for_name(
     scores = list(pattern_scores)
     has_address = model.base_url is not None
     for provider in spec.providers:
-        # A fallback plugin matches by a provider only if the user gives an address, and the
-        # provider has a protocol that no other server uses.
+        # Patterns of a fallback plugin's providers count only at an address that the user gives,
+        # and only for a protocol that no other server uses: there, the plugin for compatible
+        # servers would otherwise get a higher score.
         is_chosen_by_address = has_address and provider.own_protocol
         if spec.fallback and not is_chosen_by_address:
             continue

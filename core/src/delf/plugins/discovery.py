@@ -211,6 +211,7 @@ def _read_candidates(read_text: ReadText) -> list[Candidate]:
         return _broken_candidates(read_text, f"{type(error).__name__}: {error}")
     # Most distributions have no such section, and parsing all of them would be slow.
     if not _SECTION.search(text):
+        # A text with the word "delf" may be meant for delf, with a mistake in the section's header.
         if ENTRY_POINT_GROUP not in text:
             return []
         return _broken_candidates(read_text, f"there is no line [{ENTRY_POINT_GROUP}]")

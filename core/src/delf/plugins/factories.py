@@ -148,8 +148,8 @@ def check_options(host: PluginHost, plugin: str, options: Mapping[str, Any]) -> 
 def _check_settings(settings: type[PluginSettings], options: Mapping[str, Any], place: str) -> None:
     """Raise for unknown options and values of the wrong type.
 
-    A missing value is no error, because an environment variable may provide the value; neither is a
-    problem of the settings as a whole, which a missing value may cause.
+    Two kinds of problems are ignored: a missing value, which an environment variable may provide,
+    and a problem of the settings as a whole, which a missing value may cause.
     """
     try:
         settings(**options)

@@ -50,7 +50,8 @@ def _hook() -> Iterable[Spec]:  # pyright: ignore[reportReturnType]
 def new_manager() -> pluggy.PluginManager:
     """Return a pluggy manager with delf's hooks, in which no plugin is registered."""
     manager = _Manager(_PROJECT)
-    manager.add_hookspecs(type("Hooks", (), dict.fromkeys(HOOKS, _hook)))
+    class_with_hooks = type("Hooks", (), dict.fromkeys(HOOKS, _hook))  # one method for each hook
+    manager.add_hookspecs(class_with_hooks)
     return manager
 
 

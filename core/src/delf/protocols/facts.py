@@ -631,6 +631,7 @@ def _expiry_facts(request: ApprovalRequest) -> Iterator[Fact]:
     """Yield the fact that says when the request expires, and the consequence."""
     if request.expires_after is not None:
         seconds = request.expires_after
+        # The largest unit of which there are at least two: "36 hours" instead of "1.5 days".
         fitting_units = (unit for unit in _UNITS if seconds >= 2 * unit[0])
         unit_seconds, unit_name = next(fitting_units, (1.0, "seconds"))
         after = f"{seconds / unit_seconds:.3g} {unit_name}"

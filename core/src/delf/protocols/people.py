@@ -309,7 +309,12 @@ def normalise_name(name: str) -> str:
 
 
 def name_of_holder(holder: str | None) -> str:
-    """Return the display name of a task's owner."""
+    """Return the display name of a task's owner.
+
+    Args:
+        holder: The owner name, as in :attr:`Person.holder`, ``name:uid``. The owner of an API key
+            in a server's settings has no uid. None for the local user.
+    """
     if holder is None:
         return LOCAL
     return holder.rpartition(":")[0] or holder

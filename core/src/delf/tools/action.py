@@ -245,7 +245,9 @@ def action(
     flow = check_flow("@action", trust, sinks, contents, egress=egress, author=author)
 
     def mark(function: F) -> F:
+        # A static method, a class method or a callable object has no code here, and is not checked.
         if code := getattr(function, "__code__", None):
+            # All parameters but the first, ``self``.
             parameter_names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
             unannotated = [item for item in parameter_names if item not in function.__annotations__]
             check_hints(function.__qualname__, unannotated)

@@ -238,7 +238,8 @@ class Connection(Generic[S]):
 
     def _check_actions(self) -> None:
         """Raise for invalid names and permissions of actions that the class defines."""
-        if type(self).actions is not Connection.actions:
+        has_dynamic_actions = type(self).actions is not Connection.actions
+        if has_dynamic_actions:  # which are not known yet
             return
         actions = actions_of(type(self), None, self.name)
         if not actions:
@@ -267,7 +268,7 @@ def _declared_settings(cls: type[Connection[Any]]) -> type[PluginSettings] | Non
     for base in vars(cls).get("__orig_bases__", ()):
         if _is_connection(base):
             arguments += get_args(base)
-    if not arguments or isinstance(arguments[0], TypeVar):
+    if not arguments or isinstance(arguments[0], TypeVar):  # subclasses give a TypeVar's value
         return None
     from delf.settings import PluginSettings
 

@@ -319,7 +319,7 @@ def _alias_in_use(field: Any, config: Mapping[str, Any], as_input: bool) -> str 
 def _alias(field: Any) -> str | None:
     """Return the first alias of a field in input data; None without an alias."""
     alias = field.validation_alias if field.validation_alias is not None else field.alias
-    for choice in getattr(alias, "choices", (alias,)):
+    for choice in getattr(alias, "choices", (alias,)):  # of an AliasChoices, or a single alias
         if isinstance(choice, str):
             return choice
     return None
@@ -647,7 +647,8 @@ def _limits_of(item: Any) -> str:
         value = getattr(item, name, None)
         # An annotation may be any object, with a method of the same name as a limit.
         if value is not None and not callable(value):
-            texts.append(words.format(getattr(value, "pattern", value)))
+            limit = getattr(value, "pattern", value)  # of a compiled pattern, its text
+            texts.append(words.format(limit))
     return ", ".join(texts)
 
 

@@ -187,7 +187,8 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         task: The user's task, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
-    if whole_size(by_name.values(), choice.budget) <= choice.budget:  # all tools fit
+    all_fit = whole_size(by_name.values(), choice.budget) <= choice.budget
+    if all_fit:  # show every tool that is ranked; a prefilter may have ranked only some
         names = (name for name in ranked if name in by_name)
         return frozenset(add_readers(names, choice.catalog))
     budget = _without_notes(choice.budget)

@@ -128,6 +128,7 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
         types_by_path: Pairs of a path and the type of the value there, such as ``None``. A path is
             a sequence of keys, with ``*`` for list items. Unknown paths are ignored.
     """
+    # Sorted, so that the result does not depend on the order of a set.
     for path, kind in sorted((tuple(path), kind) for path, kind in types_by_path):
         try:
             parts = _TypeParser(text).parse_type(ends="")

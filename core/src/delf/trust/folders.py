@@ -195,7 +195,8 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
     pending: list[tuple[tuple[str, ...], Any]] = [((), document)]
     while pending:
         path, value = pending.pop()
-        if isinstance(value, Mapping) and (value or not path):
+        is_document = not path  # an empty document has no values, unlike an empty table
+        if isinstance(value, Mapping) and (value or is_document):
             table = cast("Mapping[str, Any]", value)
             inner = [((*path, key), item) for key, item in table.items()]
             pending += reversed(inner)  # the last item is taken first

@@ -350,6 +350,7 @@ def encode_mapping(value: Mapping[Any, Any]) -> Any:
     encoded_values: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str) or key == TAG:
+            # JSON objects have only text keys, and an object with the key TAG is a tagged value.
             pairs = [[_encode_key(k), _encode(v)] for k, v in value.items()]
             return {TAG: "dict", "v": pairs}
         # A subclass of str, as a member of an enumeration, is the text that it holds.

@@ -48,6 +48,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 def has_too_many_values(payload: bytes) -> bool:
     """Return True if a message or file from a sandbox would take too much memory when decoded."""
+    # cost() is fast, but counts separators in strings, too, so its result may be too high.
     if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
         return False
     return cost_of_values(payload) > MAX_VALUES
