@@ -84,6 +84,7 @@ class Endpoint:
         texts = [self.api_key or "", *self.headers.values()]
         # A header such as "Bearer KEY" may be quoted without its first word.
         texts += [value.partition(" ")[2] for value in self.headers.values()]
+        # Redacting a text of a few characters, or the placeholder, would garble messages.
         secrets = {text for text in texts if len(text) > 3} - {NO_KEY}
         return tuple(sorted(secrets, key=len, reverse=True))
 
@@ -434,6 +435,7 @@ def _key_for_address(context: PluginContext, address: str | None) -> str | None:
 
 
 def _same_origin(one: re.Match[str], other: re.Match[str]) -> bool:
+    """Return True if two matches of ``_ORIGIN`` have the same scheme, host and port."""
     return one[1].lower() == other[1].lower() and one[2].lower() == other[2].lower()
 
 

@@ -239,6 +239,7 @@ def _standard_status(status: int, provider_message: str, retry_after: float | No
         return status
     if status in (400, 403) and _BAD_KEY.search(provider_message):
         return 401
+    # With a time to wait, the same message is about a rate limit.
     if _NO_CREDIT.search(provider_message) and not retry_after:
         return 402
     # A message about a request that is too long may name the model, but the model exists.
