@@ -61,9 +61,10 @@ class GoogleConnection(Connection[GoogleSettings]):
 
     def _login_command(self) -> str:
         """Return the shell command that logs in for this connection."""
-        path = self.settings.oauth_credentials
         if self.settings.source("oauth_credentials") == "project":
             return LOGIN  # logs in for all connections of the project
+        # The command does not know connections of a program, so the option -c names the type.
+        path = self.settings.oauth_credentials
         account = self.settings.account
         command = [*LOGIN.split(), "-c", type(self).__name__.lower()]
         command += ["--credentials", path or "client_secrets.json"]

@@ -89,6 +89,7 @@ def _sign_in_by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str]
     pasted = ask("The address of that page").strip()
     if "code=" not in pasted and "error=" not in pasted:
         raise LoginError("this is not the last address of the browser: it has no code")
+    # The library refuses a URL without TLS. No request is made to this URL: only its code is used.
     flow.fetch_token(authorization_response=pasted.replace("http://", "https://", 1))
     return flow.credentials
 
@@ -105,6 +106,7 @@ def revoke(login: Mapping[str, Any]) -> bool:
             httpx.Client(
                 transport=transport(httpx, verify=default_context()), timeout=30
             ) as client,
+            # Streamed, because only the status is needed, not the body.
             client.stream("POST", address, data={"token": token}) as response,
         ):
             return response.status_code == 200

@@ -36,6 +36,7 @@ async def upload(
     size = len(content)
     position = 0  # the number of bytes that Google has received
     for attempt in range(RETRIES + 1):
+        # With no byte left to send, as for an empty file, "*" asks Google for the result.
         byte_range = f"{position}-{size - 1}" if position < size else "*"
         upload_request = _put_request(
             request, address, content[position:], f"bytes {byte_range}/{size}"
@@ -114,5 +115,6 @@ def _put_request(request: Request, address: str, content: bytes, byte_range: str
 
 
 def _received_bytes(answer: Answer) -> int:
+    """Return the number of bytes that Google has, from a header such as ``Range: bytes=0-42``."""
     _, _, last = answer.headers.get("range", "").partition("-")
     return int(last) + 1 if last.isdigit() else 0
