@@ -69,7 +69,8 @@ def label_in_page(page: bytes) -> str | None:
     """
     # Comments match, too, but without a name: declarations inside them do not count.
     for declaration in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
-        if name := declaration[1] or declaration[2]:
+        name = declaration[1] or declaration[2]  # of an XML declaration or a <meta> element
+        if name:
             label = name.decode("ascii").lower()
             return None if label.startswith("utf-16") else label
     return None

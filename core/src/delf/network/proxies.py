@@ -41,8 +41,10 @@ class Proxy:
 
     def __str__(self) -> str:
         """Return the proxy's environment variable and the proxy's address without credentials."""
-        url = _LOGIN.sub(lambda login: login[1] or "", self.url).partition("?")[0].rstrip("/")
-        return f"the proxy of {self.variable} ({url})"
+        # The scheme, if any, stays; the login after the scheme is dropped.
+        without_login = _LOGIN.sub(lambda match: match[1] or "", self.url)
+        address = without_login.partition("?")[0].rstrip("/")
+        return f"the proxy of {self.variable} ({address})"
 
     def checked_address(
         self, socks_module: str | None = "socksio", package: str = "httpx[socks]"

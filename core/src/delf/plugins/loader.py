@@ -187,10 +187,12 @@ def _collect(plugin: object, callers: Iterable[pluggy.HookCaller]) -> Iterator[S
 
 
 def _ask(hook: str, function: Any) -> list[Spec]:
+    """Call a plugin's function for a hook; return the specs after checking them."""
     if inspect.iscoroutinefunction(function):
         raise _BadPluginError(f"{hook} is async; hooks are plain functions")
     try:
         specs = function()
+        # A text is no list of specs; list() would split it, and the error would name one letter.
         items = [specs] if isinstance(specs, (str, bytes)) else list(specs)
     except KeyboardInterrupt:
         raise

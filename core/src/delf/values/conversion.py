@@ -419,6 +419,7 @@ def _is_default_index(index: Any) -> bool:
 
 
 def _pandas_cells(column: Any) -> list[Any]:
+    # Iterating over a sparse column would yield scalars of numpy among Python's own.
     if kind_name(column.dtype) == "SparseDtype":
         return list(column.astype(object))
     return [*column]
