@@ -163,6 +163,10 @@ class Problem:
 
 
 def _error_of(content: bytes) -> Mapping[str, Any]:
+    """Return the error object in the body of a response; with only ``message`` if it has none.
+
+    Some services put the body's object into a list, or give a text as the error.
+    """
     try:
         body: Any = json.loads(content)
     except (ValueError, RecursionError):
