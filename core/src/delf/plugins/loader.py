@@ -192,7 +192,7 @@ def _ask(hook: str, function: Any) -> list[Spec]:
         raise _BadPluginError(f"{hook} is async; hooks are plain functions")
     try:
         specs = function()
-        # A text is no list of specs; list() would split it, and the error would name one letter.
+        # A text stays whole: list() would split it, and the error would be about one letter.
         items = [specs] if isinstance(specs, (str, bytes)) else list(specs)
     except KeyboardInterrupt:
         raise
