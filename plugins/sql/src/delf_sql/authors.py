@@ -171,6 +171,8 @@ class OwnTables:
             for table in cte.this.find_all(exp.Table):
                 ids_of_tables_in_ctes.add(id(table))
                 name = self._table(table)
+                # The tables of an earlier CTE are in the list already. The name of a later CTE, or
+                # of this one, may be that of a table with the same name.
                 if name in earlier_cte_names:
                     continue
                 source_names.append(None if name in cte_names else name)

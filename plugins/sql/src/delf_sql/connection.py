@@ -431,6 +431,7 @@ class SQL(Connection[SQLSettings]):
             if problem is None:
                 text = self.target.scrub(f"{type(error).__name__}: {error}".split("\n", 1)[0])
                 raise ToolExecutionError(f"{self.target.label}: {text}") from None
+        # Outside of the except block, so that the traceback does not show the driver's exception.
         timeout = self.settings.statement_timeout
         raise failed_statement_error(
             problem, backend, read_only=read_only, timeout=timeout, statements=statements

@@ -164,6 +164,7 @@ class Database:
                 self._backend.stop(job.session)
 
     def _executor_key(self, read_only: bool) -> bool:
+        """Return the key of an executor; the same for reads and writes if only one may run."""
         return read_only or self._backend.one_at_a_time
 
     def _executor(self, read_only: bool) -> ThreadPoolExecutor:

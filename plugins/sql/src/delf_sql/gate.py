@@ -222,6 +222,8 @@ def _is_operator(token: Token, text: str) -> bool:
 
 
 def _defines_routine(tokens: Sequence[Token]) -> bool:
+    """Return True if a statement creates a routine, whose body may have semicolons."""
+    # Other words may stand before the kind of routine, as in CREATE OR REPLACE DEFINER = … TRIGGER.
     head = [token.word for token in tokens[:12]]
     return head[0] == "CREATE" and not _ROUTINES.isdisjoint(head)
 

@@ -196,8 +196,12 @@ def _check_not_compared_as_json(
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
-    """Return True if a value is bound as JSON: a dict, or a list that is not after IN."""
-    if isinstance(value, (list, tuple)) and not placeholder.in_list and dialect != "duckdb":
+    """Return True if a value is bound as JSON: a dict, or a list that is not after IN.
+
+    DuckDB has a type for lists, so that only a list with a dict is bound as JSON.
+    """
+    is_list = isinstance(value, (list, tuple)) and not placeholder.in_list
+    if is_list and dialect != "duckdb":
         return True
     return holds_dict(value)
 

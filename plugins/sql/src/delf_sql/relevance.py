@@ -148,14 +148,17 @@ def _score_from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> f
 
 def _path(neighbours: Mapping[int, set[int]], start: int, end: int) -> list[int]:
     """Return the tables between two tables on the shortest path; empty if that is too long."""
+    # For each table that was reached, the table before it on the path from ``start``.
     previous_by_table = {start: start}
     queue = deque([(start, 0)])
     while queue:
         table, steps = queue.popleft()
         if table == end:
             path: list[int] = []
-            while (table := previous_by_table[table]) != start:
-                path.append(table)
+            before = previous_by_table[end]
+            while before != start:
+                path.append(before)
+                before = previous_by_table[before]
             return path
         if steps < _LONGEST_BRIDGE:
             for other in sorted(neighbours.get(table, set()) - previous_by_table.keys()):

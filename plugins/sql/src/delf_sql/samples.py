@@ -215,7 +215,10 @@ def _patterns_of(values: Sequence[str]) -> str:
 
 
 def _shared_values(name: str, values: Sequence[str]) -> str:
-    """Return the distinct texts of a column or key, if many rows share them."""
+    """Return the distinct texts of a column, or of a key in JSON, such as ``'new' | 'paid'``.
+
+    The result is empty if the texts are many, do not repeat, or may be private.
+    """
     counts = Counter(values)
     has_few_texts = len(counts) <= _MAX_VALUES
     repeats_texts = len(values) >= _MIN_ROWS_PER_VALUE * len(counts)

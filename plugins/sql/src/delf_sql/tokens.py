@@ -144,7 +144,9 @@ def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     from sqlglot import Dialect as SqlglotDialect
 
     name = _SQLGLOT_NAMES.get(dialect, dialect)
-    grammar: Any = SqlglotDialect.get_or_raise(name if SqlglotDialect.get(name) is not None else "")
+    if SqlglotDialect.get(name) is None:  # a dialect of SQLAlchemy that sqlglot does not know
+        name = ""  # sqlglot's own dialect
+    grammar: Any = SqlglotDialect.get_or_raise(name)
     base: Any = grammar.tokenizer_class
     tokenizer = type("Words", (base,), {"COMMANDS": set[Any]()})
     return tokenizer, _limit_backtracking(grammar.parser_class), grammar

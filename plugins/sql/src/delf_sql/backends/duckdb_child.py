@@ -306,9 +306,15 @@ def _wrap(bound: BoundStatement, head: str, tail: str) -> BoundStatement:
 
 
 def _select_item(name: str, kind: str) -> str:
+    """Return a SQL expression that selects a column, in a form that the driver can return.
+
+    :func:`_converted_row` converts the returned values.
+    """
     if kind == _JSON:  # the driver parses JSON inconsistently
         return f"{name}::VARCHAR"
-    return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else needs pytz
+    if kind == _ZONED:  # a time without its zone, because the driver needs pytz for zones
+        return f"{name} AT TIME ZONE 'UTC'"
+    return name
 
 
 def _text_item(name: str, kind: str) -> str:

@@ -202,11 +202,16 @@ class MysqlBackend(EngineBackend):
         return {"creator": self._open}
 
     def _prepare(self, driver: _Connection, *, read_only: bool) -> None:
-        """Configure a fresh session, including the SQL mode that :mod:`delf_sql.gate` relies on."""
+        """Configure a new or reset session, with the SQL mode that :mod:`delf_sql.gate` needs.
+
+        Raises:
+            ConnectionResetError: If a statement has changed the session's database or role.
+        """
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         (row,) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         modes, *database_and_role = row
-        # The database and role with which the session was opened.
+        # The database and role with which the session was opened. A reset may keep those that a
+        # statement has set.
         first_database_and_role = self._database_and_role.setdefault(driver, database_and_role)
         if database_and_role != first_database_and_role:
             raise ConnectionResetError("the session has another database or role than before")

@@ -176,7 +176,7 @@ class PostgresBackend(EngineBackend):
                 cut_socket(driver.fileno())
 
     def discard(self, session: sa.Connection) -> None:
-        """Close the socket, whatever the server is doing."""
+        """Close the connection, at once if a statement runs on it."""
         if _psycopg_connection(session).info.transaction_status is TransactionStatus.ACTIVE:
             _psycopg_connection(session).pgconn.finish()
         super().discard(session)
@@ -238,6 +238,7 @@ class PostgresBackend(EngineBackend):
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
         known_names = known_functions("postgresql") & (called_names | names_after_dot)
+        # A known function after a dot is checked like a call: PostgreSQL's own one only reads.
         parameters = {
             # A function with one of these names is refused if it is user-defined or volatile.
             "calls": sorted(called_names | known_names),

@@ -59,12 +59,14 @@ _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
 WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name
 """
+# A query for the columns of tables; its parameter is a JSON list of (name, schema) pairs. In each
+# row, ``t.key`` is the index of the table in this list.
 _COLUMNS: Final = """
 SELECT t.key, c.name, c.type, c."notnull", c.pk
 FROM json_each(?) t, pragma_table_xinfo(t.value ->> 0, t.value ->> 1) c
 WHERE c.hidden <> 1 ORDER BY t.key, c.cid
 """
-# A query for the foreign keys of tables; its parameter is a JSON list of (name, schema) pairs.
+# A query for the columns with foreign keys, with parameter and ``t.key`` as in ``_COLUMNS``.
 _FOREIGN_KEYS: Final = """
 SELECT t.key, k."table", k."from", k."to"
 FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
@@ -433,20 +435,20 @@ class SqliteBackend:
         tables: list[Table] = [Table(relation) for relation in relations]
         keys = json.dumps([relation.key for relation in relations])
         columns = self._run(session, _COLUMNS, [keys], _ALL).rows
-        for number, name, declared_type, not_null, key in columns:
+        for table_index, name, declared_type, not_null, key in columns:
             column = Column(
                 name=name,
                 type=(declared_type or "any").lower(),
                 nullable=not (not_null or key),
                 primary_key=bool(key),
             )
-            tables[int(number)].columns.append(column)
+            tables[int(table_index)].columns.append(column)
         foreign_keys = self._run(session, _FOREIGN_KEYS, [keys], _ALL).rows
-        for number, other_table, own_column, other_column in foreign_keys:
-            column = tables[int(number)].column(own_column)
+        for table_index, other_table, own_column, other_column in foreign_keys:
+            column = tables[int(table_index)].column(own_column)
             if column is None:
                 continue
-            schema = relations[int(number)].schema
+            schema = relations[int(table_index)].schema
             reference = f"{schema}.{other_table}" if schema else other_table
             # Without a column, the key refers to the primary key of the other table.
             column.references = f"{reference}.{other_column}" if other_column else reference
@@ -546,5 +548,6 @@ def _bytes_of_deleted_files(process: int) -> int:
 
 
 def _check_alive(child: Any, *_: object) -> None:
+    """Make the pool replace a process that has ended or is stale."""
     if not child.is_alive or child.is_stale:
         raise DisconnectionError
