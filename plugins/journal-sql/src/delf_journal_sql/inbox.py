@@ -207,14 +207,15 @@ def find_requests(
             errors_by_task.setdefault(task.task_id, error)
             continue
         _add_event(requests, event, task)
-    wanted_ids = (id_prefix, f"req_{id_prefix}")
+    prefixes = (id_prefix, f"req_{id_prefix}")
     matching_requests: list[RequestRecord] = []
     for request_id, record in requests.items():
         is_readable = record.task.task_id not in errors_by_task
         is_in_wanted_state = record.waits or not waiting
-        if is_readable and is_in_wanted_state and request_id.startswith(wanted_ids):
+        if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             matching_requests.append(record)
-    is_exact = any(record.requested.request_id in wanted_ids for record in matching_requests)
+    # The request is certainly the wanted one if the prefix is its whole id.
+    is_exact = any(record.requested.request_id in prefixes for record in matching_requests)
     if id_prefix and errors_by_task and not is_exact:
         raise next(iter(errors_by_task.values()))
     for error in errors_by_task.values():

@@ -296,8 +296,12 @@ class SqlJournal:
             raise
 
     async def _register(self) -> None:
-        while not (writer := self._running_writer()).put(operation := writer.register()):
-            continue  # this writer has just been stopped: take a new one
+        while True:
+            writer = self._running_writer()
+            operation = writer.register()
+            if writer.put(operation):
+                break
+            # The writer was stopped meanwhile: register with a new writer.
         await asyncio.wrap_future(operation.done)
 
     # -- more than the protocol ---------------------------------------------------------
@@ -595,7 +599,8 @@ class SqlJournal:
             except ConnectionLostError as lost:
                 raise lost.error from lost
 
-        # A subscription that started after this read would miss the events in between.
+        # Wait for subscriptions that are just starting. Otherwise, such a subscription might start
+        # after this read, and miss the events in between.
         with self._lock:
             starting = tuple(self._starting_subscriptions)
         if starting:

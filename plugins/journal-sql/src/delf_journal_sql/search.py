@@ -212,6 +212,7 @@ def figures(
     if wanted.text and not terms:
         return []
     if terms:
+        # The upper bits of an index key, such as ``rowid``, are the database key of the task.
         where.append(
             f"t.id IN (SELECT rowid >> {SEQ_BITS} FROM delf_index_words "  # noqa: S608 - only names of this module
             f"WHERE {database.text_search.match})"

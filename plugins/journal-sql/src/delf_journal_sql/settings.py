@@ -77,7 +77,7 @@ class JournalSettings(PluginSettings):
     def _expand_single_duration(cls, value: Any) -> Any:
         """Convert a single duration to a mapping from each state to that duration."""
         if isinstance(value, str) and value.lstrip().startswith("{"):
-            return json.loads(value)
+            return json.loads(value)  # durations by state, from an environment variable
         is_single = isinstance(value, (str, int, float)) and not isinstance(value, bool)
         return dict.fromkeys(AT_REST, value) if is_single else value
 

@@ -424,6 +424,7 @@ class SqliteChanges:
 
 
 def _damage(outcome: str) -> sqlite3.DatabaseError:
+    """Return an error for a failed check, like the one that SQLite raises for a damaged file."""
     error = sqlite3.DatabaseError(" ".join(outcome.split()))
     error.sqlite_errorname = "SQLITE_CORRUPT"
     return error

@@ -225,7 +225,7 @@ def in_state(
     placeholders, owners = placeholders_for(live_owners(connection, is_alive), "owner")
     condition = f"t.owner IN ({placeholders})"
     if state is TaskState.INTERRUPTED:
-        condition = f"({condition}) IS NOT TRUE"
+        condition = f"({condition}) IS NOT TRUE"  # also true for a task without an owner
     return f"t.state = '{TaskState.RUNNING}' AND {condition}", owners
 
 

@@ -102,7 +102,7 @@ class Tasks:
     def add(self, connection: Connection, packed: Packed) -> None:
         """Validate an event, and collect its row for :meth:`flush`.
 
-        Called in a transaction after :meth:`check` and :meth:`create`.
+        Called in a transaction after :meth:`mark_lost_tasks` and :meth:`create`.
 
         Raises:
             JournalConflictError: If the event cannot follow the stored events of its task, or

@@ -182,12 +182,12 @@ class Watcher:
                 time.sleep(RETRY_SECONDS)
 
     def _watch(self) -> None:
-        """Wake subscriptions after each change of the database, until :meth:`stop`."""
+        """Wake subscriptions after each change of the database, until :meth:`stop_thread`."""
         self._prepare()
         changes = self._database.changes()
         with self._lock:
-            # Under the lock, so that either stop() closes ``changes``, or this check notices
-            # stop().
+            # Under the lock, so that either stop_thread() closes ``changes``, or this check notices
+            # that stop_thread() was called.
             self._changes = changes
             if self._stopping:
                 changes.close()
