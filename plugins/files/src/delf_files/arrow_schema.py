@@ -59,6 +59,7 @@ def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield the name and the unit of each duration column in an Arrow schema."""
     schema_position = _offset_target(data, _field_position(data, _offset_target(data, 0), _HEADER))
     fields_position = _offset_target(data, _field_position(data, schema_position, _FIELDS))
+    # A list has the number of its items, and then for each item the offset to its table.
     (count,) = struct.unpack_from("<I", data, fields_position)
     for index in range(min(count, _MAX_FIELDS)):
         field_position = _offset_target(data, fields_position + 4 * (index + 1))
@@ -85,11 +86,16 @@ def _offset_target(data: bytes, position: int) -> int:
 
 
 def _field_position(data: bytes, table: int, number: int) -> int:
-    """Return the position of a field of a FlatBuffer table; 0 for an absent field."""
-    (vtable,) = struct.unpack_from("<i", data, table)
-    (size,) = struct.unpack_from("<H", data, table - vtable)
+    """Return the position of a field of a FlatBuffer table; 0 for an absent field.
+
+    A table begins with the distance back to its vtable. The vtable has its own size, the size of
+    the table, and then for each field the field's offset in the table, each in two bytes.
+    """
+    (distance,) = struct.unpack_from("<i", data, table)
+    vtable = table - distance
+    (vtable_size,) = struct.unpack_from("<H", data, vtable)
     entry = 4 + 2 * number
-    if entry >= size:
+    if entry >= vtable_size:  # the schema was written without this field
         return 0
-    (offset,) = struct.unpack_from("<H", data, table - vtable + entry)
+    (offset,) = struct.unpack_from("<H", data, vtable + entry)
     return table + offset if offset else 0

@@ -169,12 +169,15 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
     Args:
         texts: The cells of the column that are not empty.
     """
-    numbers = [_UNITS.sub("", _UNUSUAL_NEGATIVE.sub(r"\1\2", text)) for text in texts]
+    # Leave out the signs of unusual negative numbers, as in (1.50) and 1.50-, and then units.
+    unsigned = [_UNUSUAL_NEGATIVE.sub(r"\1\2", text) for text in texts]
+    numbers = [_UNITS.sub("", text) for text in unsigned]
     has_leading_zero = any(map(_LEADING_ZERO.fullmatch, numbers))
     if has_leading_zero and all(map(str.isdigit, numbers)):
         yield "with leading zeros"
         return
     fits_by_notation = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
+    # The notation that fits most of the texts.
     notation = max(fits_by_notation, key=lambda name: sum(fits_by_notation[name]))
     fits = fits_by_notation[notation]  # for each text, whether the notation fits
     if sum(fits) < _NUMERIC_SHARE * len(texts):

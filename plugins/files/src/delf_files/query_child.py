@@ -335,6 +335,7 @@ def _source(table: dict[str, Any], **fields: str) -> str:
         table: The data of the table.
         **fields: Values of further fields of the template in :data:`READERS`.
     """
+    # Whether short rows are padded. DuckDB cannot do that in parallel if a cell has a line break.
     ragged = bool(table.get("ragged"))
     longest = int(table.get("longest", 0))
     return READERS[table["kind"]].format(
@@ -365,6 +366,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
+        # Perhaps a line is broken: the copy leaves out broken lines.
         has_json_lines = table["ending"] != ".json"
         if has_json_lines and not is_copy:
             return _json_source_of_copy(connection, table)
@@ -463,9 +465,12 @@ def _add_notes_about_renamed_columns(names: list[str], about: str) -> None:
 def _explanations_of_renamed_columns(names: list[str]) -> dict[str, str]:
     """Find the columns that were renamed because their names differ from others only in case.
 
+    A column ``ID_2`` was probably renamed if there is a column ``id``, but no column ``ID``.
+
     Returns:
         A mapping from the new name, such as ``ID_2``, to the reason, such as ``'ID' beside 'id'``.
     """
+    # Of several names that differ only in case, the first.
     names_by_folded = {name.lower(): name for name in reversed(names)}
     explanations: dict[str, str] = {}
     for name in names:
@@ -589,6 +594,7 @@ def _sql_for_unrepresentable(number: int, kind: str) -> str:
 
 
 def _approximate_bytes(value: Any) -> int:
+    """Estimate the memory that a value takes, with the fixed part of a Python object."""
     if isinstance(value, (str, bytes)):
         return len(value) + 48
     return len(str(value)) + 32

@@ -159,6 +159,9 @@ def _fit(tables: Sequence[_Description], max_characters: int) -> str:
 
 
 def _full_size(table: _Description) -> int:
+    """Return the number of characters that :func:`_render` needs to describe a table completely."""
+    # Each column counts its name twice, because _render() also keeps room for a list of the names;
+    # the 7 are for indent, colon, separator and line break.
     lines = sum(2 * len(short(column.name)) + len(column.line) + 7 for column in table.columns)
     return len(table.heading) + len(table.footer) + len(table.text_of_all_rows) + lines
 
@@ -623,6 +626,7 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     complete_lines = data[: data.rfind(b"\n") + 1] or data
     shown_data = complete_lines if may_be_cut else data
     text = decode_if_text(shown_data)
+    # Other texts are decoded in the given encoding; a zero byte shows that the content is no text.
     is_binary = b"\0" in complete_lines
     if text is None and encoding and not is_binary:
         text = shown_data.decode(encoding, "replace")

@@ -325,6 +325,7 @@ def _fill_merged_cells(
         if isinstance(text, str):
             open_areas.append((area, text))
     for area, text in open_areas:
-        values.extend([None] * (area.right + 1 - len(values)))
-        values[area.left : area.right + 1] = [text] * (area.right + 1 - area.left)
+        end = area.right + 1
+        values.extend([None] * (end - len(values)))  # the row may end before the area does
+        values[area.left : end] = [text] * (end - area.left)
     return [(area, text) for area, text in open_areas if area.bottom > number]
