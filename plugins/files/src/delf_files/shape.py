@@ -626,7 +626,7 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     complete_lines = data[: data.rfind(b"\n") + 1] or data
     shown_data = complete_lines if may_be_cut else data
     text = decode_if_text(shown_data)
-    # Other texts are decoded in the given encoding; a zero byte shows that the content is no text.
+    # Other texts are decoded in the given encoding; a zero byte shows binary content.
     is_binary = b"\0" in complete_lines
     if text is None and encoding and not is_binary:
         text = shown_data.decode(encoding, "replace")

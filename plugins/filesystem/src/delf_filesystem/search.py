@@ -54,6 +54,7 @@ class Glob:
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise ToolRefusedError(f"a pattern has at most {_MAX_PATTERN_CHARS} characters")
         parts = pattern.strip("/").split("/")
+        # A pattern without a slash matches names in every folder.
         if len(parts) == 1 and parts != ["**"]:
             parts = ["**", *parts]
         # None stands for `**`. An expression made by fnmatch matches a name in linear time.
