@@ -95,6 +95,7 @@ def guess(data: bytes) -> tuple[str, str]:
     except LookupError:
         return WESTERN, _WESTERN_LABEL
     encoding = _SUPERSETS.get(encoding, encoding)
+    # Windows-1253 is the more probable of the Greek encodings if both give the same text.
     if encoding == "iso8859-7" and not _DIFFERENT_IN_GREEK.search(sample):
         encoding = "cp1253"
     return encoding, _NAMES.get(encoding, name)

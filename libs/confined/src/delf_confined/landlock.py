@@ -63,7 +63,9 @@ def _rights_and_attributes() -> tuple[int, bytes]:
         binary format.
     """
     abi = version()
-    file_rights = (1 << _FS_BITS[min(abi, max(_FS_BITS))]) - 1
+    newest_known_abi = max(_FS_BITS)
+    right_count = _FS_BITS[min(abi, newest_known_abi)]
+    file_rights = (1 << right_count) - 1  # a bit for each right
     ruleset_attributes = struct.pack("=Q", file_rights)
     if abi >= _FIRST_ABI_WITH_NETWORK:
         ruleset_attributes += struct.pack("=Q", _EVERY_PORT)

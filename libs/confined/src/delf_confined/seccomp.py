@@ -152,6 +152,7 @@ def build(
         allow_writes: Whether the process may create, change, move and remove files.
         allow_locks: Whether the process may lock files.
     """
+    # In a jump, ``if_true`` and ``if_false`` are the numbers of instructions to skip.
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
         _instruction(_JUMP_EQUAL, if_true=1, if_false=0, value=_ARCH[machine]),
@@ -172,6 +173,7 @@ def build(
         if number is not None:
             skip = len(block)
             code += [_instruction(_JUMP_EQUAL, if_true=0, if_false=skip, value=number), *block]
+    # Allow each range of calls with any arguments: any other number jumps over the return.
     for first, last in _number_ranges(calls.numbers(machine, writes=allow_writes)):
         code += [
             _instruction(_JUMP_AT_LEAST, if_true=0, if_false=2, value=first),

@@ -201,8 +201,10 @@ def _line_number(data: bytes, position: int) -> int:
 def _is_mostly_utf8(data: bytes) -> bool:
     """Return True if most non-ASCII characters are valid UTF-8, apart from a few stray bytes."""
     text = data.decode("utf-8", "replace")
-    stray = text.count("\ufffd")
-    return sum(map(str.isascii, text)) + stray < len(text) - stray
+    ascii_count = sum(map(str.isascii, text))
+    stray_count = text.count("\ufffd")
+    valid_count = len(text) - ascii_count - stray_count  # of non-ASCII characters
+    return stray_count < valid_count
 
 
 def decode_if_text(data: bytes) -> str | None:

@@ -79,7 +79,7 @@ class Turns:
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
         if turn.was_preempted:
-            self._uncount_use(turn)
+            self._uncount_use(turn)  # _recent_use() counts the earlier attempts again
         self._waiting[turn] = next(self._order)
         self._assign_permits()
         try:
@@ -136,6 +136,11 @@ class Turns:
         return min(candidates, key=self._rank, default=None)
 
     def _rank(self, turn: Turn) -> tuple[float, int, int]:
+        """Return a sort key for waiting calls.
+
+        The call of the caller with the least use comes first; of callers with equal use, the one
+        with the fewest running calls; then the call that has waited longest.
+        """
         running_calls = sum(other.key == turn.key for other in self._running)
         return self._recent_use(turn.key), running_calls, self._waiting[turn]
 
