@@ -422,8 +422,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         Each fallback of a model has its own entry after the model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
-        # Roles are named only if there is a heavy or a vision model. A light model without a heavy
-        # model is the main model itself.
+        # A single model has no role. A light model is set only together with a heavy one.
         if self.heavy_llm is None and self.vision_llm is None:
             roles = {"llm": self.main_llm}
         models_by_name: dict[str, LLMConfig] = {}

@@ -94,6 +94,8 @@ class Embedders:
         if package_of("embedder", plugin_name) is not None:
             # The plugin is known but cannot be used: spec() raises an error that says why.
             return self._host.spec(EmbedderSpec, plugin_name)
+        # Perhaps the recommended plugin serves the name: while it is installed but unusable, its
+        # patterns are unknown. The error then says why it is unusable.
         for record in self._host.records():
             if record.distribution == _RECOMMENDED_PACKAGE and not record.usable:
                 reason = f"plugin {record.name!r} is {record.state}: {record.reason}"

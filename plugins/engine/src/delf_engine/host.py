@@ -369,7 +369,10 @@ class TaskHost:
         events = self._run.log.events
         failed_call = self.scripts.failed_call_answer(outcome)
         cause = None if failed_call is None else failed_call.cause
-        can_retry = self._answer_includes_last_output or self.scripts.may_go_on
+        # Another script in place of this one needs resources, which the task may have used up. A
+        # script that has ended well needs no other one in its place.
+        has_ended_well = self._answer_includes_last_output
+        can_retry = has_ended_well or self.scripts.may_go_on
         if failed_call is not None and not failed_call.can_retry:
             can_retry = False
         changes = [str(change) for change in changes_of(events, attempt)]

@@ -197,9 +197,9 @@ class AgentMemory:
     async def guidelines(self) -> str | None:
         """Return the store's own guidelines on what to remember; None without guidelines."""
         store = await self._bounded(asyncio.shield(self.open()), _MAX_SECONDS)
-        method = getattr(store, "guidelines", None)
-        if isinstance(method, str) and method.strip():
-            return method
+        guidelines = getattr(store, "guidelines", None)  # an optional attribute of a store
+        if isinstance(guidelines, str) and guidelines.strip():
+            return guidelines
         return None
 
     async def aclose(self) -> None:

@@ -29,6 +29,7 @@ def never_called(
         The line of the first mention, by action.
     """
     uncalled_names = {*names} - {*called_names}
+    # ``getattr(mail, "send")`` mentions an action without its dotted name.
     may_mention_uncalled = "getattr" in code or any(name in code for name in uncalled_names)
     if not may_mention_uncalled or check_script(code) is not None:
         return {}

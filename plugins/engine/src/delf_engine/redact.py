@@ -342,7 +342,8 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
 
 def _like(old: Any, parts: list[Any]) -> Any:
     """Return a collection of the same type as another, with other items."""
-    if hasattr(old, "_fields"):
+    is_named_tuple = hasattr(old, "_fields")
+    if is_named_tuple:
         return type(old)(*parts)
     for collection_type in _COLLECTION_TYPES:
         if isinstance(old, collection_type):

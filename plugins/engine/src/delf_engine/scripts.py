@@ -229,8 +229,7 @@ class ScriptRunner(ScriptHost):
                 # pass.
                 self._gate.close()
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
-        if self._replay.unmatched_events:
-            self._replay.end_script(*_end_of(outcome))
+        self._replay.end_script(*_end_of(outcome))  # no effect in a new task
         return outcome
 
     def _recall_loss(self, script: RecordedScript) -> Outcome | None:
@@ -253,10 +252,7 @@ class ScriptRunner(ScriptHost):
         """
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
-        if self._replay.unmatched_events:
-            recorded_script = self._replay.begin_script(attempt)
-        else:
-            recorded_script = None
+        recorded_script = self._replay.begin_script(attempt)
         # Each script has its own seed, so that its random numbers do not depend on how many numbers
         # earlier scripts drew.
         self.script_start = ScriptStart(seed=f"{self._seed}/{attempt}")
@@ -360,6 +356,8 @@ class ScriptRunner(ScriptHost):
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
         """End the script without answering its pending call."""
         self._end(reason)
+        # A cancellation that came before, and ended as another error, does not come again: the wait
+        # below would be endless.
         current_task = asyncio.current_task()
         if current_task is not None and current_task.cancelling():
             raise asyncio.CancelledError

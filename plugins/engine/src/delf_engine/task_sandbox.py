@@ -67,7 +67,7 @@ class TaskSandbox:
 
     @property
     def alive(self) -> bool:
-        """True if variables of earlier scripts still exist."""
+        """True if a session is open and has not died, so that its variables still exist."""
         opening = self._opening
         if opening is None or not opening.done() or opening.cancelled():
             return False

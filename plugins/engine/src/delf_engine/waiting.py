@@ -180,7 +180,7 @@ class TaskClock:
             async with asyncio.timeout(timeout_seconds) as self._timeout:
                 await asyncio.wait({work})
         except TimeoutError:
-            self._is_over = not work.done()  # the caller checks whether the work is done
+            self._is_over = not work.done()  # the work may have ended just at the timeout
         finally:
             deadline = None if self._timeout is None else self._timeout.when()
             if deadline is not None:

@@ -43,6 +43,7 @@ def why_refused(
     rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
+    # A person may have several keys, so names are compared, too.
     name = normalise_name(_name_of(decider))
     is_rejection = isinstance(decision, (Rejected, ChangesRequested))
     is_task_owner = decider.key == task_owner or name == normalise_name(name_of_holder(task_owner))
@@ -144,7 +145,8 @@ def is_valid(
         return False
     if not rule.deciders:
         return True
-    # Teams unknown to the journal are the channel's own, such as its user groups.
+    # The voter's teams in the journal count as they are now, and not as they were at the vote. The
+    # journal does not know the teams of a channel, such as its user groups: these are as recorded.
     channel_teams = set(vote.teams)
     for person in all_people:
         channel_teams.difference_update(person.teams)
@@ -227,7 +229,7 @@ class Ballot:
         await asyncio.sleep(0)  # runs the scheduled _begin_to_count, which adds to _counting_tasks
         while self._counting_tasks:
             await asyncio.wait({*self._counting_tasks})
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # begins to count the votes that came meanwhile
 
     def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
         counting = asyncio.create_task(self._count(rule, answer))

@@ -238,7 +238,9 @@ class _Suspect:
         """True if all values have names of content, and the action does not declare its content."""
         action = self.bound.action
         is_undeclared = action.sinks is None and action.contents is None
-        return is_undeclared and all(self._is_content(path, "") for path in self.text_by_path)
+        # With an empty text, only the name in the path decides whether a value is content.
+        no_text = ""
+        return is_undeclared and all(self._is_content(path, no_text) for path in self.text_by_path)
 
     def _paths_to_check(self, deciding_paths: Sequence[str]) -> Sequence[str]:
         """Return the paths of the values to check: those that decide the effect of the call.

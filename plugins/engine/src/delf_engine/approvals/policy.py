@@ -186,7 +186,8 @@ class TaskApprovals:
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            make_request=lambda: self._request_for_call(case),  # uses the final value of ``case``
+            # Called later, when ``case`` also has what its record says about the call.
+            make_request=lambda: self._request_for_call(case),
             has_changed_since_request=has_changed_since_request,
             call=call,
             verdict=verdict,

@@ -135,7 +135,7 @@ class RequestRemarks:
 
     async def wait_until_recorded(self) -> None:
         """Wait until all comments and assignments are recorded and passed on to the channels."""
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # runs the scheduled _begin(), which adds to _working
         while self._working:
             await asyncio.wait({*self._working})
 

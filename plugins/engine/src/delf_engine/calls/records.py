@@ -185,14 +185,16 @@ class CallRecords:
         self._under_way.pop(call.number, None)
         # Even if the journal fails below: waiting calls must not hang on an end that has come.
         self._call_ended.set()
-        # A function in a thread runs to its end, which is recorded even if the task is left.
+        # Two kinds of ends are recorded even while this process gives the task up: that of a
+        # function in a thread, which always runs to its end, and that of a call that never began.
         ran_in_thread = status in ("ok", "error") and not call.bound.action.is_async
+        is_certain_end = ran_in_thread or cancellation == "not_started"
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:
             await self._log.record(
                 CallFinished,
                 unredacted_fields=unredacted_fields,
-                ends_call=ran_in_thread or cancellation == "not_started",
+                ends_call=is_certain_end,
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,

@@ -272,9 +272,10 @@ class TaskLog:
         """Buffer event-loop turns of a script; the turns are recorded before the next event.
 
         Args:
-            turns: The numbers of the iterations of the script's event loop in which answers
-                arrived.
+            turns: Alternately the number of an iteration of the script's event loop, and a call or
+                timer of that iteration, as the method of the same name of ``ScriptHost`` describes.
         """
+        # While this process gives the task up, only outcomes of calls are recorded.
         if not self._is_leaving:
             self._loop_turns += turns
             self._flush_soon()

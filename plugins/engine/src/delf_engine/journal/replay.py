@@ -202,7 +202,10 @@ class Replay:
         # A failure after which the task was retried is left out: what failed is done again.
         self._recording = Recording(without_recorded_failures(self.events))
         self.unmatched_events = self._recording.unmatched
-        """The recorded events that the resumed task has not repeated yet."""
+        """The counts of events that are still to be repeated, by type and key fields.
+
+        Empty for a new task. In a resumed task, the key of a repeated event stays with the count 0.
+        """
         self.highest_call_id = self._recording.highest_call_id
         """The highest number of a recorded call; 0 without calls."""
         # The strategy, too, must repeat the calls that it made between its scripts in the recorded

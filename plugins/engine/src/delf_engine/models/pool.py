@@ -164,8 +164,10 @@ class ModelPool:
 
 
 def _key(config: LLMConfig) -> str:
+    """Return a text that is equal only for configurations that can share a model's client."""
     folder = getattr(config.model, "folder", None)  # the folder of its delf.toml: see FileText
     headers = sorted((config.headers or {}).items())
+    # The repr of a configuration shows neither the key and the headers nor a login in the address.
     return repr((config, folder, config.base_url, config.api_key, headers))
 
 

@@ -224,8 +224,9 @@ class Origins:
             and self._may_return_arguments_later(call)
             and call.connection not in self._tainted_connections
         )
-        has_effect = would_lose_trust or would_taint
-        if has_effect and not self.are_only_from_user(event.action, event.arguments, event.line):
+        # The arguments are examined, which is slow, only if something depends on it.
+        must_examine = would_lose_trust or would_taint
+        if must_examine and not self.are_only_from_user(event.action, event.arguments, event.line):
             if would_lose_trust:
                 call.trust = "outside"
             if would_taint:
@@ -236,7 +237,9 @@ class Origins:
     def _may_return_arguments_later(self, call: PastCall) -> bool:
         """Return whether later results of a call's connection may have texts of its arguments.
 
-        A service may return the texts that it received, even the search terms of a read.
+        A service may return the texts that it received, even the search terms of a read. A read by
+        an author that had read untrusted data does not count here, because
+        :meth:`unplanned_read` finds such reads.
         """
         if call.changes_data:
             return True

@@ -437,7 +437,8 @@ class Outline:
         Also, each past call of the planned actions must have set the planned parameters. If
         ``find(sender="Ada").mail`` is planned, the script must compute the argument only from the
         field ``mail`` in results of the action ``find``, and each call of ``find`` that the task
-        has made so far must have set the parameter ``sender``, to any value.
+        has made so far must have set the parameter ``sender``, to any value: results without the
+        parameter may have further records, which the user did not ask for.
 
         Args:
             planned_node: An argument in the outline, the list of calls that a model planned from

@@ -480,7 +480,8 @@ class Scripts:
         """Record the sources of the variables in ``for number, item in enumerate(values)``."""
         match target.elts, rows.args:
             case [number, item], [values, *start]:
-                # Within the loop, the rows decide only how often the script counts.
+                # The number comes only from the argument ``start``: the values decide how often the
+                # loop runs, which counts as a condition of the loop.
                 start += [each.value for each in rows.keywords]
                 self._bind(
                     number, self._read_all(start), rows, ignores_conditions=ignores_conditions
@@ -529,9 +530,10 @@ class Scripts:
             test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
             self._add_to(sources, test_sources, self._read_all(parts))
-            # Any part may decide whether another part runs, so the sources of all parts decide. The
-            # next pass over the scripts uses these sources from the first part on. A part that is
-            # no test decides by an exception, which depends on the fields that the part reads.
+            # Any part may decide whether another part runs, so the sources of all parts become
+            # sources of the condition. The next pass over the scripts applies this condition from
+            # the first part on. A part that is no test decides only by an exception, which depends
+            # on the fields that the part reads.
             self._add_to(
                 self._condition_sources[node], test_sources, without_whole_results(sources)
             )
@@ -680,7 +682,10 @@ class Scripts:
             is_followed: Whether the script defines the function. Only the function's own result
                 then has fields of the arguments.
         """
-        if is_followed or (function == "map" and lambda_sources):
+        # The script's own function or lambda shows what the result contains. Beyond that, the
+        # arguments only decide which result it is.
+        is_made_by_script = is_followed or (function == "map" and bool(lambda_sources))
+        if is_made_by_script:
             return without_whole_results(receiver_sources | argument_sources) | lambda_sources
         sources = receiver_sources | argument_sources | lambda_sources
         if function == "len":
@@ -730,8 +735,9 @@ class Scripts:
             self._bind(targets[0], sources, value)
             return sources
         # The variables of ``a = b = []`` refer to one object. Each target is therefore bound to an
-        # expression that contains all targets. The expression is starred, because _bind() then does
-        # not take it for a new object of one variable alone, and the targets count as aliased.
+        # expression that contains all targets, so that a change of one target counts for all. The
+        # expression is starred, because _bind() then does not take it for a new object of one
+        # variable alone, and the targets count as aliased.
         shared_value = ast.Starred(ast.Tuple([value, *targets]))
         for target in targets:
             self._bind(target, sources, shared_value)

@@ -57,7 +57,9 @@ def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
         fields: The fields that the script reads; empty for an item of a list, which may be a whole
             record.
     """
-    return without_plain_whole_results(sources) | fields if fields else {*sources}
+    if not fields:
+        return {*sources}
+    return without_plain_whole_results(sources) | fields
 
 
 def enclosed(sources: Sources) -> set[Source]:
@@ -87,7 +89,11 @@ def without_plain_whole_results(sources: Sources) -> set[Source]:
 
 
 def with_one_form_of_whole_results(sources: Sources) -> frozenset[Source]:
-    """Return sources in which a whole result takes the place of each enclosed result."""
+    """Return sources in which a whole result takes the place of each enclosed result.
+
+    Only the analysis of a script tells the two apart. Without them, the sources of an argument in
+    a script and of a planned argument can be compared.
+    """
     return frozenset(
         Source("whole result", source.name) if source.kind == "enclosed result" else source
         for source in sources

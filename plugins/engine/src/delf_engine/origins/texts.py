@@ -59,6 +59,8 @@ def mentions(text: str, value: str) -> bool:
         pattern = r"\s?".join(map(re.escape, characters))
     else:
         pattern = r"\s+".join(map(re.escape, words))
+    # Beside the value stands no letter, digit or ``@``, nor one that ``.``, ``+`` or ``-`` joins to
+    # the value, as in ``ada+x`` or ``co.uk``.
     whole_words = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
     return re.search(whole_words, text, re.IGNORECASE) is not None
 

@@ -201,8 +201,10 @@ def _parse_list(text: str) -> Any:
 
 def scalar(text: str) -> Any:
     """Parse a text as JSON; return the text unchanged if it is not JSON."""
-    value = _parse_json(text.strip())
-    return text if value == text.strip() else value
+    stripped_text = text.strip()
+    value = _parse_json(stripped_text)
+    is_json = value != stripped_text  # _parse_json() returns any other text unchanged
+    return value if is_json else text
 
 
 def _parse_json(text: str) -> Any:

@@ -127,7 +127,8 @@ class _HostTargets:
             return True
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        except OSError:  # the process is gone, or the system has no /proc
+        except OSError:
+            # If the system has /proc at all, the process is gone.
             return Path("/proc/self").exists()
         fields: dict[str, str] = {}
         for line in status.splitlines():

@@ -323,7 +323,7 @@ class Trace:
         self.model_calls.append(call)
         if event.purpose == "setup":
             self._setup().add(call)
-            return
+            return  # no task pays for the set-up of connections, which serves all tasks
         self.usage = self.usage + event.usage
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
@@ -332,10 +332,11 @@ class Trace:
             self.api_enrichment = SetupTrace()
         return self.api_enrichment
 
-    def _uses(self, name: str) -> dict[str, ModelUse]:
+    def _uses(self, attribute: str) -> dict[str, ModelUse]:
+        """Return the totals of the model calls, by an attribute of the calls such as ``step``."""
         uses: dict[str, ModelUse] = {}
         for call in self.model_calls:
-            uses.setdefault(getattr(call, name), ModelUse()).add(call)
+            uses.setdefault(getattr(call, attribute), ModelUse()).add(call)
         return uses
 
     @property
