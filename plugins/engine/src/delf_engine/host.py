@@ -407,10 +407,10 @@ class TaskHost:
         """
         run = self._run
         topic = f"limits of script {attempt}"
-        # A resumed task repeats the recorded decision. Without a recorded problem, the script has
-        # passed the check before.
+        # A resumed task repeats the recorded decision. A recorded script without a recorded problem
+        # has passed the check before.
         problem = run.replay.note(topic)
-        if problem is None and run.replay.unmatched_events:
+        if problem is None and run.replay.has_script(attempt):
             return None
         tools = [*run.tools]
         children = self._children.remaining

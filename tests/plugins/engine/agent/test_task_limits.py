@@ -246,3 +246,22 @@ async def test_child_limit_does_not_stop_recorded_scripts_on_resume(
             assert (response.error, response.text) == (None, "all done")
             assert len([e for e in response.events if isinstance(e, ChildFinished)]) == 3
             assert len([e for e in response.events if isinstance(e, Noted)]) == 1
+
+
+async def test_limits_are_checked_for_new_scripts_of_a_resumed_task(delf_host, scripted_model):
+    """A script that certainly exceeds a limit is not run, although earlier scripts are recorded."""
+    bench = Bench(delf_host, scripted_model)
+    options = {"approval_mode": "approve_all", "max_children": 3, "rerun_count": 3}
+    first = "await desk.hand(0)\nrerun('one done', 'the others')"
+    excessive = "for n in range(9):\n    await desk.hand(n)"
+    agent = Agent(tools=[Desk()], llm="scripted", journal="test", host=bench.host, **options)
+    async with agent:
+        scripted_model.default = scripts(first, "print('all done')")
+        response = await agent.arun("hand out")
+        await bench.journal.ended_with(response.trace.task_id, RerunRequested)
+        scripted_model.default = scripts(excessive, "print('refused')")
+        response = await agent.aresume(response.trace.task_id)
+    assert (response.error, response.text) == (None, "refused")
+    assert len([e for e in response.events if isinstance(e, ChildFinished)]) == 1
+    noted = [e.text for e in response.events if isinstance(e, Noted)]
+    assert "at least 9 child tasks, and the task can have 2 more" in noted[0]

@@ -258,6 +258,10 @@ class Replay:
 
     # -- scripts --------------------------------------------------------------------------
 
+    def has_script(self, attempt: int) -> bool:
+        """Return True if a script of this number was recorded before the task was resumed."""
+        return attempt in self._recording.scripts
+
     def begin_script(self, attempt: int) -> RecordedScript | None:
         """Start the replay of a script; return its recorded events, if any."""
         script = self._recording.scripts.get(attempt)
