@@ -175,6 +175,10 @@ async def test_ranges_names_and_links_are_resolved(
     assert (await sheets.info(book))["names"] == ["Numbers"]
     with pytest.raises(ToolRefusedError, match="do not fit"):
         await sheets.write(book, "Numbers", [[1]] * 3)
+    lost = {"name": "Lost", "namedRangeId": "l", "range": {**area, "sheetId": 404}}
+    google.sheets.books[book].names.append(lost)
+    with pytest.raises(ToolRefusedError, match="'Lost' is a range of a sheet that does not exist"):
+        await sheets.write(book, "Lost", [[1]])
     with pytest.raises(ToolRefusedError, match=r"no sheet 'Shet1'; did you mean 'Sheet1'"):
         await sheets.write(book, "Shet1!A1", [[1]])
     with pytest.raises(ToolRefusedError, match="ends before it begins"):

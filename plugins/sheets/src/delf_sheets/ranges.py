@@ -139,7 +139,7 @@ class Book:
         """
         text = text.strip()
         if text in self.names:
-            return self._named_area(self.names[text])
+            return self._named_area(text)
         title, cells = _split_title(text)
         if not title and not _is_cells(cells):
             title = cells
@@ -154,9 +154,12 @@ class Book:
             raise ToolRefusedError(f"{text!r} ends before it begins")
         return area
 
-    def _named_area(self, area: Mapping[str, Any]) -> Area:
-        key = int(area.get("sheetId") or 0)
-        sheet = next((sheet for sheet in self.sheets if sheet.id == key), self.sheets[0])
+    def _named_area(self, name: str) -> Area:
+        area = self.names[name]
+        key = int(area.get("sheetId") or 0)  # Google leaves out the id 0
+        sheet = next((sheet for sheet in self.sheets if sheet.id == key), None)
+        if sheet is None:
+            raise ToolRefusedError(f"{name!r} is a range of a sheet that does not exist")
         return Area(
             sheet=sheet,
             top=int(area.get("startRowIndex") or 0),
