@@ -194,6 +194,7 @@ class Sheets(GoogleConnection):
         """Change how a range looks. Colors are #ff8800 or names; number formats are patterns, as
         `0.00`, `#,##0 €`, `0%`, `yyyy-mm-dd`.
         """  # noqa: D205 - the model reads the whole paragraph
+        # Of this function's arguments, those that change the look.
         properties = {name: value for name, value in locals().items() if name in _FORMAT_NAMES}
         plan = Plan(await self._book(spreadsheet))
         plan.format(range, properties)
