@@ -8,7 +8,9 @@ import pytest
 from delf import Agent, tool
 from delf.errors import ConnectionUnavailableError, TaskLimitError
 from delf.events import Warned
+from delf.protocols.strategy import ToolDescription
 from delf_routines.cases import Case
+from delf_routines.drift import drift_of
 from delf_routines.program import Routines
 from delf_routines.routine import Limits, Parameter, Routine, UsedAction
 from delf_sql.connection import SQL
@@ -337,3 +339,23 @@ async def test_changed_answer_shape_is_reported(report, run):
     response, shown = await run()
     assert response.status
     assert "the answer is text, and was object of euros" in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        ("list[int] | dict[str, int]", "dict[str, int]", False),
+        ("dict[str, list[int]] | list[str]", "list[int]", False),
+        ("list[list[int]]", "list[str]", False),
+        ("list[{'a': {'b': list[int]}}]", "{'a': int}", True),
+        ("list[int] | dict[str, int]", "str", True),
+    ],
+)
+def test_change_of_a_result_matters_only_without_a_common_type(before, after, matters):
+    used = UsedAction(effect="read", returns=before)
+    routine = Routine(name="r", title="R", task="r", script="find()", actions={"find": used})
+    found = ToolDescription(
+        name="find", summary="Find.", effect="read", asks=False, make_schema=dict, returns=after
+    )
+    (drift,) = drift_of(routine, [found])
+    assert drift.matters is matters

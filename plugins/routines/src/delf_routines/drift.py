@@ -17,7 +17,7 @@ from delf_routines.routine import Routine, UsedAction
 _DIGITS: Final = 16
 _DESCRIPTION_KEYS: Final = ("title", "description", "examples", "$comment")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
-_ITEMS: Final = re.compile(r"\[.*\]")
+_ITEMS: Final = re.compile(r"\[[^\[\]]*\]")
 _NAMED_SCHEMA_KEYS: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 
@@ -146,10 +146,16 @@ def _differs_in_kind(before: str, after: str) -> bool:
 
 
 def _outer_type(returns: str) -> str:
-    """Return the outer type: ``list`` for ``list[int]``, ``dict`` for ``{'id': int}``."""
-    while (shorter := _BRACES.sub("dict", returns)) != returns:
-        returns = shorter
-    return _ITEMS.sub("", returns)
+    """Return the outer type: ``list`` for ``list[int]``, ``dict`` for ``{'id': int}``.
+
+    Of a union, return the outer types: ``list | dict`` for ``list[int] | dict[str, int]``.
+    """
+    outer = returns
+    while True:  # each round replaces the innermost braces and brackets
+        shorter = _ITEMS.sub("", _BRACES.sub("dict", outer))
+        if shorter == outer:
+            return outer
+        outer = shorter
 
 
 def _name(parameter: str) -> str:
