@@ -115,7 +115,9 @@ class Narrator:
                 self._purpose_by_call_id[event.call_id] = purpose(event)
             case ev.CallFinished() if self._shows_calls:
                 call_purpose = self._purpose_by_call_id.pop(event.call_id, "")
-                line = call_line(event, call_purpose, self._screen.width)
+                width = self._screen.width
+                line_width = None if width is None else width - len("  ")
+                line = call_line(event, call_purpose, line_width)
                 self._screen.line(f"  {line}", "dim")
             case _:
                 pass
