@@ -354,6 +354,7 @@ async def _post_and_wait(
         # Also read the journal after a timeout, when no event was received.
         if event is None or isinstance(event, (*remark_kinds, *end_kinds)):
             current = await find_request(journal, request.request_id)
+            # An event's ``note`` is the journal position of the message that led to the event.
             if any(earlier.note == position for earlier in current.discussion):
                 return current
             _require_waiting(current)

@@ -181,7 +181,9 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
         import yaml  # installed by the plugins that read YAML
 
         if path.suffix not in _DOCUMENT_SUFFIXES:
-            text = text.partition(_FRONT_MATTER_MARK)[2].partition(f"\n{_FRONT_MATTER_MARK}")[0]
+            # The front matter is between two lines with the mark.
+            _, _, text_after_mark = text.partition(_FRONT_MATTER_MARK)
+            text, _, _ = text_after_mark.partition(f"\n{_FRONT_MATTER_MARK}")
         try:
             root_node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)
             document = _convert_yaml_node(root_node, visited_ids=set())
@@ -256,9 +258,11 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     file_and_key = f"{file}: {key}"  # for an effect whose text does not contain the key
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
-    # Ignore the name of the table and, outside of [agent], the name of the connection or plugin.
-    ignored_count = 1 if path[:1] == ("agent",) else 2
-    keys = {last_key, *path[ignored_count:]}
+    # In a path such as connections.NAME.KEY, the name of the connection or plugin tells no effect.
+    # A path in [agent] has no such name.
+    is_of_agent = path[:1] == ("agent",)
+    setting_keys = path[1:] if is_of_agent else path[2:]
+    keys = {last_key, *setting_keys}
     last_word = last_key.rpartition("_")[2]  # such as "command" of DELF_SHOP_COMMAND
     names_command = not _COMMAND_KEYS.isdisjoint({*keys, last_word})
     # A field of the agent declares its effect, so guess only from the keys inside the field.

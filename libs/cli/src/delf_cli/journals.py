@@ -86,8 +86,11 @@ async def find_id(journal: SharedJournal, text: str) -> str:
     Raises:
         DelfError: If no task, or more than one, matches.
     """
-    newest = await journal.find(1) if text == "last" else ()
-    return newest[0].task_id if newest else await journal.resolve(text)
+    if text == "last":
+        newest = await journal.find(1)
+        if newest:
+            return newest[0].task_id
+    return await journal.resolve(text)  # raises for "last" if the journal has no task
 
 
 def load_task(ctx: click.Context, id_prefix: str) -> tuple[TaskRecord, list[Event]]:

@@ -80,8 +80,8 @@ def render_markdown(text: str, width: int) -> Markdown | None:
         text: The answer without control characters.
         width: The terminal's width.
     """
-    text_without_tags = re.sub(r"<(?=[\w/!?])", r"\\<", text)
-    page = _Answer(text_without_tags, hyperlinks=False)
+    text_with_escaped_tags = re.sub(r"<(?=[\w/!?])", r"\\<", text)
+    page = _Answer(text_with_escaped_tags, hyperlinks=False)
     for token in page.parsed:
         for child in token.children or ():
             if child.type == "softbreak":  # lines that a script printed stay lines

@@ -123,10 +123,14 @@ class Narrator:
                 pass
 
     def _is_known_warning(self, event: ev.Warned) -> bool:
-        """Return True if a set-up warning was shown in an earlier task of this project."""
+        """Return True if a set-up warning was shown in an earlier task of this project.
+
+        Otherwise, record the warning as shown.
+        """
         if self._has_begun_steps or self._root is None or self._is_verbose:
             return False
-        return not mark_as_shown(f"{self._root}\n{event.message}")
+        was_new = mark_as_shown(f"{self._root}\n{event.message}")
+        return not was_new
 
     def _tell(self, event: ev.Event) -> None:
         text = story(event)

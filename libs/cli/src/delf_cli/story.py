@@ -136,7 +136,10 @@ def call_line(event: ev.CallFinished, subject: str, width: int | None = None) ->
         width: The width of the line in characters; None for about 200.
     """
     call_status = f"{event.status}, {event.duration_ms:.0f} ms"
-    subject_width = 200 if width is None else width - len(event.action) - len(call_status) - 9
+    subject_width = 200
+    if width is not None:
+        # Nine columns are for the arrow, the two separators, and an empty last column.
+        subject_width = width - len(event.action) - len(call_status) - 9
     parts = (f"→ {event.action}", cut(subject, max(20, subject_width)), call_status)
     return " · ".join(filter(None, parts))
 
