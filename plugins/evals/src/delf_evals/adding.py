@@ -177,6 +177,7 @@ def _append_case(path: Path, case: Mapping[str, Any]) -> None:
     indent = " " * cases.start_mark.column
     lines = text.splitlines(keepends=True)
     end_line = int(cases.value[-1].end_mark.line)
+    # YAML counts the empty lines after the last case as a part of the case.
     while end_line > 0 and not lines[end_line - 1].strip():
         end_line -= 1
     indented_case = "".join(f"{indent}{line}\n" for line in item.splitlines())

@@ -214,7 +214,8 @@ def _inputs(value: object, template: str | None, label: str) -> CaseInputs:
 
 def names_of_cases(data: Any) -> list[str]:
     """Return the names of the cases in the parsed file of a data set."""
-    return [str(row["name"]) for _, row in _labelled_tables(data)[1:] if row.get("name")]
+    _dataset, *cases = _labelled_tables(data)
+    return [str(case["name"]) for _label, case in cases if case.get("name")]
 
 
 def _labelled_tables(data: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -272,13 +273,18 @@ def _require_known_checks(
 
 
 def _names_of_checks(value: Any) -> list[str]:
+    """Return the names of the checks in a list ``evaluators``.
+
+    A check is written as its name, as ``{NAME: ARGUMENTS}``, or as a table with the key ``name``.
+    """
     names: list[str] = []
     for item in cast("Sequence[Any]", value) if isinstance(value, list) else ():
         if isinstance(item, str):
             names.append(item)
         elif isinstance(item, dict):
             table = cast("dict[str, Any]", item)
-            names.append(str(table.get("name") if "name" in table else next(iter(table), "")))
+            first_key = next(iter(table), "")
+            names.append(str(table.get("name", first_key)))
     return names
 
 

@@ -103,6 +103,10 @@ def _delf_model_name(name: str) -> str:
 
 
 def _text_of(messages: Sequence[ModelMessage], info: AgentInfo) -> str:
+    """Return the text of a judge's request: the instructions and the content of all messages.
+
+    The content of a message's part is a text, or a list of texts and of other objects.
+    """
     texts = [info.instructions or ""]
     for message in messages:
         if isinstance(message, ModelRequest):

@@ -165,7 +165,7 @@ class RecordedConnection:
     def __getattr__(self, name: str) -> Any:
         if name in _HIDDEN_METHODS or name.startswith("__"):
             raise AttributeError(name)
-        attribute = getattr(self._inner, name)
+        attribute = getattr(self._inner, name)  # raises also if the connection has no context()
         return self._recorded_context if name == "context" else attribute
 
     async def actions(self) -> Sequence[Action]:

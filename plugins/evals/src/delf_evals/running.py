@@ -194,7 +194,9 @@ async def run_variant(
     )
     if errors:
         raise errors[0]
-    cases = [case for _, case in sorted(results, key=lambda outcome: (outcome[0], outcome[1].name))]
+    # The order of the data set; the runs of a repeated case differ in the ends of their names.
+    results.sort(key=lambda position_and_case: (position_and_case[0], position_and_case[1].name))
+    cases = [case for _position, case in results]
     return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
 
 
