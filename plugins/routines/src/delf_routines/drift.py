@@ -138,7 +138,8 @@ def _differs_in_kind(before: str, after: str) -> bool:
     Keys of dictionaries are ignored, because connections learn them from responses. Undeclared
     results match every type.
     """
-    old, new = ({kind.strip() for kind in _outer_type(t).split("|")} for t in (before, after))
+    old = {kind.strip() for kind in _outer_type(before).split("|")}
+    new = {kind.strip() for kind in _outer_type(after).split("|")}
     undeclared = {"Any", "None", "object"}
     is_undeclared = old <= undeclared or new <= undeclared
     has_common_type = bool(old & new)
@@ -159,11 +160,14 @@ def _outer_type(returns: str) -> str:
 
 
 def _name(parameter: str) -> str:
+    """Return the name of a parameter: ``limit`` for ``limit: int = 50``."""
     return parameter.partition(":")[0].strip(" *")
 
 
 def _type(parameter: str) -> str:
-    return parameter.partition(":")[2].partition("=")[0].strip()
+    """Return the type of a parameter: ``int`` for ``limit: int = 50``."""
+    _, _, type_and_default = parameter.partition(":")
+    return type_and_default.partition("=")[0].strip()
 
 
 def named_actions(

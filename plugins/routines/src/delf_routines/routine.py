@@ -406,6 +406,7 @@ def _split_file(text: str, place: str) -> tuple[dict[str, Any], str]:
 def _header_of(table: Mapping[str, Any], place: str) -> _Header:
     """Validate the fields of a header. Unknown fields are refused."""
     try:
+        # As JSON, because strict validation accepts a list for a tuple in JSON only.
         return _Header.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         problems = error.errors(include_url=False)
@@ -437,6 +438,7 @@ def _is_hidden(character: str) -> bool:
 def _toml_text(value: Value) -> str:
     """Format a value as TOML."""
     if isinstance(value, str):
+        # JSON leaves the character DEL as it is, and TOML does not accept it.
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return "".join(f"\\U{ord(c):08X}" if _is_hidden(c) else c for c in text)
     return repr(value)  # TOML writes numbers like Python

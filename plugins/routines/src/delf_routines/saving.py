@@ -528,6 +528,7 @@ def _find_in_f_strings(
         return
     longest_first = sorted(fields_by_value, key=len, reverse=True)
     pattern = re.compile("|".join(map(_whole_word, longest_first)))
+    # In f"{price:.2f}", the format ``.2f`` is a JoinedStr, too, and must stay as it is.
     format_specs = {n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.JoinedStr) or node in format_specs:
