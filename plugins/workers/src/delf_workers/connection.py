@@ -249,14 +249,15 @@ class Workers(Connection[WorkersSettings]):
         files = await asyncio.to_thread(files_of.find, context, attachments or ())
         files_of.check(definition, files)
         instructions = definition.fill(inputs or {})
-        line = await asyncio.to_thread(lineage, self.registry, definition)
+        worker_and_makers = await asyncio.to_thread(lineage, self.registry, definition)
         model = definition.llm(context.llm)
         used_model = context.llm if model is None else model
-        self._check_model(used_model.model, line)
+        self._check_model(used_model.model, worker_and_makers)
         tools = await asyncio.to_thread(
             self._shared_workshop(context).tools_of, definition, self.agent_workers
         )
-        budgets = [ancestor.budget_usd for ancestor in line if ancestor.budget_usd is not None]
+        # A generated worker may not spend more than the workers that made it.
+        budgets = [each.budget_usd for each in worker_and_makers if each.budget_usd is not None]
         task_text = task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
         folder = _copies_folder(context)
         try:
@@ -289,12 +290,12 @@ class Workers(Connection[WorkersSettings]):
         result.raise_for_status(f"worker {definition.name!r}")
         return result.text if definition.result is None else result.value
 
-    def _check_model(self, name: str, line: Sequence[WorkerDefinition]) -> None:
+    def _check_model(self, name: str, worker_and_makers: Sequence[WorkerDefinition]) -> None:
         """Check that a worker and its makers are compatible with a model.
 
         Args:
             name: The model's name.
-            line: The worker, followed by its maker, the maker's maker, and so on.
+            worker_and_makers: The worker, followed by its maker, the maker's maker, and so on.
 
         Raises:
             ToolRefusedError: If the model is not compatible.
@@ -303,7 +304,7 @@ class Workers(Connection[WorkersSettings]):
         spellings: Collection[str] = ()
         if plugin_context is not None:
             spellings = plugin_context.installed_providers.spellings(name)
-        for worker in line:
+        for worker in worker_and_makers:
             worker.check_model(name, spellings)
 
     @action(effect="write", trust="own", sinks=["spec"])

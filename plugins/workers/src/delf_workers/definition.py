@@ -409,12 +409,15 @@ def _connection_settings(
 
 
 def _explain_error(front: frontmatter.FrontMatter, error: ValidationError) -> Exception:
+    """Convert the first problem of a validation error to an error with file, line and key."""
     first = error.errors(include_url=False, include_input=False)[0]
     keys = first["loc"]
     if first["type"] == "extra_forbidden":
-        key = str(keys[-1])
-        close = did_you_mean(key, _keys()) if len(keys) == 1 else ""
-        return front.error(f"unknown key{close}", keys, _known_keys() if len(keys) == 1 else "")
+        is_top_level = len(keys) == 1
+        if not is_top_level:
+            return front.error("unknown key", keys)
+        close = did_you_mean(str(keys[-1]), _keys())
+        return front.error(f"unknown key{close}", keys, _known_keys())
     return front.error(first["msg"].removeprefix("Value error, "), keys)
 
 

@@ -297,6 +297,7 @@ def _narrow_to_allowed(connection: ConnectionLike, allow: Any, where: str) -> Co
     if allow is None:
         return connection
     permission = check_permission(allow, "allow", where)
+    # A permission is True or None for all actions, False for no action, or the names of actions.
     names = (permission,) if isinstance(permission, str) else permission
     maker_allow = connection.allow
     maker_names = (maker_allow,) if isinstance(maker_allow, str) else maker_allow
