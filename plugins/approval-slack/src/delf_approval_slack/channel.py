@@ -308,9 +308,12 @@ class SlackChannel:
         except DelfError as error:
             _log.warning("earlier messages in Slack are not known: %s", error.message)
             return None
-        wanted = {"channel": self._settings.channel, "what": subject}
         messages = [note.data for note in notes if note.kind == _NOTE_KIND]
-        return next((str(d["ts"]) for d in messages if wanted.items() <= d.items()), None)
+        for message in messages:
+            is_in_channel = message.get("channel") == self._settings.channel
+            if is_in_channel and message.get("what") == subject:
+                return str(message["ts"])
+        return None
 
     async def _record_message(self, task_id: str, subject: str, ts: str) -> None:
         """Record a message in the journal, for a process that resumes the task."""
@@ -565,7 +568,7 @@ class SlackChannel:
             arguments = pending.request.arguments
             changed = {k: v for k, v in decision.arguments.items() if arguments.get(k) != v}
             decision = Edited(arguments=changed)
-        final_decision = decision
+        final_decision = decision  # the lambda needs a name that is assigned once
         try:
             # send_decision() expects a function that decides about the recorded arguments.
             _, decided = await send_decision(

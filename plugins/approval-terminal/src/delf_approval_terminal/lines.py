@@ -139,6 +139,7 @@ class Terminal:
         return bytes(typed)
 
     async def _read_some(self) -> bytes:
+        """Wait for input without blocking the event loop; return no bytes at the input's end."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes] = loop.create_future()
 

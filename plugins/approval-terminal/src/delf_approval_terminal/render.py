@@ -157,6 +157,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
             pprint.pformat(value, width=max(20, width), sort_dicts=False), whole=whole
         )
     start = short[:_MAX_CHARACTERS]
+    # At least 1, because _size() is 0 for a value whose repr() fails.
     hidden_count = max(1, _size(value) - len(start))
     return Part([f"{escape(start)} {_remaining_note(hidden_count)}"], hidden_count)
 
@@ -409,8 +410,9 @@ def help_text(request: ApprovalRequest) -> str:
     text = HELP if request.code is None else SCRIPT_HELP
     if not request.takes_changes:
         return text
-    before, last, after = text.rpartition("Ctrl-C rejects")
-    return f"{before}{_CHANGES_HELP}{last}{after}"
+    # The line about changes comes before the line about Ctrl-C.
+    lines_before, ctrl_c, lines_after = text.rpartition("Ctrl-C rejects")
+    return f"{lines_before}{_CHANGES_HELP}{ctrl_c}{lines_after}"
 
 
 def script_source(code: str) -> list[str]:
