@@ -82,8 +82,11 @@ class Agents:
             del self._use_counts[key]
 
     async def _stop_idle_agents(self) -> None:
+        """Stop agents that no task uses, while there are more agents than the cache may have."""
+        excess_count = max(0, len(self._agents) - _MAX_AGENTS)
+        # The least recently used agents come first.
         idle = [key for key in self._agents if key not in self._use_counts]
-        for key in idle[: max(0, len(self._agents) - _MAX_AGENTS)]:
+        for key in idle[:excess_count]:
             await self._agents.pop(key).astop()
 
     def _create_agent(self, task_setup: Mapping[str, Any]) -> Agent:

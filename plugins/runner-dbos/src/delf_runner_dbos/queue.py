@@ -343,6 +343,7 @@ class DbosQueue:
             ) from None  # SQLAlchemy's details may contain the task's text
 
     def _connected(self) -> DBOSClient:
+        """Return DBOS's client; the first call connects, and creates the tables if needed."""
         with self._lock:
             if self._client is None:
                 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
@@ -398,6 +399,7 @@ def _rate_limit(per_second: float | None) -> Any:
     """Convert a number of tasks per second to DBOS's rate limit; None for no limit."""
     if per_second is None:
         return None
+    # DBOS counts whole tasks: 0.5 tasks per second are 1 task in 2 seconds.
     count = max(1, int(per_second))
     return {"limit": count, "period": count / per_second}
 

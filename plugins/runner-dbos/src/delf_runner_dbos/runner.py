@@ -359,12 +359,9 @@ class Runner:
             ``requeued``, the state of the task for DBOS.
         """
         if not self._is_shutting_down:
-            _log.log(
-                logging.DEBUG if ticket.requeues else logging.WARNING,
-                "task %s is put back: %s",
-                ticket.task_id,
-                error,
-            )
+            # Only the first failure of a task is a warning, so that retries do not fill the log.
+            level = logging.DEBUG if ticket.requeues else logging.WARNING
+            _log.log(level, "task %s is put back: %s", ticket.task_id, error)
         return await self._requeue_later(ticket.requeued(), seconds=0.0)
 
     async def _requeue_later(self, ticket: Ticket, seconds: float) -> str:

@@ -349,7 +349,7 @@ def _firing(row: WorkflowStatus) -> Firing:
     if failure:
         state = TaskState.FAILED
     return Firing(
-        at=(row.created_at or 0) / 1000,
+        at=(row.created_at or 0) / 1000,  # DBOS has the time in milliseconds
         state=state,
         task_ids=tuple(output.get("tasks", ())),
         test=row.workflow_id.startswith("test-"),
