@@ -109,4 +109,6 @@ def sample_of(hint: Any) -> Any:
     first = sample_of(options[0])
     if origin is tuple:
         return (first,)
-    return {first: sample_of(options[1])} if origin is Mapping else first
+    if origin is Mapping:
+        return {first: sample_of(options[1])}
+    return first  # of a union

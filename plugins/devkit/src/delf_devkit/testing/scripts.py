@@ -48,7 +48,10 @@ class RecordingScriptHost(ScriptHost):
         grouped: dict[str, list[str]] = {}
         for name in self.tools:
             connection, _, method = name.partition(".")
-            grouped.setdefault(connection, []).extend([method] if method else [])
+            methods = grouped.setdefault(connection, [])
+            is_function = not method  # a tool without a connection, such as ``add``
+            if not is_function:
+                methods.append(method)
         return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
 
     def spec(self, **options: Any) -> SessionSpec:

@@ -167,7 +167,8 @@ class ApprovalContract(Contract):
                 f"{name}: no yes is offered, and the person does not learn why: show "
                 "delf.protocols.facts.incomplete_text(request)"
             )
-            assert shown.offers_yes or name != "a plain request", "it never offers a yes"
+            if name == "a plain request":  # every channel can show this request completely
+                assert shown.offers_yes, "it never offers a yes"
 
     @needs("people:answers")
     async def test_question_carries_every_fact_before_an_answer(
@@ -219,8 +220,9 @@ class ApprovalContract(Contract):
         requests = [request_for(f"bank.pay_{number}") for number in range(5)]
         requests += [request_for(**{name: value}) for name, value in _ODD_ARGUMENTS.items()]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
-        decided = await asyncio.gather(*(channel.decide(r) for r in requests[:5]))
-        decided += [await channel.decide(request) for request in requests[5:]]
+        plain_requests, requests_with_odd_arguments = requests[:5], requests[5:]
+        decided = await asyncio.gather(*(channel.decide(request) for request in plain_requests))
+        decided += [await channel.decide(request) for request in requests_with_odd_arguments]
         for request, answer in zip(requests, map(_decision_without_name, decided), strict=True):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", (

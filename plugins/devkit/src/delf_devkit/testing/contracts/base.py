@@ -80,6 +80,7 @@ class Contract:
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
             if flags and not is_own_test:
                 is_enabled = all(_is_on(cls, flag) for flag in flags)
+                # The function is set, too, because a base class may have disabled the test.
                 setattr(cls, name, function if is_enabled else None)
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:

@@ -103,8 +103,10 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
     starts: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         fields = _stat(folder)
-        if fields:  # the parent's pid and the start time
-            parents[int(folder.name)], starts[int(folder.name)] = int(fields[1]), fields[19]
+        if fields:
+            pid, parent_pid, start_time = int(folder.name), int(fields[1]), fields[19]
+            parents[pid] = parent_pid
+            starts[pid] = start_time
     processes: set[int] = set()
     generation = {os.getpid() if parent is None else parent}
     while generation:

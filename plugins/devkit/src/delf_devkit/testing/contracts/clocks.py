@@ -92,7 +92,13 @@ class _Clocks:
             real: The function to wrap, such as ``time.clock_gettime``.
             unit: The number of the function's time units in a second.
         """
-        return lambda clock: real(clock) + self._seconds * unit * (clock == time.CLOCK_REALTIME)
+
+        def shifted(clock: int, /) -> Any:
+            is_wall_clock = clock == time.CLOCK_REALTIME
+            offset = self._seconds * unit if is_wall_clock else 0
+            return real(clock) + offset
+
+        return shifted
 
 
 class _AcceptsReal(type):

@@ -240,7 +240,9 @@ class ConnectionContract(Contract):
             "or no prompt can be cached and no task be replayed"
         )
         today = dt.datetime.now().astimezone()
-        for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
+        # The last three digits are cut off, because the prompt is some seconds old.
+        start_of_timestamp = str(int(today.timestamp()))[:7]
+        for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", start_of_timestamp):
             assert text not in first, "the current time is in the prompt: leave it out"
         stubs_without_context = await self._stubs_of(connection, with_context=False)
         for form in _DATES:

@@ -41,6 +41,7 @@ class Secrets:
     def hide(self, text: str) -> str:
         """Redact the secrets in a text."""
         hidden = self._redactor.redact_text(text)
+        # The redactor leaves very short secrets unchanged.
         for secret in self._plain:
             hidden = hidden.replace(secret, _HIDDEN)
         return hidden

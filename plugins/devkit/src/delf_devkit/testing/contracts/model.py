@@ -194,6 +194,7 @@ class ModelContract(Contract):
         await asyncio.gather(*(model.complete(_about(mark)) for mark in marks))
         streams = (_collect(model.stream(_about(mark))) for mark in marks)
         await asyncio.gather(*streams)
+        # Each mark was in two requests, one by complete() and one by stream().
         assert sorted(map(marks_in, sent())) == sorted([mark] for mark in marks * 2), (
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
         )
@@ -532,7 +533,7 @@ class ModelContract(Contract):
         tool_results = results([ToolResult(id=call.id, name=call.name, text="3")])
         next_request = replace(request, messages=(*request.messages, assistant_turn, tool_results))
         *deltas, streamed = await _collect(calling_model.stream(next_request))
-        pieces = [piece.text for piece in deltas if piece.call == 0]
+        pieces = [piece.text for piece in deltas if piece.call == 0]  # of the reply's first call
         assert "".join(pieces) == streamed.calls[0].arguments
         assert streamed.calls[0].name == "add"
 

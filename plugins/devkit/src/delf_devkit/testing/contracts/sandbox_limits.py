@@ -192,6 +192,7 @@ class SandboxLimits(Contract):
             outcome = await run(f"while True: print({piece!r})")
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "output"
+            # Some output beyond the limit may arrive before the script is stopped.
             assert len(run.host.text) <= 130_000
             await self._check_usable(bench)
 
@@ -269,6 +270,7 @@ size
             await self._check_usable(bench)
 
     async def test_number_of_calls_is_limited(self, backend: Any) -> None:
+        # A script that catches an error about the limit must not be able to go on with calls.
         host = RecordingScriptHost({"ok": lambda: "ok"})
         code = """
 count = 0

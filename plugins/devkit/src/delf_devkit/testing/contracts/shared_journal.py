@@ -104,6 +104,7 @@ class SharedJournalContract(Contract):
 
     async def test_list_continues_after_a_cursor(self, two: Sequence[Any]) -> None:
         one, other = two
+        # Two tasks each begin at the same time: "a" and "b", "c" and "d".
         for number, name in enumerate("abcde"):
             await one.append(started(name, at=float(number // 2)))
         first = await other.find(2)

@@ -573,6 +573,7 @@ class StrategyContract(Contract):
 
 
 def _costly(answer: Answer) -> Answer:
+    """Return a model's answer with a cost; a function or an error stays unchanged."""
     if isinstance(answer, ModelReply):
         return replace(answer, cost_usd=_COST)
     if not isinstance(answer, str):
@@ -582,6 +583,7 @@ def _costly(answer: Answer) -> Answer:
 
 
 def _with_finish_reason(answer: Answer, reason: str) -> Answer:
+    """Return a model's answer with a finish reason; a function or an error stays unchanged."""
     if isinstance(answer, ModelReply):
         return replace(answer, finish_reason=reason)
     if not isinstance(answer, str):
