@@ -463,7 +463,10 @@ def _root_of(hint: Any) -> Any:
 
 
 def _bindings(hint: Any) -> dict[Any, Any]:
-    """Return the types bound to the type variables of a class and its bases."""
+    """Return the types bound to the type variables of a class and its bases.
+
+    For ``Page[int]`` the result is ``{T: int}``, if ``T`` is the type variable of ``Page``.
+    """
     origin = typing.get_origin(hint) or hint
     variables = getattr(origin, "__parameters__", ())
     if not isinstance(origin, type) or not isinstance(variables, tuple):
@@ -570,9 +573,10 @@ def _hints_of(owner: Any) -> dict[str, Any]:
 
 
 def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
-    """Return the types of the type variables of each generic base, by base.
+    """Return the types of the type variables of each generic base, direct or indirect, by base.
 
-    The types may contain type variables of the class, and contain none of the bases.
+    For ``class Pages(Page[list[T]])`` the result has ``Page: {S: list[T]}``, if ``S`` is the type
+    variable of ``Page``. The types may contain type variables of the class, but none of the bases.
     """
     arguments: dict[Any, dict[Any, Any]] = {}
     for base in getattr(owner, "__orig_bases__", ()):

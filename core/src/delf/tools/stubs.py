@@ -404,6 +404,7 @@ def _lines(
         """
         named_result = results.get(tool.returns)
         if named_result is not None and named_result.first_tool is tool:
+            # Limits are compared like tuples: the first limit that differs decides.
             definition_limits = max(limits_of_results.get(named_result.name, limits), limits)
             yield f"{indent}{_definition(named_result, definition_limits, is_mentioned)}"
         stub_limits = max(best_match_limits.get(tool.name, limits), limits)
