@@ -106,9 +106,8 @@ class Approvals:
                     decidable.append(record)
                 elif rejectable and _may_reject(record, caller):
                     only_rejectable.append(record)
-            records = only_rejectable
-            if mine:
-                records = decidable + only_rejectable
+            # The list ``only_rejectable`` is empty if the caller did not ask for it.
+            records = [*decidable, *only_rejectable] if mine else only_rejectable
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, caller) for record in page], more=more)
@@ -232,6 +231,7 @@ class Approvals:
     def _is_stuck(self, record: RequestRecord) -> bool:
         """Return True if the approval rule permits nobody on this server to approve the request."""
         rule = ApprovalRule.from_data(record.requested.rule)
+        # The local user, who decides in a terminal, is not among the people of the server.
         if rule is None or LOCAL in rule.deciders:
             return False
         for caller in self._keys.everybody():
@@ -296,6 +296,7 @@ class Approvals:
 
     async def _action(self, record: RequestRecord) -> Action | None:
         """Return the action of a request; None if this process does not have the action."""
+        # Requests name the only action of a function by the function's name, without a dot.
         owner, _, method = record.requested.action.partition(".")
         for connection in self._agent.tools:
             if connection.name != owner:

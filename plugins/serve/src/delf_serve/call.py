@@ -196,12 +196,14 @@ def _validate(make: Callable[[], ModelT]) -> ModelT:
 def _field_name(problem: ErrorDetails) -> str | None:
     """Return the dotted path of the invalid field in a validation error, or a parameter's name.
 
-    The name of a union's variant, which callers do not send, is left out.
+    If the error is that no variant of a union fits, return the name of the field that selects the
+    variant. Return None for an error of the whole body.
     """
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]
     names = [str(name) for name in problem["loc"]]
-    if s.VARIANTS.intersection(names[:1]):
+    # Pydantic puts the name of a union's variant first, which is no field of the caller's data.
+    if names and names[0] in s.VARIANTS:
         del names[0]
     return ".".join(names) or None
 

@@ -70,7 +70,7 @@ class Uploads:
                 self._used_bytes = await asyncio.to_thread(self._measure_usage)
             self._upload_count += 1
         try:
-            charged_bytes = _MIN_BYTES
+            charged_bytes = _MIN_BYTES  # charged for a smaller file, too
             self._count_bytes(owner, charged_bytes)
             await asyncio.to_thread(make_private_folder, folder)
             # Fails if the name exists, so that a link cannot redirect the write to another file.

@@ -83,6 +83,7 @@ class Hooks:
         except ConfigurationError as error:
             raise ProblemError(413, error.message) from None
         submitted = await self._tasks.submit(
+            # Not validated, because the task comes from the settings, and not from the sender.
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             owner,
             idempotency_key=f"hook\n{name}\n{delivery.name}",

@@ -248,10 +248,10 @@ class Keys:
         """Return True if a caller still has access, with the same API key and rights."""
         if not self._requires_login or caller in self._callers_of_settings:
             return True
-        return caller in (
-            self._callers_by_digest.get(caller.digest),
-            self._callers_by_holder.get(caller.holder or ""),
-        )
+        # A caller with changed rights, scope or teams is not equal to the earlier caller.
+        current_owner_of_key = self._callers_by_digest.get(caller.digest)
+        current_person = self._callers_by_holder.get(caller.holder or "")  # logged in without a key
+        return caller in (current_owner_of_key, current_person)
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload the people and their keys from the journal, at most once a second.

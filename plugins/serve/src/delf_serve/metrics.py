@@ -17,6 +17,7 @@ async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
     """Return the server's current metrics in Prometheus's text format."""
     waiting = await tasks.pending_requests()
     states = Counter(await tasks.journal.count())
+    # The journal counts a task that waits for a person as running.
     states[TaskState.RUNNING] -= len(waiting)
     states[TaskState.WAITING] += len(waiting)
     states = +states  # only states with tasks

@@ -147,7 +147,11 @@ class OpenIdConnect:
         return claims.claims
 
     def _check_party(self, claims: Mapping[str, Any]) -> None:
-        """Raise an error for a token that was issued to another client."""
+        """Raise an error for a token that was issued to another client.
+
+        The claim ``azp`` (authorized party) names the client. A token with several audiences must
+        have this claim.
+        """
         party = claims.get("azp")
         audience = claims.get("aud")
         has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1

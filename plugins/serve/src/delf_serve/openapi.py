@@ -89,6 +89,8 @@ def document(operations: Iterable[Operation], *, server: str, keyed: bool) -> di
 
 
 def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
+    """Return the JSON Schemas of all bodies, answers and events, by name."""
+    # The models without repetition, each as (model, mode); a dict keeps their order.
     models: dict[tuple[type[BaseModel], Any], None] = {(Problem, "serialization"): None}
     for operation in operations:
         if operation.body is not None:

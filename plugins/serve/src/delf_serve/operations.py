@@ -739,8 +739,9 @@ async def _find_conversation(call: Call) -> str:
     """Return the stored name of a conversation, preferring the caller's own conversation."""
     given_id = call.path_parameter("conversation_id")
     # The caller gives the id of an own conversation, or the stored name of any conversation.
-    own_name = stored_name(given_id, call.caller)
-    for name in dict.fromkeys((own_name or given_id, given_id)):
+    own_name = stored_name(given_id, call.caller) or given_id
+    candidates = dict.fromkeys((own_name, given_id))  # only one if both are equal
+    for name in candidates:
         if call.caller.sees(owner_of(name)) and await _messages(call, name, 0, 1):
             return name
     raise ProblemError(404, "no such conversation is known")

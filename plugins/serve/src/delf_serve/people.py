@@ -72,6 +72,7 @@ class Changer:
             people = await journal.people()
             before = next((p for p in people if p.name == name), None)
             after = make(before)
+            # A name, a mail address or a team may collide with those of other people.
             if before is None or (before.teams, before.mail) != (after.teams, after.mail):
                 check_mail(after.mail)
                 check_unique_names(after, people)

@@ -1104,7 +1104,8 @@ class SearchQuery(FilterQuery):
     )
 
 
-def _is_stored(state: TaskState) -> TaskState:
+def _require_stored(state: TaskState) -> TaskState:
+    """Return a state that journals store; raise ``ValueError`` for a state that is computed."""
     if state not in STORED_STATES:
         raise ValueError(f"one of {', '.join(STORED_STATES)}")
     return state
@@ -1114,7 +1115,7 @@ class FiguresQuery(FilterQuery):
     """The kind of group for statistics about tasks, and the filters that select the tasks."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
-    state: Annotated[TaskState, AfterValidator(_is_stored)] | None = Field(
+    state: Annotated[TaskState, AfterValidator(_require_stored)] | None = Field(
         default=None, description="The state; a task that waits for a person counts as running."
     )
     zone: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(

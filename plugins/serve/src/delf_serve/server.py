@@ -163,6 +163,8 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Process received data, and refuse a request whose head is too large."""
         self._unread_bytes += len(data)
+        # The parser calls on_headers_complete(), on_body() and on_message_complete(), which set the
+        # counter to 0. Otherwise the data belong to a head, or to the frame of a chunk.
         super().data_received(data)
         if self._unread_bytes > _HEAD_BYTES and not self.transport.is_closing():
             self._set_size_refusal()
@@ -298,6 +300,7 @@ def make_server(
 ) -> uvicorn.Server:
     """Create the uvicorn server of an application."""
     settings = app.settings
+    # uvicorn makes the protocol of each connection, so the options are attributes of a subclass.
     attributes = {
         "head_seconds": settings.header_seconds,
         "connection_limit": ConnectionLimit(_max_connections(settings.connections)),

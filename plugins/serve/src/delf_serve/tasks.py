@@ -480,6 +480,12 @@ class Tasks:
         return first
 
     def _register_running(self, task_id: str, owner: str) -> _RunningTask:
+        """Count a task among its owner's open tasks, and remember the owner beyond the task's end.
+
+        Args:
+            task_id: The id of the task.
+            owner: The owner name; empty for the local user.
+        """
         running_task = self._running_tasks[task_id] = _RunningTask(owner)
         self._open_task_counts_by_owner[owner] += 1
         self._owners_by_task_id.pop(task_id, None)  # move to the end: the oldest are dropped
@@ -492,7 +498,8 @@ class Tasks:
         """Return True if a task was submitted to this process and a caller may see the task."""
         if task_id not in self._owners_by_task_id:
             return False
-        return caller.sees(self._owners_by_task_id[task_id] or None)
+        owner = self._owners_by_task_id[task_id]  # "" for a task of the local user
+        return caller.sees(owner or None)
 
     def _forget_running(self, task_id: str) -> None:
         running_task = self._running_tasks.pop(task_id, None)
@@ -679,6 +686,7 @@ class Tasks:
 
     def foreign_project(self, record: TaskRecord) -> str | None:
         """Return the name of a task's project; None if this server serves the project."""
+        # The server may have been started in a folder below the project's root.
         own_folders = {str(Path.cwd())}
         if self._agent.project is not None:
             own_folders.add(str(self._agent.project.root))
@@ -970,6 +978,7 @@ class Tasks:
             try:
                 removed = await prune(self.journal, ages)
                 await self._uploads.forget(removed.inputs)
+                # A conversation is kept as long as the tasks that are kept longest.
                 chats: list[Any] = [] if chat is None else await chat.aprune(max(ages.values()))
                 if removed.tasks or chats:
                     _log.info(

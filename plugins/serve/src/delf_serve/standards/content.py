@@ -46,7 +46,8 @@ def forced_function(
     Args:
         tools: The client's functions, as chat completions or responses describe them.
         choice: The client's ``tool_choice``.
-        ignored_name: The name of a function to ignore.
+        ignored_name: The name of a function that a client describes for another purpose than its
+            answer, such as decisions about approval requests.
 
     Returns:
         Name and schema; None if no call is forced.

@@ -90,7 +90,7 @@ class Turn:
         elif role == "user":
             self._move_to_history()
             self.user_message = text
-        elif text:
+        elif text:  # an empty answer of the assistant is left out
             self._move_to_history()
             # A client sends an answer without the trust of the data that the answer is based on, so
             # that the message gets the default trust.
@@ -354,7 +354,7 @@ async def watch(
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not next_event.done():
-                yield None
+                yield None  # after the pause, or once before the outcome
             elif next_event.result() is None:
                 await asyncio.wait({outcome_task})  # the journal was closed
             else:
