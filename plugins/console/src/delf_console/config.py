@@ -112,7 +112,8 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     agent = project.agent  # raises for an invalid value
     if section == "agent" and len(path) == 1:
         parsed = _value_to_write(value, parsed, getattr(agent, path[0]))
-    if section == "connections" and path[1:] == ("type",):
+    is_type_of_connection = section == "connections" and path[1:] == ("type",)
+    if is_type_of_connection:
         from delf.specs import ConnectionSpec
 
         state.discover().spec(ConnectionSpec, value)  # raises for an unknown type
@@ -123,7 +124,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     new_text = _with_setting(old_text, (section, *path), parsed)
     _replace_file(file, new_text)
     project.trust.keep(file.parent, {file.name: values_by_path(parse_toml(new_text))})
-    overriding: str | None = None
+    overriding: str | None = None  # such as an environment variable
     if section == "agent":
         origin = state.load_project().agent_values.origin(path)
         if origin is not None and not origin.startswith(str(file)):
@@ -220,23 +221,23 @@ def _current_value(project: Project, key: str) -> Any:
     from delf_engine.project.files import SECTIONS, check_agent_key
 
     path = key.split(".")
-    if path[0] in SECTIONS and path[0] != "agent":
+    is_of_other_section = path[0] in SECTIONS and path[0] != "agent"
+    if is_of_other_section:
         values = {full_key: value for full_key, value, _ in _given_values(project)}
         prefix = f"{key}."
         nested = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
         return values.get(key, nested or None)
     if path[0] == "agent":  # which may be left out
         del path[0]
-    if path:
-        check_agent_key(key, path[0])
-    value: Any = project.agent_values.resolve(project.environ)
-    if path:
-        # The validated value is preferred, because it may be a default or converted. The loop below
-        # reads it by its name again.
-        validated: Any = getattr(project.agent, path[0])
-        if isinstance(validated, (bool, int, float, str, list, dict)):
-            value = {path[0]: cast("object", validated)}
-    for part in path:
+    if not path:  # the whole section
+        return project.agent_values.resolve(project.environ)
+    setting, *inner_path = path
+    check_agent_key(key, setting)
+    written_values = project.agent_values.resolve(project.environ)
+    value: Any = getattr(project.agent, setting)  # validated; a default if nothing is written
+    if not isinstance(value, (bool, int, float, str, list, dict)):
+        value = written_values.get(setting)  # such as the table of a model
+    for part in inner_path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value
 

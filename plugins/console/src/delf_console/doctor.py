@@ -157,6 +157,10 @@ def _show(finding: Finding) -> None:
 
 
 def _namesake_hint() -> str:
+    """Return the commands that replace another project's package ``delf`` by this one.
+
+    If this delf was installed from a clone, the commands install it from there.
+    """
     own_package = packages_of_clone().get(DISTRIBUTION)
     if own_package is None:
         return namesake.REMEDY

@@ -123,6 +123,8 @@ def _read_value(variable: str) -> str:
 def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
     """Return the names of the environment variables for a provider's key and server address.
 
+    For an unknown provider NAME, these are ``NAME_API_KEY`` and ``NAME_API_BASE``.
+
     Args:
         ctx: The command's context.
         name: A provider, such as ``openai``, or a variable, such as ``OPENAI_API_KEY``.

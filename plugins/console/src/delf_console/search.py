@@ -49,6 +49,7 @@ def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> Comm
         click.option(f"--{name.replace('_', '-')}", name, metavar="NAME", help=words)
         for name, words in filterable_fields().items()
     )
+    # Reversed, because click lists the option first that was added last.
     for option in reversed(
         (
             click.option("--person", metavar="NAME", help="Only tasks that this person asked for."),

@@ -368,6 +368,7 @@ def _top_modules(_installed: Hashable) -> Sequence[tuple[metadata.Distribution, 
     for distribution in metadata.distributions():
         tops = (distribution.read_text("top_level.txt") or "").split()
         if not tops:
+            # Each line is "PATH,HASH,SIZE"; a top-level path is a folder or, as NAME.py, a module.
             lines = (distribution.read_text("RECORD") or "").splitlines()
             tops = [re.split(r"[/,.]", line, maxsplit=1)[0] for line in lines]
         modules_of.append((distribution, frozenset(tops)))
@@ -430,6 +431,10 @@ def _check_names(record: PluginRecord) -> Iterator[str]:
 def _module_of(
     distribution: metadata.Distribution, name: str, *, is_full_path: bool = False
 ) -> str | None:
+    """Return the top-level module of a plugin, or with ``is_full_path`` its entry point's module.
+
+    Return None if the distribution has no plugin of this name.
+    """
     for point in distribution.entry_points:
         if point.group in _GROUPS and point.name == name:
             if is_full_path:
