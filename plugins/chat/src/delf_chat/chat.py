@@ -415,6 +415,10 @@ class Chat(FixedAttributes):
         return await self.store().load(self._conversation, self.history_window)
 
     def _loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of this chat's own thread, which the first call starts.
+
+        A process that was forked has none of its parent's threads, and starts its own.
+        """
         is_forked = self._pid != os.getpid()
         if is_forked:
             self._pid = os.getpid()

@@ -74,6 +74,13 @@ def _read_lines(
     queue: asyncio.Queue[str | None],
     requested_lines: threading.Semaphore,
 ) -> None:
+    """Read lines in a thread; put each line into a queue, and None at the end of the input.
+
+    Args:
+        loop: The event loop that uses the queue.
+        queue: Gets the lines.
+        requested_lines: Released once for each line to read, so that no line is read ahead.
+    """
     encoding = "utf-8-sig"  # the first line may begin with a byte order mark
     while True:
         requested_lines.acquire()

@@ -124,6 +124,7 @@ class MemoryConversations:
             if not dry_run:
                 for record in old:
                     self._entries[record.conversation].remove_messages(removed_at=now)
+                # The entry of a removed conversation stays for a while: see _REMEMBERED_SECONDS.
                 for name, entry in list(self._entries.items()):
                     was_removed = not entry.message_count
                     if was_removed and entry.updated_at < now - _REMEMBERED_SECONDS:

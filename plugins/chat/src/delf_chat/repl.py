@@ -133,7 +133,8 @@ class Repl:
                 response = await work
         except asyncio.CancelledError:
             session_task = asyncio.current_task()
-            if session_task is not None and session_task.cancelling():
+            is_session_cancelled = session_task is not None and session_task.cancelling()
+            if is_session_cancelled:  # not only the task that it runs
                 raise
             was_stopped_by_person = self._reader.interactive  # with Ctrl-C, which is no failure
             if not was_stopped_by_person:
