@@ -202,7 +202,7 @@ class ServerQuestions:
                 raise ToolRefusedError(str(fault))
             return values
 
-        values = {name: field.get("default") for name, field in _objects(fields)}
+        values = {name: field.get("default") for name, field in _schemas_of_fields(fields)}
         question = form_question(self._name, params.message, schema)
         # consent() checks only values that the person edits; the defaults may be invalid.
         approved_arguments = await self._ask_consent(
@@ -279,10 +279,12 @@ class ServerQuestions:
         return self._calls[-1] if len(task_ids) == 1 else None
 
 
-def _objects(fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [
-        (n, cast("dict[str, Any]", f) if isinstance(f, dict) else {}) for n, f in fields.items()
-    ]
+def _schemas_of_fields(fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the name and the schema of each field; a malformed schema becomes empty."""
+    schemas: list[tuple[str, dict[str, Any]]] = []
+    for name, schema in fields.items():
+        schemas.append((name, cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}))
+    return schemas
 
 
 def _settings(params: types.CreateMessageRequestParams) -> dict[str, Any]:

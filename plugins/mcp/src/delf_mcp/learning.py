@@ -74,7 +74,9 @@ class Results:
             return ""
         for field, text in _texts_with_data(value):
             samples.note(_field_key(tool_key, field), text)
+        # Each key is a place and a type, such as (("orders", "*", "date"), "None").
         path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
+        # At first, the types that were learned before.
         reported = self._reported.setdefault(tool_key, set(samples.undeclared_types(tool_key)))
         new_types = [found for found in path_by_type if found not in reported]
         reported.update(new_types)

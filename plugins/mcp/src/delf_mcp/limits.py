@@ -58,6 +58,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
             return
         buffer = bytearray()
         async for piece in self._pieces():
+            # The end of an event may be split between two pieces.
             search_start = max(0, len(buffer) - _MAX_EVENT_END_BYTES)
             buffer += piece
             while event_end := _EVENT_END.search(buffer, search_start):

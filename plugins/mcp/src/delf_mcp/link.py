@@ -129,6 +129,13 @@ class Link:
             await asyncio.sleep(seconds)
 
     async def _start(self) -> Client:
+        """Start the task that owns the client, and wait for the client.
+
+        A failed start delays the next start.
+
+        Raises:
+            ConnectionUnavailableError: If the server does not start in time, or not at all.
+        """
         self._stop, self._server_exit = asyncio.Event(), ServerExit(self._on_exit)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # With an empty context, later callers do not see the context variables of this caller.
@@ -142,13 +149,13 @@ class Link:
             async with asyncio.timeout(self._start_timeout):
                 client = await asyncio.shield(ready)
         except TimeoutError:
-            await self._disconnect()
+            await self._abandon_start()
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server did not start within {self._start_timeout:g} s",
                 hint="start_timeout in the connection's settings",
             ) from None
         except asyncio.CancelledError:
-            await self._disconnect()
+            await self._abandon_start()
             raise
         except DelfError:
             self._back_off(self._failures + 1)
@@ -189,7 +196,8 @@ class Link:
         finally:
             server_exit.report()
 
-    async def _disconnect(self) -> None:
+    async def _abandon_start(self) -> None:
+        """Cancel a start that is in progress, and count it as failed."""
         self._back_off(self._failures + 1)
         if self._client_task is not None:
             self._client_task.cancel()

@@ -106,8 +106,12 @@ class Work:
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
-        if self.open_question is not None and not self.open_question[1].done():
-            self.open_question[1].set_result(decision(self.open_question[0]))
+        """Decide the open question, unless there is none, or it is decided already."""
+        if self.open_question is None:
+            return
+        request, future_decision = self.open_question
+        if not future_decision.done():
+            future_decision.set_result(decision(request))
 
     def queue_progress(self, event: Event) -> None:
         """Queue a progress message for the client, if an event shows progress."""
@@ -356,6 +360,7 @@ def _unique_name(name: str, names: Mapping[str, Any]) -> str:
     candidate = name
     number = 2
     while candidate in names:
+        # Four characters are left for the number, from ``_2`` to ``_999``.
         candidate = f"{name[: _MAX_NAME_CHARACTERS - 4]}_{number}"
         number = number + 1
     return candidate
