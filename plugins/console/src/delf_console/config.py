@@ -234,9 +234,10 @@ def _current_value(project: Project, key: str) -> Any:
     setting, *inner_path = path
     check_agent_key(key, setting)
     written_values = project.agent_values.resolve(project.environ)
-    value: Any = getattr(project.agent, setting)  # validated; a default if nothing is written
-    if not isinstance(value, (bool, int, float, str, list, dict)):
-        value = written_values.get(setting)  # such as the table of a model
+    validated: Any = getattr(project.agent, setting)  # a default if nothing is written
+    value: Any = written_values.get(setting)
+    if isinstance(validated, (bool, int, float, str, list, dict)):  # and no model's settings
+        value = cast("object", validated)
     for part in inner_path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value
