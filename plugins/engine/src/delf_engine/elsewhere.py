@@ -162,6 +162,7 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
     Raises:
         UnknownTaskError: If the journal does not have the task.
     """
+    # Before the events are read, so that an end between the two is not missed.
     new_events = journal.subscribe(task_id)
     events = await journal.read(task_id)
     if end_event(events) is None:

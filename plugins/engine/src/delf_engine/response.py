@@ -125,7 +125,9 @@ class Response(Generic[T]):
     @property
     def end_phrase(self) -> str:
         """The phrase ``before it failed`` or ``before it was stopped``, for messages."""
-        return f"before it {'' if self.state is TaskState.FAILED else 'was '}{self.state}"
+        if self.state is TaskState.FAILED:
+            return f"before it {self.state}"
+        return f"before it was {self.state}"
 
     @property
     def used_tools(self) -> bool:

@@ -286,7 +286,10 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
 
 def _secrets_in_named_text(name: str, value: str) -> Iterator[str]:
     is_secret = _NAME.search(name) and not _is_path(value)
-    yield from _forms_of_declared_secret(value) if is_secret else secrets_in(value)
+    if is_secret:
+        yield from _forms_of_declared_secret(value)
+    else:
+        yield from secrets_in(value)
 
 
 def _is_path(text: str) -> bool:

@@ -320,7 +320,8 @@ class Ledger:
                 self._paying_task_by_child[task_id] = self._paying_task_by_child.get(parent, parent)
             is_known = task_id in self._tasks or task_id in self._ended
             self._tasks.add(task_id)
-        for event in () if is_known else events:
+        uncounted_events = () if is_known else events
+        for event in uncounted_events:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:

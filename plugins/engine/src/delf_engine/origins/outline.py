@@ -234,11 +234,10 @@ class Outline:
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
         is_author_clean = not past_call.has_author_read_untrusted_data
-        may_differ = _nothing_is_content
-        if is_author_clean or past_call.changes_data:
-            # Content may differ from a planned expression, but not from a literal. If every value
-            # counts as content, an expression therefore matches any value.
-            may_differ = _anything_is_content
+        matches_any_value = is_author_clean or past_call.changes_data
+        # Content may differ from a planned expression, but not from a literal. An expression
+        # matches any value if every value counts as content.
+        may_differ = _anything_is_content if matches_any_value else _nothing_is_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:

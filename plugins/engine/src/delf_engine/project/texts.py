@@ -72,6 +72,7 @@ def misspelling_warnings(environ: Mapping[str, str], instances: Collection[str])
             continue
         if variable in OTHER_VARIABLES or _path_of(variable) is not None:
             continue
+        # Users may write the section, too, as in ``DELF_AGENT__TIMEOUT``.
         option_name = variable.removeprefix(PREFIX).removeprefix(f"AGENT{NESTED}")
         close_names = difflib.get_close_matches(
             option_name, option_names, n=1, cutoff=_MIN_SIMILARITY
