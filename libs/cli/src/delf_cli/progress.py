@@ -125,7 +125,8 @@ class Narrator:
     def _is_known_warning(self, event: ev.Warned) -> bool:
         """Return True if a set-up warning was shown in an earlier task of this project.
 
-        Otherwise, record the warning as shown.
+        A new set-up warning is recorded as shown. For other warnings, with verbose output, and
+        without a project, return False and record nothing.
         """
         if self._has_begun_steps or self._root is None or self._is_verbose:
             return False
