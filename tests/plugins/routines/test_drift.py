@@ -349,6 +349,7 @@ async def test_changed_answer_shape_is_reported(report, run):
         ("list[list[int]]", "list[str]", False),
         ("list[{'a': {'b': list[int]}}]", "{'a': int}", True),
         ("list[int] | dict[str, int]", "str", True),
+        ("Literal['[old', 'new']", "Literal['old', 'new']", False),
     ],
 )
 def test_change_of_a_result_matters_only_without_a_common_type(before, after, matters):

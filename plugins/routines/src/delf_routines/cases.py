@@ -254,7 +254,7 @@ def _caller(recorded: Recorded, action: str) -> Any:
 
 
 def _parameter(text: str) -> Parameter:
-    """Parse a parameter of a routine's header, such as ``limit: int = 50``."""
+    """Parse a parameter of an action, as a routine's header has it: ``limit: int = 50``."""
     name, _, rest = text.partition(":")
     kind, is_optional, default = rest.partition(" = ")
     default_text = default.strip() if is_optional else None

@@ -18,6 +18,7 @@ _DIGITS: Final = 16
 _DESCRIPTION_KEYS: Final = ("title", "description", "examples", "$comment")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 _ITEMS: Final = re.compile(r"\[[^\[\]]*\]")
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _NAMED_SCHEMA_KEYS: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 
@@ -151,7 +152,7 @@ def _outer_type(returns: str) -> str:
 
     Of a union, return the outer types: ``list | dict`` for ``list[int] | dict[str, int]``.
     """
-    outer = returns
+    outer = _QUOTED.sub("", returns)  # the texts of a Literal may have brackets of their own
     while True:  # each round replaces the innermost braces and brackets
         shorter = _ITEMS.sub("", _BRACES.sub("dict", outer))
         if shorter == outer:

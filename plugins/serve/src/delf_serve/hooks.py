@@ -83,7 +83,8 @@ class Hooks:
         except ConfigurationError as error:
             raise ProblemError(413, error.message) from None
         submitted = await self._tasks.submit(
-            # Not validated, because the task comes from the settings, and not from the sender.
+            # Not validated, because the task comes from the settings. Only a routine's inputs come
+            # from the sender, and the routine checks them.
             RunRequest.model_construct(task=await self._task_text(hook, message)),
             owner,
             idempotency_key=f"hook\n{name}\n{delivery.name}",
