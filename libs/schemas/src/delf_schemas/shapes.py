@@ -629,7 +629,10 @@ def object_choices(
     groups = [[part] for part in _list_at(resolved, "allOf")]
     for keyword in ("oneOf", "anyOf"):
         choices = _list_at(resolved, keyword)
-        if not all(map(_only_requires, choices)):
+        # Choices that only require some of the common properties are no shapes of their own, and
+        # neither is a missing keyword.
+        adds_no_shape = all(map(_only_requires, choices))
+        if not adds_no_shape:
             groups.append(choices)
     objects = [common]
     for group in groups:

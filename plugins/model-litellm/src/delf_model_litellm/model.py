@@ -92,8 +92,13 @@ class LiteLLMModel(EndpointModel):
     """A model that is called through litellm."""
 
     def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
-        inner = replace(config, model=config.model.removeprefix(_LITELLM_PREFIX))
-        return replace(resolve(inner, context, SUPPORTED_PROVIDERS, OTHERS), model=config.model)
+        # The prefix chooses this plugin, so litellm's own name of the model is without it. Reports
+        # and prices show the name that the user gave.
+        name_in_litellm = config.model.removeprefix(_LITELLM_PREFIX)
+        endpoint = resolve(
+            replace(config, model=name_in_litellm), context, SUPPORTED_PROVIDERS, OTHERS
+        )
+        return replace(endpoint, model=config.model)
 
     def _prepare(self) -> None:
         self._clients = Clients(self._endpoint)

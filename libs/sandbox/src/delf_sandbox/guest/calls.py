@@ -441,7 +441,9 @@ class Caller:
             self._early_answers[number] = frame
         elif number in self._future_by_call:
             number_in_script = number - self._last_call_number_of_earlier_scripts
-            if number_in_script > 0:  # else the call is of an earlier script, which has ended
+            is_of_earlier_script = number_in_script <= 0
+            if not is_of_earlier_script:
+                # A replay must give this answer in the same iteration of the event loop.
                 self._loop.record(number_in_script)
             self._resolve_call(frame)
 

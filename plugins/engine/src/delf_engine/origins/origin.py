@@ -142,7 +142,8 @@ class Results:
         # The normalized texts that count as the user's own data, and all other texts.
         self._texts_of_user: set[str] = set()
         self._texts_of_others: set[str] = set()
-        # The trust of each field, for actions whose results have fields of different trust.
+        # For actions whose results have fields of different trust, the trust by field. All are
+        # kept: is_only_in_user_data() requires that a field is the user's in each.
         self._trusts_by_field: list[Mapping[str, Trust]] = []
 
     def add(self, call: PastCall) -> None:
@@ -165,7 +166,8 @@ class Results:
             self._trusts_by_field.append(trust_by_field)
         # The name "*" stands for all fields that the mapping does not list.
         trust_of_unlisted = trust_by_field.get("*", "outside")
-        for record in fields_at(result, ()):
+        records = fields_at(result, ())  # an empty path: the records themselves
+        for record in records:
             items = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
             for name, item in items.items():
                 if trust_by_field.get(name, trust_of_unlisted) != "own":
