@@ -19,6 +19,7 @@ from urllib.request import getproxies
 from delf.errors import ConfigurationError, OptionalDependencyError
 from delf.network.urls import split_url
 from delf.records import dataclass
+from delf.values.numbers import parse_count
 
 _PORTS: Final = {"http": 80, "https": 443}
 _HTTP_SCHEMES: Final = {"ws": "http", "wss": "https"}
@@ -175,10 +176,11 @@ def _is_exempt(entry: str, host: str, address: Any, port: int) -> bool:
 
 def _split_port(entry: str) -> tuple[str, int | None]:
     """Split an entry such as ``example.org:8080`` into its name and its port, if it has a port."""
-    name, colon, port = entry.rpartition(":")
-    if colon and port.isdecimal():
-        return name, int(port)
-    return entry, None
+    name, colon, port_text = entry.rpartition(":")
+    port = parse_count(port_text)
+    if not colon or port is None:
+        return entry, None
+    return name, port
 
 
 def _is_within(entry: str, address: Any) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from delf.errors import OptionalDependencyError, ToolDefinitionError, did_you_mean
+from delf.values.numbers import parse_count
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -464,8 +465,9 @@ def resolve_reference(root: Any, ref: str) -> Any:
     _, *steps = pointer.split("/")  # the pointer is empty or starts with a slash
     for step in steps:
         token = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list) and token.isdigit() and int(token) < len(cast("Any", node)):
-            node = cast("list[Any]", node)[int(token)]
+        index = parse_count(token)
+        if isinstance(node, list) and index is not None and index < len(cast("Any", node)):
+            node = cast("list[Any]", node)[index]
         elif isinstance(node, Mapping) and token in node:
             node = cast("Mapping[str, Any]", node)[token]
         else:

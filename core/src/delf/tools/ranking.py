@@ -86,7 +86,10 @@ def _pairs(run: str) -> list[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Return True if a word is a pair of letters from a writing system without spaces.
+    """Return True if a word is of a writing system without spaces, such as Chinese or Thai.
+
+    :func:`words_of` cuts the texts of these systems into overlapping pairs of letters, so the word
+    is such a pair, or a letter that stands alone.
 
     Args:
         word: A word of :func:`words_of`.

@@ -198,8 +198,9 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     ranked_names = [name for name in ranked if name in by_name]
     wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
     remaining_tools = [by_name[name] for name in wanted_names]
-    # Stubs share headers and types. Each round measures the stubs of all kept tools together, and
-    # fills the space that the sharing saved with further tools.
+    # The budget has the stubs of the kept tools and, for all others, one text with their names. A
+    # round estimates each stub alone, but stubs share headers and types: the next round measures
+    # the kept ones together, and fills the space that the sharing saved with further tools.
     for _ in range(_ROUNDS):
         omitted_names = [name for name in by_name if name not in kept_tools]
         text_of_omitted_names = names_of(omitted_names, budget)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from delf.errors import ConnectionUnavailableError
 from delf.network.retries import pause
+from delf.values.numbers import parse_count
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Answer, Request
 from delf_google.transport import RETRIES, Transport
@@ -117,4 +118,5 @@ def _put_request(request: Request, address: str, content: bytes, byte_range: str
 def _received_bytes(answer: Answer) -> int:
     """Return the number of bytes that Google has, from a header such as ``Range: bytes=0-42``."""
     _, _, last = answer.headers.get("range", "").partition("-")
-    return int(last) + 1 if last.isdigit() else 0
+    last_byte = parse_count(last)
+    return 0 if last_byte is None else last_byte + 1

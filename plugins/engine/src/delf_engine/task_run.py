@@ -362,20 +362,18 @@ class TaskRun:
             yield ContextText(trust, fact, MEMORY)
 
     def _texts_of_connections(self) -> Iterator[ContextText]:
-        """Yield each text that connections add to the prompt."""
+        """Yield the texts of connections in the prompt in which an argument may have its origin."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
             trust = _trust_of_texts(sources.get(name), "context_trust")
             yield ContextText(trust, text, f"the facts about {name}")
-        # Descriptions that are trusted need no search: their values count as the user's own.
         for bound_action in self.tools.shown:
-            if (
-                _trust_of_texts(bound_action.connection, "description_trust", default="own")
-                == "outside"
-            ):
-                place = f"the descriptions of {bound_action.connection.name}"
-                for text in filter(None, bound_action.action.texts()):
-                    yield ContextText("outside", text, place)
+            trust = _trust_of_texts(bound_action.connection, "description_trust", default="own")
+            if trust == "own":
+                continue  # a value that is nowhere else counts as the user's own anyway
+            place = f"the descriptions of {bound_action.connection.name}"
+            for text in filter(None, bound_action.action.texts()):
+                yield ContextText("outside", text, place)
 
     def trust_of(self, call: Call) -> Trust:
         """Return ``own`` if all arguments of a call are the user's own data, else ``outside``."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from delf.values.numbers import parse_count
 from delf_openapi.failures import SpecError
 from delf_openapi.sources import Source, is_private, origin_of, path_of, uri_of
 
@@ -317,18 +318,15 @@ class Document:
 
 
 def _step(node: Any, token: str) -> Any:
+    """Return the value to which one step of a JSON pointer leads; None if there is none."""
+    number = parse_count(token)
     if isinstance(node, dict):
         mapping = cast("dict[Any, Any]", node)
         if token in mapping:
             return mapping[token]
         # YAML reads an unquoted key, such as the status 200, as a number.
-        return mapping.get(int(token)) if _is_number(token) else None
-    if isinstance(node, list) and _is_number(token):
+        return None if number is None else mapping.get(number)
+    if isinstance(node, list) and number is not None:
         items = cast("list[Any]", node)
-        return items[int(token)] if int(token) < len(items) else None
+        return items[number] if number < len(items) else None
     return None
-
-
-def _is_number(token: str) -> bool:
-    # int() of a text with thousands of digits takes long, and no list is that long.
-    return token.isdecimal() and len(token) < 10

@@ -231,7 +231,8 @@ class _VariableUses:
     def _is_harmless_field(self, field: ast.FormattedValue) -> bool:
         """Return True if a value in braces is in an f-string that is harmless for the value."""
         f_string = self._parents[id(field)]
-        # In f"name = '{value}'", only a value with a quote could end the text in quotes.
+        # In f"name = '{value}'", only a value with a quote could end the text in quotes. With
+        # excludes_quotes, the caller goes on to allow only values without quotes.
         may_be_in_quotes = self._excludes_quotes and isinstance(f_string, ast.JoinedStr)
         if may_be_in_quotes and _in_quotes(field, f_string):
             return True

@@ -19,6 +19,7 @@ from delf.errors import ConfigurationError, DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
+from delf.values.numbers import parse_count
 from delf_engine.views.figures import figures_csv
 from delf_serve import evaluations, history, staff
 from delf_serve import schemas as s
@@ -332,9 +333,10 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
     after = query.after
     last_id = call.http.headers.get("last-event-id", "").strip()
     if last_id:
-        if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 15:
+        number = parse_count(last_id)
+        if number is None:
             raise ProblemError(422, "Last-Event-ID is the number of an event")
-        after = int(last_id)
+        after = number
     task = await call.service.tasks.view(call.path_parameter("task_id"), call.caller)
     if task.is_terminal and task.events <= after:
         return Response(status_code=204)  # stops a browser's reconnection

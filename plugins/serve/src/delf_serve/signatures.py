@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from delf.values.numbers import parse_count
 from delf_serve.problems import ProblemError
 
 # The maximum age of a message in seconds, as Standard Webhooks advises.
 _MAX_AGE_SECONDS: Final = 300.0
 _MAX_ID_CHARACTERS: Final = 200
-_MAX_TIMESTAMP_DIGITS: Final = 15
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
     """
     if "webhook-signature" in headers:
         message_id = headers.get("webhook-id", "")
-        sent_at = _parse_timestamp(headers.get("webhook-timestamp", ""))
+        sent_at = parse_count(headers.get("webhook-timestamp", ""))
         if sent_at is None or abs(time.time() - sent_at) > _MAX_AGE_SECONDS:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
         expected = signature(secret, message_id, sent_at, body)["webhook-signature"]
@@ -82,15 +82,6 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
     if not 0 < len(message_id) <= _MAX_ID_CHARACTERS:
         raise ProblemError(422, f"the id of the message has 1 to {_MAX_ID_CHARACTERS} characters")
     return Delivery(message_id)
-
-
-def _parse_timestamp(text: str) -> int | None:
-    """Return a Unix time in seconds; None if the text is no such time."""
-    is_number = text.isdecimal() and text.isascii()
-    # The number of digits is checked first, because int() refuses very long texts.
-    if not is_number or len(text) > _MAX_TIMESTAMP_DIGITS:
-        return None
-    return int(text)
 
 
 def _key(secret: str) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypedDict
 
 from delf.notes import note
+from delf.values.numbers import parse_count
 from delf_web.dates import stated_date
 from delf_web.document import Document, lxml_html
 
@@ -263,6 +264,7 @@ def _rows(table: Any) -> list[list[str]]:
     rows are filled up with empty texts.
     """
     rows: list[list[str]] = []
+    # By column, the cells that go on below: the text, and the rows left, the current one included.
     spanning_cells: dict[int, tuple[str, int]] = {}
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []
@@ -276,9 +278,9 @@ def _rows(table: Any) -> list[list[str]]:
                 row.append(text)
         _append_cells_of_earlier_rows(spanning_cells, row)
         spanning_cells = {
-            column: (text, row_span - 1)
-            for column, (text, row_span) in spanning_cells.items()
-            if row_span > 1
+            column: (text, rows_left - 1)
+            for column, (text, rows_left) in spanning_cells.items()
+            if rows_left > 1
         }
         rows.append(row)
     width = max(map(len, rows), default=0)
@@ -302,7 +304,5 @@ def _append_cells_of_earlier_rows(
 
 
 def _span_of(cell: Any, name: str) -> int:
-    value = str(cell.get(name, "1")).strip()
-    if value.isascii() and value.isdigit():
-        return max(1, min(int(value), _MAX_SPAN))
-    return 1
+    span = parse_count(str(cell.get(name, "1")).strip())
+    return 1 if span is None else max(1, min(span, _MAX_SPAN))

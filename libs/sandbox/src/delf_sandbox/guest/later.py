@@ -228,6 +228,7 @@ class DeferredCalls:
         if isinstance(function, ast.Lambda):
             self._mark_calls_in(function.body, self._syntax.scopes[id(function)], awaitable_path)
             return
+        # The rewriting replaces any other function by a variant that returns awaitables.
         self.passed_functions.append(Place(function, place.scope, container=place.node.args, key=0))
         if isinstance(function, ast.Name):
             scope_of_name = place.scope.find(function.id)
@@ -288,8 +289,8 @@ class DeferredCalls:
         for value in scope.returns:
             self._mark_calls_in(value, scope, awaitable_path)
         if scope.is_generator and awaitable_path:
-            # A caller sees the yielded values as a sequence: the first index selects one of them,
-            # and the rest of the path leads on within it.
+            # Beside what it returns, a generator yields values. A caller sees these as a sequence:
+            # the first index selects one of them, and the rest of the path leads on within it.
             for value in scope.yields:
                 self._mark_calls_in(value, scope, awaitable_path[1:])
 

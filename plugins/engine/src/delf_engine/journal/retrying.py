@@ -43,9 +43,10 @@ def next_try(
         return None
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
-    # A failed script would fail again, unless a failed read call was the cause: the end of the call
-    # can be removed from the recorded events, so that the call is made again.
-    if _failed_after_script(events) and _failed_read(events) is None:
+    # A retry repeats the recorded script with the recorded answers, so the script would fail again.
+    # If the answer of a read call made it fail, that answer is removed, and the call made again.
+    would_fail_again = _failed_after_script(events) and _failed_read(events) is None
+    if would_fail_again:
         return None
     return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)
 

@@ -13,6 +13,7 @@ from typing import IO, Any, Final, NamedTuple, NoReturn
 from xml.parsers import expat
 
 from delf.errors import ToolExecutionError
+from delf.values.numbers import parse_count
 
 MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_048_576
@@ -228,9 +229,8 @@ class _XmlScan:
         """Move the position to a new row, and count the row."""
         self.end_cell()
         row, _ = self._position
-        declared_row = str(attributes.get("r", ""))
-        row = int(declared_row) if declared_row.isdigit() else row + 1
-        self._position = row, -1
+        declared_row = parse_count(str(attributes.get("r", "")))
+        self._position = (row + 1 if declared_row is None else declared_row), -1
         self._cells_in_row = 0
         self.row_count += 1
         if self.row_count > MAX_ROWS:

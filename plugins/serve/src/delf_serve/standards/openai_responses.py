@@ -19,6 +19,7 @@ from starlette.responses import Response
 from delf.events import CallFinished, CallStarted
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
+from delf.values.numbers import parse_count
 from delf_cli.story import story
 from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
@@ -141,10 +142,10 @@ def _parse_response_id(response_id: str) -> tuple[str, int]:
         ProblemError: If the id is malformed.
     """
     name, _, decided = response_id.removeprefix(_PREFIX).partition("_")
-    is_count = decided.isdecimal() and len(decided) <= 9
-    if not response_id.startswith(_PREFIX) or not is_count:
+    count = parse_count(decided)
+    if not response_id.startswith(_PREFIX) or count is None:
         raise ProblemError(404, f"no response {response_id[:60]!r} is known")
-    return f"{_TASK}{name}", int(decided)
+    return f"{_TASK}{name}", count
 
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
