@@ -152,9 +152,14 @@ add_to_output_files("b.txt", "b")
 """
     _, host = await run_script(code, OrderedHost())
     first = host.order.index("file a.txt")
-    assert {*host.order[:first]} == {"clock", "print before\n"}
     second = host.order.index("file b.txt")
-    assert {*host.order[first + 1 : second]} == {"clock", "print between\n"}
+    for part, text in (
+        (host.order[:first], "before\n"),
+        (host.order[first + 1 : second], "between\n"),
+    ):
+        printed = [item.removeprefix("print ") for item in part if item != "clock"]
+        assert "clock" in part
+        assert "".join(printed) == text  # a slow guest sends the end of the line on its own
 
 
 async def test_concurrent_threads_print_whole_lines():

@@ -115,7 +115,7 @@ def faults(kind: str, instance: object) -> Iterator[str]:
     if protocol is None:
         return
     missing = [name for name in members(protocol) if not has(instance, name)]
-    # A connection may lack members here, because delf adds members such as ``name`` later.
+    # Members of a connection may be missing here, because delf adds members such as ``name`` later.
     if missing and kind != "connection":
         yield f"has no {', '.join(missing)}"
     mismatches: dict[str, None] = {}

@@ -51,7 +51,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     on. The claim can expire while the process is alive but suspended. The journal then refuses
     further events of the task from that process, so that the process starts no call.
 
-    A journal that lacks optional methods inherits from :class:`PartialJournal`, where each of these
+    A journal without optional methods inherits from :class:`PartialJournal`, where each of these
     methods raises an error.
     """
 

@@ -278,7 +278,7 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a value to JSON types; a type that JSON lacks becomes an object with a type tag."""
+    """Convert a value to JSON types; a type missing in JSON becomes an object with a type tag."""
     try:
         return _encode(value)
     except RecursionError:

@@ -178,7 +178,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Encode any value as valid JSON; values that JSON lacks become text."""
+    """Encode any value as valid JSON; values that are not in JSON become text."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
         text.encode()

@@ -89,7 +89,7 @@ def restore_stdout() -> None:
 def prepare() -> None:
     """Make the standard streams safe to write to.
 
-    Closed streams are opened on /dev/null. Text that the encoding lacks is escaped, and unbuffered
+    Closed streams are opened on /dev/null. Text outside the encoding is escaped, and unbuffered
     streams write all data or raise.
     """
     _open_closed_streams()

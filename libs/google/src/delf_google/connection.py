@@ -42,7 +42,7 @@ class GoogleConnection(Connection[GoogleSettings]):
     """A mapping from a permission name to the narrowest OAuth scopes that suffice for the actions
     with this permission.
 
-    Scopes are separated by spaces and lack the prefix :data:`SCOPE_URL_PREFIX`.
+    Scopes are separated by spaces, without the prefix :data:`SCOPE_URL_PREFIX`.
     """
     scope_inclusions: ClassVar[Mapping[str, frozenset[str]]] = {}
     """A mapping from an OAuth scope to the narrower scopes that it includes."""

@@ -102,7 +102,7 @@ class Problem:
 
     @property
     def is_scope_missing(self) -> bool:
-        """True if the token lacks an OAuth scope that the request needs."""
+        """True if the token does not have an OAuth scope that the request needs."""
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE_REASONS)
 
     def _may_be_hidden_file(self, scopes: Sequence[str]) -> bool:

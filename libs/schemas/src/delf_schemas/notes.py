@@ -237,7 +237,7 @@ def example_of(schema: Mapping[str, Any]) -> str:
 
 
 def says_more(name: str, description: str) -> bool:
-    """Return True if a description has a meaningful word that the name lacks."""
+    """Return True if a description has a meaningful word that is not in the name."""
     words = {word.lower().rstrip("s") for word in _WORD.findall(description)}
     name_words = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_FILLER_WORDS]}
     return not words <= name_words

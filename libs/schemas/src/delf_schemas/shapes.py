@@ -26,7 +26,7 @@ literal in others.
 SOMETIMES_ENCODED: Final = "x-at-times"
 """The schema keyword for a text that is JSON in some results and plain text in others."""
 HAS_OPTIONAL_KEYS: Final = "x-seen"
-"""The schema keyword for a record that lacks some of its keys in some results."""
+"""The schema keyword for a record without some of its keys in some results."""
 
 _NOTATIONS: Final = {
     "lines": "a value of JSON on each line, together",

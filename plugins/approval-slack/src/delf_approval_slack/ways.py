@@ -94,7 +94,7 @@ class Http:
         await self._runner.cleanup()
 
     async def _receive(self, request: web.Request) -> web.Response:
-        """Respond to a request; respond with 401 if the request lacks Slack's signature."""
+        """Respond to a request; respond with 401 if it does not have Slack's signature."""
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:

@@ -170,7 +170,7 @@ class CheckResult:
         ok: Whether the plugin has no problems and, with ``--release``, no warnings.
         problems: The reasons that the plugin, or a part of the plugin, cannot be used.
         warnings: Faults that the plugin's author should fix.
-        notes: Optional features that the plugin lacks and, with ``--release``, the effect of each
+        notes: Optional features missing in the plugin and, with ``--release``, the effect of each
             action, such as ``read``.
     """
 
@@ -270,7 +270,7 @@ def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield optional features that a plugin lacks and, with ``release``, its actions' effects."""
+    """Yield the optional features without support, and with ``release`` its actions' effects."""
     for spec in _specs(host, record):
         try:
             for text in unsupported_features(host, spec):

@@ -119,7 +119,7 @@ async def search_tasks(
                     found.append(replace(match, task=task))
                     found_count += 1
             has_more = page.more
-            # The number of tasks that the search index lacks; the same for each stored state.
+            # The number of tasks that are not in the search index; the same for each stored state.
             unindexed_count = page.behind
             if page.tasks:
                 cursor = page.tasks[-1].task.task_id

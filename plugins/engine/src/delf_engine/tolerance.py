@@ -173,7 +173,7 @@ class _Converter:
         try:
             target: Any = resolve_reference(self._root, reference)
         except ValueError:
-            return  # the action's schema lacks the definition
+            return  # the action's schema does not have the definition
         yield from self.alternatives(target)
 
     def record(self, values: Mapping[str, Any], schema: _Schema) -> dict[str, Any]:

@@ -242,7 +242,7 @@ async def read_parts(factory: Sequence[str], path: str) -> list[str]:
 def file_name_in_errors(name: str) -> Generator[None]:
     """Add a file's name to errors that the code in the ``with`` statement raises.
 
-    The functions that parse a file get only its content, so that their errors lack the name.
+    The functions that parse a file get only its content, so that their errors do not have the name.
     """
     try:
         yield

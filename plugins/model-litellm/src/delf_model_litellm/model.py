@@ -217,7 +217,7 @@ class LiteLLMModel(EndpointModel):
                     break
                 for piece in _add_chunk(chunk, collected):
                     yield piece
-            # Without a known protocol, a complete stream may lack a finish reason, too.
+            # Without a known protocol, a complete stream may have no finish reason, too.
             has_known_protocol = self._endpoint.dialect is not None
             if has_known_protocol:
                 _check_end(response, collected)

@@ -336,7 +336,7 @@ class APITool(Connection[OpenAPISettings]):
         def full_types() -> FullTypes:
             """Return the types of the action's parameters and result, which the stub may shorten.
 
-            The result has all observed types. Parameters that the stub lacks are left out.
+            The result has all observed types. Parameters that are not in the stub are left out.
             """
             names = {argument.arg for argument in stub_arguments}
             full_entry = compile_full(api.document, entry, api.full_shapes)

@@ -131,7 +131,7 @@ class Spans:
     """Converts the events of tasks to finished spans.
 
     The events of one task must come in order. If the start of a task is missing, the task's other
-    events are ignored, so that no span lacks its parent.
+    events are ignored, so that every span has its parent.
 
     Args:
         providers: The installed model providers.

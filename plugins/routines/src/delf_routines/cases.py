@@ -128,7 +128,7 @@ class Recorded:
     """A recorded run, which gives a repeated run of the script the recorded results of its calls.
 
     ``used`` and ``unused`` are the recorded calls that the repeated run has and has not made.
-    ``differences`` describes the calls that the repeated run makes but the recording lacks.
+    ``differences`` describes the calls of the repeated run that are not in the recording.
     """
 
     def __init__(self, case: Case) -> None:

@@ -260,7 +260,7 @@ def _exit_if_guest_ended(child: int, processor_time: _ProcessorTime) -> None:
 def _prefer_guest_for_oom_kill() -> None:
     """Make the kernel kill this process, not process 1, when memory runs out.
 
-    This process is the guest, which runs scripts. Process 1 reports the lack of memory.
+    This process is the guest, which runs scripts. Process 1 reports that memory ran out.
     """
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

@@ -518,7 +518,7 @@ class Lowering(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Rewrite calls of functions that Monty lacks, mostly to calls of the prelude's functions.
+        """Rewrite calls of functions missing in Monty, mostly to calls of the prelude's functions.
 
         The prelude is the code that Monty runs before a script.
         """
@@ -588,7 +588,7 @@ class Lowering(ast.NodeTransformer):
         return all(isinstance(file, ast.Attribute) for file in files)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Replace an attribute that Monty lacks; each case below begins with an example."""
+        """Replace an attribute missing in Monty; each case below begins with an example."""
         is_called = getattr(node, "is_called", False)  # as set by mark_called_attributes()
         self.generic_visit(node)
         root = node.value.id if isinstance(node.value, ast.Name) else ""

@@ -78,7 +78,7 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     tree = ast.parse(source)
     original_dump = ast.dump(tree)
     call_main_function(tree)
-    # Add each missing ``await`` first; then replace syntax and modules that Monty lacks.
+    # Add each missing ``await`` first; then replace syntax and modules missing in Monty.
     rewritten = MontyRewriting(tree, initial_names).result
     reassigned_tools = rewritten.rebound_names
     mark_called_attributes(tree)

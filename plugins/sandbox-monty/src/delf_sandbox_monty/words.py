@@ -185,7 +185,7 @@ def _explain(
 
 def _missing_module_message(name: str, modules: Sequence[str]) -> str:
     """Return the message of an ImportError that names the importable modules."""
-    # The session may also allow modules that Monty lacks: list only those that Monty has.
+    # The session may also allow modules that are missing in Monty: list only those that Monty has.
     available = sorted(module for module in modules if module in STANDARD_MODULES)
     is_part_missing = name.partition(".")[0] in modules  # such as a missing submodule
     if is_part_missing:

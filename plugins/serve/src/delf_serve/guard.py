@@ -290,7 +290,7 @@ class Guard:
         """Return the person of a valid session cookie; None without one.
 
         Raises:
-            ProblemError: If the request may change something and lacks the session's CSRF token.
+            ProblemError: If the request may change something and has no CSRF token of the session.
         """
         cookie = session_of(headers)
         if cookie is None:

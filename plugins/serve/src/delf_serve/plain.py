@@ -17,7 +17,7 @@ def json_bytes(value: Any) -> bytes:
 
     Args:
         value: Data from :func:`delf.values.encoding.to_jsonable`. Non-finite numbers become texts,
-            and tagged values (``{TAG: type, "v": value}`` for types that JSON lacks) become plain
+            and tagged values (``{TAG: type, "v": value}`` for types missing in JSON) become plain
             values.
     """
     text = _dumps(value)

@@ -108,7 +108,7 @@ class Protocol(HttpToolsProtocol):
     """uvicorn's protocol with additional limits for size and time.
 
     The head of a request is limited in size and time, and so is each pause within a body. uvicorn
-    0.54 lacks these limits: it takes heads of any size, and waits without end for the rest of a
+    0.54 has no such limits: it takes heads of any size, and waits without end for the rest of a
     head, for the first byte, and for a client that does not read. It also keeps all connections
     open (``limit_concurrency`` only refuses their requests), treats trailers as headers, and
     forgets its own ``timeout_keep_alive`` after an empty line. A proxy such as nginx has most of

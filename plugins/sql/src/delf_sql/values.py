@@ -89,7 +89,7 @@ def as_json(value: Any) -> str:
 
 
 def _in_json(value: Any) -> Any:
-    """Convert a value that JSON lacks.
+    """Convert a value that is not in JSON.
 
     Dates and times become text in ISO format, durations seconds. A decimal number becomes a number
     if its value stays exactly the same, else text.

@@ -60,7 +60,7 @@ def script_rules(
         stubs: The stubs of the tools.
         libraries: The packages that scripts can import.
         language: The version of Python that runs the scripts.
-        unsupported: The features of Python that the sandbox lacks; empty for none.
+        unsupported: The features of Python that are missing in the sandbox; empty for none.
         in_tool: Whether the model passes scripts to the tool ``run``.
     """
     library_text = f" and {', '.join(libraries)}" if libraries else ""

@@ -234,7 +234,7 @@ def _turn(events: Sequence[Event], reply: ModelReply) -> Turn:
             case InventedResults():
                 problems.append(event)
             case UnparsableCall():
-                # In a reply that was cut off, the call may only lack its end.
+                # In a reply that was cut off, only the end of the call may be missing.
                 if not is_cut:
                     problems.append(event)
     return Turn(

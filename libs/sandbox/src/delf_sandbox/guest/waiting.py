@@ -263,7 +263,7 @@ class _AsyncContext:
 
     @staticmethod
     def of(manager: Any) -> Any:
-        """Wrap a context manager that lacks ``__aenter__``; return any other manager unchanged."""
+        """Wrap a context manager without ``__aenter__``; return any other manager unchanged."""
         kind = _type_of(manager)
         is_plain = hasattr(kind, "__enter__") and not hasattr(kind, "__aenter__")
         return _AsyncContext(manager) if is_plain else manager

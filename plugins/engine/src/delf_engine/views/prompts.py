@@ -106,7 +106,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     for event in events:
         match event:
             case ModelCalled():
-                # The event has only the messages that the previous call with its purpose lacks.
+                # The event has only the messages missing in the previous call with its purpose.
                 messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
                 last_messages[event.purpose] = messages
                 number = event.number or len(prompts_by_number) + 1
@@ -169,13 +169,13 @@ def _unpack_messages(
     """Return the messages of a prompt.
 
     Args:
-        event: The event of the model call. Of the messages, the event has only those that the
-            previous call lacks, compressed.
+        event: The event of the model call. Of the messages, the event has only those that are
+            not in the previous call, compressed.
         previous_messages: The messages of the previous call, with which the prompt begins; None if
-            the journal lacks them.
+            the journal does not have them.
 
     Returns:
-        The messages; None if the journal lacks some of them.
+        The messages; None if some of them are not in the journal.
     """
     previous_messages = previous_messages or ()
     shared = previous_messages[: event.same]
