@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import io
 import json
 import os
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 SECONDS: Final = 20
 EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "9"))
 """Each how many command lines are run in a checkout; 1 for all."""
+HEAVY: Final = (
+    "dbos",
+    "delf_chat.repl",
+    "delf_evals.running",
+    "delf_mcp.serving",
+    "delf_serve.app",
+    "delf_serve.server",
+    "delf_workers.connection",
+    "mcp.server.stdio",
+    "uvicorn",
+)
+"""Modules that commands import only when they do something."""
 LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they get a signal to end."""
 ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -420,6 +433,8 @@ def main() -> None:
         os.dup2(nothing, number)
     for words in every_command():  # what they import is imported once
         _run((*words.split()[1:], "--help"))
+    for module in HEAVY:
+        importlib.import_module(module)
     _measure_once()
     for asked in every:
         if (child := os.fork()) == 0:

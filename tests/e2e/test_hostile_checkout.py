@@ -122,7 +122,7 @@ def test_hostile_folder_has_at_least_twenty_tricks():
     assert len(TRICKS) >= 20
 
 
-PARTS = 4
+PARTS = 2
 
 
 @pytest.mark.slow
