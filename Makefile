@@ -59,7 +59,8 @@ lint: $(DEV_STAMP) ## check style, formatting and layers
 
 .PHONY: generated
 generated: $(DEV_STAMP) ## write what is generated: tables of the pages, lists of names
-	cd tests && ../$(BIN)/python -m support.tables && ../$(BIN)/python -m support.public_names
+	cd tests && export PYTHONPATH=../scripts && \
+		../$(BIN)/python -m support.tables && ../$(BIN)/python -m support.public_names
 
 .PHONY: fix
 fix: $(DEV_STAMP) ## mend style and formatting

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final, get_args
 
 from delf.events import ApprovalRequest, Event
-from delf.protocols.journal import TaskRecord
 from delf.protocols.sandbox import Limits
 from delf.types import Effect, Isolation, TaskState
+from support.json_rows import with_rows
 from support.kinds import actions, kinds, providers, suites
+from support.meanings import in_json, meanings, plain
 from support.workspace import ROOT
 
 JSON_PAGE: Final = ROOT / "docs/json.md"
@@ -27,7 +28,6 @@ _TABLE: Final = r"(<!-- json: {name} -->\n\|[^\n]*\n\|[^\n]*\n)((?:\|[^\n]*\n)+)
 _ROWS: Final[Mapping[str, type]] = {
     "delf approvals list": ApprovalRequest,
     "delf approvals show, delf approvals comment, delf approvals assign": ApprovalRequest,
-    "delf runs list": TaskRecord,
 }
 """Tables whose rows are the fields of a class, with a few rows of their own."""
 _KINDS: Final[Mapping[str, str]] = {"int": "number", "float": "number", "bool": "boolean"}
@@ -47,6 +47,7 @@ def made(page: Path, text: str) -> str:
     if page == JSON_PAGE:
         for of in dict.fromkeys(_ROWS.values()):
             text = _with_tables(text, of, [name for name in _ROWS if _ROWS[name] is of])
+        text = with_rows(text)
     return text
 
 
@@ -62,16 +63,9 @@ def _with_tables(text: str, of: type, names: list[str]) -> str:
     return text
 
 
-def meanings(of: type) -> dict[str, str]:
-    """The words of a class's docstring for each of its fields."""
-    given = (inspect.getdoc(of) or "").partition("Args:\n")[2]
-    found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", given, re.MULTILINE)
-    return {name: _plain(" ".join(words.split())) for name, words in found}
-
-
 def _with_rows(rows: str, of: type, elsewhere: set[str], *, more: bool) -> str:
     """Rows whose fields a class declares are made from it; others stay as they are."""
-    words = {name: _in_json(meaning) for name, meaning in meanings(of).items()}
+    words = {name: in_json(meaning) for name, meaning in meanings(of).items()}
     types = {item.name: str(item.type) for item in fields(of)}
     made_rows: list[str] = []
     names = [row.split("|")[1].strip(" `") for row in rows.splitlines()]
@@ -108,16 +102,6 @@ def _kind(annotation: str) -> str:
     return f"{kind} or null" if plain != annotation else kind
 
 
-def _plain(text: str) -> str:
-    text = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text).replace("``", "`")
-    return text.replace("|", "\\|").rstrip(".")
-
-
-def _in_json(text: str) -> str:
-    """Words about a value as JSON has it."""
-    return re.sub(r"\bNone\b", "null", re.sub(r"\bTrue\b", "true", text))
-
-
 def _or(words: list[str]) -> str:
     quoted = [f"`{word}`" for word in words]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
@@ -136,7 +120,7 @@ def _events() -> str:
     lines = ["", "| event | tells |", "|---|---|"]
     for event in get_args(Event):
         first = " ".join((inspect.getdoc(event) or "").partition("\n\n")[0].split())
-        lines.append(f"| `{event.__name__}` | {_plain(first)} |")
+        lines.append(f"| `{event.__name__}` | {plain(first)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+class JsonOption(click.Option):
+    """The option ``--json`` of a command, with the class that describes the command's JSON.
+
+    The documentation's tables of fields are made from the class.
+
+    Args:
+        row: A TypedDict or dataclass whose docstring describes each field: the command writes one
+            such object, or a list of them. None if no single class describes the JSON.
+        fields: The fields that the command writes; None for all of them.
+    """
+
+    def __init__(
+        self,
+        *declarations: Any,
+        row: type | None,
+        fields: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*declarations, **options)
+        self.row = row
+        self.fields = fields
+
+
+def as_json_option(
+    row: type | None, fields: Sequence[str] | None = None, *, words: str = "Write it as JSON."
+) -> Callable[[F], F]:
+    """Make the option ``--json`` for a command.
+
+    Args:
+        row: The class that describes the command's JSON, as in :class:`JsonOption`.
+        fields: The fields of the class that the command writes; None for all of them.
+        words: The help text of the option.
+    """
+    return click.option(
+        "--json", "as_json", is_flag=True, help=words, cls=JsonOption, row=row, fields=fields
+    )
 
 
 def limit_option(default: int, words: str, *, highest: int | None = None) -> Callable[[F], F]:

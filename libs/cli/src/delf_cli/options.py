@@ -9,7 +9,9 @@ import click
 
 from delf.types import ConfirmMode, FlowMode
 from delf_cli import complete
+from delf_cli.as_json import JsonOption
 from delf_cli.pruning import SECONDS
+from delf_cli.response_row import ResponseRow
 
 DETACH_OPTIONS: Final = ("queue", "key", "retries", "retry_after")
 """Options that are valid only together with ``--detach``."""
@@ -155,8 +157,11 @@ _OPTIONS: Final = (
     click.Option(
         ["-v", "--verbose"], is_flag=True, help="Show each step, script and call, and a summary."
     ),
-    click.Option(
-        ["--json", "as_json"], is_flag=True, help="Write the whole response as one object."
+    JsonOption(
+        ["--json", "as_json"],
+        is_flag=True,
+        help="Write the whole response as one object.",
+        row=ResponseRow,
     ),
     click.Option(
         ["--events"], is_flag=True, help="Write each event as a line of JSON as it happens."

@@ -26,6 +26,7 @@ from delf_cli.streams import real_stdout, wrap_text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from delf_cli.response_row import ResponseRow
     from delf_engine.response import Response
 
 _MARKDOWN: Final = re.compile(
@@ -235,7 +236,7 @@ def failure_json(
         extra_fields: Fields to put before the fields of the response.
     """
     hint = hint_of(error)
-    fields: dict[str, Any] = {
+    fields: ResponseRow = {
         "text": "",
         "value": None,
         "status": False,

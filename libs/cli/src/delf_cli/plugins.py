@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
@@ -23,13 +23,37 @@ _COLOURS: Final = {
 }
 
 
+class _PluginRow(TypedDict):
+    """The JSON of a plugin, as ``PluginHost.report`` makes it.
+
+    Args:
+        name: The plugin's name.
+        state: ``loaded``, ``disabled``, ``skipped``, ``conflict`` or ``failed``.
+        distribution: The name of its package for ``pip``.
+        version: The version of its package.
+        reason: Why it is not loaded.
+        kinds: The names of what it adds, by kind.
+        warnings: The plugin's warnings.
+        load_ms: How long its import took; 0 if it was not imported.
+    """
+
+    name: str
+    state: str
+    distribution: str | None
+    version: str | None
+    reason: str | None
+    kinds: dict[str, list[str]]
+    warnings: list[str]
+    load_ms: float
+
+
 @click.group("plugins", cls=LazyGroup, group="plugins ", bare_command="list")
 def plugins() -> None:
     """List, install and check plugins."""
 
 
 @plugins.command("list")
-@as_json_option
+@as_json_option(_PluginRow)
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the plugins with what they add, their packages and their state."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
@@ -78,6 +78,38 @@ class Login:
         return str(self.client["client_id"])
 
 
+class LoginRow(TypedDict):
+    """The JSON of a login.
+
+    Args:
+        account: The name of the account in the settings.
+        state: The state: ``logged in``, ``not enough`` or ``not logged in``.
+        connections: The connections that use the account.
+        scopes: The rights that Google gave to the account.
+        missing: The missing rights; empty while nobody is logged in.
+    """
+
+    account: str
+    state: str
+    connections: list[str]
+    scopes: list[str]
+    missing: list[str]
+
+
+class LogoutRow(TypedDict):
+    """The JSON of ``delf google logout``.
+
+    Args:
+        account: The name of the account in the settings.
+        logged_out: False if nobody was logged in.
+        revoked: True if Google has revoked the login.
+    """
+
+    account: str
+    logged_out: bool
+    revoked: bool
+
+
 @click.group("google")
 def google() -> None:
     """Log in to Google, for the connections in delf.toml or named with -c.
@@ -113,7 +145,7 @@ def login_command(
     ask: Callable[[str], str] | None = (
         partial(click.prompt, err=as_json) if without_browser else None
     )
-    rows: list[dict[str, Any]] = []
+    rows: list[LoginRow] = []
     for login in _logins(ctx, names, credentials, account):
         show(f"Logging in as {login.account!r}, for {', '.join(login.connections)}.")
         new_login = sign_in(login.client, login.scopes, show=show, ask=ask)
@@ -142,10 +174,10 @@ def logout_command(
 ) -> None:
     """Revoke the login at Google, and delete it from this machine."""
     store = TokenStore()
-    rows: list[dict[str, Any]] = []
+    rows: list[LogoutRow] = []
     for login in _logins(ctx, names, credentials, account):
         stored_login = store.read(login.account, login.client_id)
-        row = {"account": login.account, "logged_out": stored_login is not None, "revoked": False}
+        row = LogoutRow(account=login.account, logged_out=stored_login is not None, revoked=False)
         rows.append(row)
         if stored_login is None:
             click.echo(f"Nobody is logged in as {login.account!r}.", err=as_json)
@@ -192,7 +224,7 @@ def status_command(
         ctx.exit(1)
 
 
-def _status(login: Login, store: TokenStore) -> dict[str, Any]:
+def _status(login: Login, store: TokenStore) -> LoginRow:
     """Return the account, state, connections, granted scopes and missing scopes of a login."""
     stored_login = store.read(login.account, login.client_id)
     granted_scopes: set[str] = set()
@@ -203,13 +235,13 @@ def _status(login: Login, store: TokenStore) -> dict[str, Any]:
         covered_scopes = granted_scopes | login.covered_scopes(granted_scopes)
         missing = sorted(set(login.scopes) - covered_scopes)
         state = "not enough" if missing else "logged in"
-    return {
-        "account": login.account,
-        "state": state,
-        "connections": list(login.connections),
-        "scopes": sorted(granted_scopes),
-        "missing": missing,
-    }
+    return LoginRow(
+        account=login.account,
+        state=state,
+        connections=list(login.connections),
+        scopes=sorted(granted_scopes),
+        missing=missing,
+    )
 
 
 def _no_login_needed(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
@@ -19,6 +19,55 @@ from delf_cli.as_json import as_json_option
 from delf_cli.ids import short_id
 
 _HEAD = ("at", "task", "what", "prev", "mac")
+
+
+class _VerifiedRow(TypedDict):
+    """The JSON of ``delf audit verify``.
+
+    Args:
+        path: The path of the file.
+        records: The number of records in the file.
+        head: The digest of the last line.
+        damaged_lines: The numbers of lines that were cut off while they were written.
+        records_after_head: The number of records after the digest that you gave; without a digest,
+            the number of all records.
+        not_proven: The facts that are not proven, in words.
+    """
+
+    path: str
+    records: int
+    head: str
+    damaged_lines: list[int]
+    records_after_head: int
+    not_proven: list[str]
+
+
+class _HeadRow(TypedDict):
+    """The JSON of ``delf audit head``.
+
+    Args:
+        head: The digest of the last line.
+    """
+
+    head: str
+
+
+class _RecordRow(TypedDict):
+    """The JSON of a record.
+
+    Args:
+        at: The time of the record, in ISO 8601.
+        task: The id of the task; empty for a change of a person.
+        what: The kind of record.
+        prev: The digest of the line before the record.
+        content: The other fields of the record, as the plugin's README describes them.
+    """
+
+    at: str
+    task: str
+    what: str
+    prev: str
+    content: dict[str, Any]
 
 
 @click.group("audit")
@@ -46,7 +95,7 @@ def _configured_path(program: object) -> str | None:
 @click.option(
     "--head", metavar="DIGEST", help="A digest that you noted earlier; the file must contain it."
 )
-@as_json_option
+@as_json_option(_VerifiedRow)
 @click.pass_obj
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """Check who wrote the records, and that no record was changed or removed.
@@ -57,15 +106,15 @@ def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """
     checked = trail.check(head)
     if as_json:
-        result = {
-            "path": str(trail.path),
-            "records": checked.records,
-            "head": checked.head,
-            "damaged_lines": list(checked.damaged_line_numbers),
-            "records_after_head": checked.records_after_given_digest,
-            "not_proven": list(checked.unproven),
-        }
-        click.echo(json.dumps(result))
+        row = _VerifiedRow(
+            path=str(trail.path),
+            records=checked.records,
+            head=checked.head,
+            damaged_lines=list(checked.damaged_line_numbers),
+            records_after_head=checked.records_after_given_digest,
+            not_proven=list(checked.unproven),
+        )
+        click.echo(json.dumps(row))
     else:
         _show_result(trail, checked)
     for description in checked.unproven:
@@ -86,12 +135,12 @@ def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
 
 
 @audit.command()
-@as_json_option
+@as_json_option(_HeadRow)
 @click.pass_obj
 def head(trail: AuditTrail, *, as_json: bool) -> None:
     """Print the digest of the last line, which you should store in another place."""
     digest = trail.check().head
-    click.echo(json.dumps({"head": digest}) if as_json else digest)
+    click.echo(json.dumps(_HeadRow(head=digest)) if as_json else digest)
 
 
 @audit.command()
@@ -104,7 +153,7 @@ def head(trail: AuditTrail, *, as_json: bool) -> None:
     help="The maximum number of records.",
     show_default=True,
 )
-@click.option("--json", "as_json", is_flag=True, help="Write each record as a line of JSON.")
+@as_json_option(_RecordRow, words="Write each record as a line of JSON.")
 @click.pass_obj
 def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
     """Show the last records of all tasks or of one TASK, whose id may be shortened."""
@@ -119,16 +168,16 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
             click.echo(wrap_text(_format_record(record), indent=4))
 
 
-def _split_record(record: Mapping[str, Any]) -> dict[str, Any]:
+def _split_record(record: Mapping[str, Any]) -> _RecordRow:
     """Return the common fields of a record, and all other fields together as ``content``."""
     content = {name: value for name, value in record.items() if name not in _HEAD}
-    head = {name: record.get(name) for name in ("at", "task", "what", "prev")}
-    return {**head, "content": content}
+    head: dict[str, Any] = {name: record.get(name) for name in ("at", "task", "what", "prev")}
+    return _RecordRow(**head, content=content)
 
 
 def _format_record(record: Mapping[str, Any]) -> str:
     """Format a record as a line of text."""
-    content: dict[str, Any] = _split_record(record)["content"]
+    content = _split_record(record)["content"]
     words: list[str] = []
     for name, value in content.items():
         # Empty fields are left out, and the field of decisions that says "remember: no".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -11,6 +11,7 @@ from delf.errors import DelfError
 from delf.protocols.conversation import ChatMessage
 from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
+from delf_cli.as_json import as_json_option
 from delf_cli.errors import FAILED, say
 from delf_cli.lazy import LazyGroup
 from delf_cli.options import flags_of, remaining_options, run_options
@@ -37,6 +38,16 @@ _COMMANDS: Final = {
     "delete": ("delf_chat.conversations:delete", "Forget conversations by their ids."),
     "prune": ("delf_chat.conversations:prune", "Forget old conversations."),
 }
+
+
+class _ChatRow(TypedDict):
+    """The fields that ``delf chat --json`` adds to those of a response.
+
+    Args:
+        conversation: The conversation that the task continued.
+    """
+
+    conversation: str
 
 
 def _options_of_run(command: F) -> F:
@@ -80,11 +91,9 @@ terminal_chat: Final = TerminalChat()
 )
 @click.option("--conversation", metavar="ID", help="Continue this conversation, or begin it.")
 @click.option("--last", is_flag=True, help="Continue the newest conversation.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Write each response as a line of JSON, for tasks from the standard input.",
+@as_json_option(
+    _ChatRow,
+    words="Write each response as a line of JSON, for tasks from the standard input.",
 )
 @click.pass_context
 def chat(ctx: click.Context, **given: Any) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
 
 from delf.errors import DelfError, did_you_mean
+from delf.protocols.conversation import ConversationRecord
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import work_with
 from delf_cli.output import format_count, json_text
@@ -19,7 +20,7 @@ from delf_cli.tables import one_line
 from delf_engine.journal.factory import need_durable_journal
 
 if TYPE_CHECKING:
-    from delf.protocols.conversation import ConversationRecord, ConversationStore
+    from delf.protocols.conversation import ConversationStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -27,16 +28,38 @@ T = TypeVar("T")
 _ALL: Final = 2**31 - 1
 
 
-def _shared_options(command: F) -> F:
-    """Add the options that all conversation commands share."""
-    command = as_json_option(command)
-    return click.option(
-        "--namespace",
-        metavar="NAME",
-        default="default",
-        show_default=True,
-        help="The namespace, as of Chat(namespace=NAME).",
-    )(command)
+class _RemovedRow(TypedDict):
+    """The JSON of a command that removes conversations.
+
+    Args:
+        dry_run: True if nothing was deleted.
+        conversations: The conversations, as in ``delf chat list``.
+        messages: The number of their messages.
+    """
+
+    dry_run: bool
+    conversations: list[dict[str, Any]]
+    messages: int
+
+
+def _shared_options(row: type) -> Callable[[F], F]:
+    """Make the options that all conversation commands share.
+
+    Args:
+        row: The class that describes the command's JSON.
+    """
+
+    def add(command: F) -> F:
+        command = as_json_option(row)(command)
+        return click.option(
+            "--namespace",
+            metavar="NAME",
+            default="default",
+            show_default=True,
+            help="The namespace, as of Chat(namespace=NAME).",
+        )(command)
+
+    return add
 
 
 def _with_conversations(
@@ -58,7 +81,7 @@ def _with_conversations(
 
 @click.command("list")
 @limit_option(100, "The most conversations to show.")
-@_shared_options
+@_shared_options(ConversationRecord)
 @click.pass_context
 def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) -> None:
     """List the conversations, newest first.
@@ -80,7 +103,7 @@ def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) 
 
 @click.command("delete")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@_shared_options
+@_shared_options(_RemovedRow)
 @click.pass_context
 def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bool) -> None:
     """Remove conversations with all their messages and summaries.
@@ -110,7 +133,7 @@ def delete(ctx: click.Context, ids: tuple[str, ...], namespace: str, as_json: bo
     older_than_help="Forget conversations without a message for this time.",
     keep_help="Keep the newest N.",
 )
-@_shared_options
+@_shared_options(_RemovedRow)
 @click.pass_context
 def prune(ctx: click.Context, pruning: Pruning, namespace: str, as_json: bool) -> None:
     """Remove old conversations with all their messages and summaries.
@@ -132,8 +155,8 @@ def _print_removed(
     messages = sum(record.messages for record in found)
     if as_json:
         records = [asdict(record) for record in found]
-        data = {"dry_run": dry_run, "conversations": records, "messages": messages}
-        click.echo(json_text(data, indent=2))
+        row = _RemovedRow(dry_run=dry_run, conversations=records, messages=messages)
+        click.echo(json_text(row, indent=2))
         return
     for record in found if dry_run else ():
         click.echo(one_line(record.conversation))

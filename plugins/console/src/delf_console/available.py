@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 import click
 
@@ -20,8 +20,24 @@ DIRECTORY: Final = Path(__file__).with_name("directory.json")
 """The file that lists plugins of other authors, like the page docs/plugins/directory.md."""
 
 
+class _AvailableRow(TypedDict):
+    """The JSON of a plugin in ``delf plugins available``.
+
+    Args:
+        name: The name for ``delf plugins install``.
+        purpose: The purpose; ``By others`` for plugins of other people.
+        summary: A short description of it.
+        installed: True if it is installed.
+    """
+
+    name: str
+    purpose: str
+    summary: str
+    installed: bool
+
+
 @click.command("available")
-@as_json_option
+@as_json_option(_AvailableRow)
 def available(as_json: bool) -> None:
     """List delf's own plugins by purpose, then those of others, and which are installed.
 
@@ -37,11 +53,11 @@ def available(as_json: bool) -> None:
         for name in names:
             installed[name] = is_installed(prefix + name)
     if as_json:
-        rows: list[Mapping[str, Any]] = []
-        for purpose, names in table.items():
-            for name, summary in names.items():
-                row = {"name": name, "purpose": purpose, "summary": summary}
-                rows.append({**row, "installed": installed[name]})
+        rows = [
+            _AvailableRow(name=name, purpose=purpose, summary=summary, installed=installed[name])
+            for purpose, names in table.items()
+            for name, summary in names.items()
+        ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     width = max(map(len, installed))

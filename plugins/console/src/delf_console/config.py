@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 import click
 
@@ -17,11 +17,52 @@ from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes, trusted_config
 from delf_cli.lazy import BareGroup
 from delf_cli.state import state_of
+from delf_console.findings import FindingsRow, write_findings
 
 if TYPE_CHECKING:
     from delf_engine.project.project import Project
 
 _NEW_FILE_MODE: Final = 0o644
+
+
+class _SettingRow(TypedDict):
+    """The JSON of a setting in ``delf config show``.
+
+    Args:
+        key: The key, such as ``agent.timeout`` or ``connections.shop.url``.
+        value: The value as it was written; a secret is hidden.
+        origin: The file with its section, or the variable.
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+
+class _ValueRow(TypedDict):
+    """The JSON of ``delf config get``.
+
+    Args:
+        key: The key that you asked for.
+        value: The value of the key.
+    """
+
+    key: str
+    value: Any
+
+
+class _ChangeRow(TypedDict):
+    """The JSON of ``delf config set``.
+
+    Args:
+        file: The file that was written.
+        key: The whole key.
+        overridden_by: The place of another value that applies here instead.
+    """
+
+    file: str
+    key: str
+    overridden_by: str | None
 
 
 @completes
@@ -50,7 +91,7 @@ def config() -> None:
 
 
 @config.command("show")
-@as_json_option
+@as_json_option(_SettingRow)
 @click.pass_context
 def show(ctx: click.Context, as_json: bool) -> None:
     """Show every value that is set, with its origin; secrets are hidden."""
@@ -60,22 +101,24 @@ def show(ctx: click.Context, as_json: bool) -> None:
 
     state = state_of(ctx)
     values = list(_given_values(state.load_project()))
-    rows = [(key, state.redact_data(value), origin) for key, value, origin in values]
+    rows = [
+        _SettingRow(key=key, value=state.redact_data(value), origin=origin)
+        for key, value, origin in values
+    ]
     if as_json:
-        names = ("key", "value", "origin")
-        click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        click.echo(json_text(rows, indent=2))
         return
     if not rows:
         click.echo("nothing is configured here: delf config set KEY VALUE begins", err=True)
         return
-    for key, value, origin in rows:
-        click.echo(wrap_text(f"{key} = {one_line(_text(value))}", indent=4))
-        click.echo(click.style(f"    {wrap_text(one_line(origin), indent=4)}", dim=True))
+    for row in rows:
+        click.echo(wrap_text(f"{row['key']} = {one_line(_text(row['value']))}", indent=4))
+        click.echo(click.style(f"    {wrap_text(one_line(row['origin']), indent=4)}", dim=True))
 
 
 @config.command("get")
 @key_argument
-@as_json_option
+@as_json_option(_ValueRow)
 @click.pass_context
 def get(ctx: click.Context, key: str, as_json: bool) -> None:
     """Write the value of KEY, such as agent.timeout, or its default.
@@ -89,13 +132,13 @@ def get(ctx: click.Context, key: str, as_json: bool) -> None:
         ctx.exit(1)
     from delf_cli.output import json_text
 
-    click.echo(json_text({"key": key, "value": value}) if as_json else _text(value))
+    click.echo(json_text(_ValueRow(key=key, value=value)) if as_json else _text(value))
 
 
 @config.command("set")
 @key_argument
 @click.argument("value")
-@as_json_option
+@as_json_option(_ChangeRow)
 @click.pass_context
 def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None:
     """Write KEY = VALUE into the nearest delf.toml, or into a new one here.
@@ -133,7 +176,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
     text = f"{file}: {full_key} is set"
     if overriding is not None:
         text = f"{text}\nbut in this folder, {overriding} overrides it"
-    data = {"file": str(file), "key": full_key, "overridden_by": overriding}
+    data = _ChangeRow(file=str(file), key=full_key, overridden_by=overriding)
     write_result(text, data, as_json=as_json)
 
 
@@ -157,14 +200,14 @@ def _value_to_write(text: str, parsed: Any, validated: Any) -> Any:
 
 
 @config.command("check")
-@as_json_option
+@as_json_option(FindingsRow)
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
     """Check every value: the agent's, those of connections, those of plugins.
 
     The exit status is 0 if all values are valid, and 2 if not.
     """
-    from delf_console.doctor import examine_config, write_findings
+    from delf_console.doctor import examine_config
 
     state = state_of(ctx)
     ctx.exit(0 if write_findings(state, examine_config(state), as_json=as_json) else 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 import click
 
@@ -19,6 +19,9 @@ from delf_cli.journals import ask_journal, find_id
 from delf_cli.output import json_text
 from delf_cli.tables import one_line, table
 from delf_console.runs_view import span
+
+if TYPE_CHECKING:
+    from delf_engine.views.compare import Part
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 # The labels of the compared figures, with their keys in the data.
@@ -37,10 +40,29 @@ _FIGURES: Final = (
 TaskWithEvents = tuple[TaskRecord, "Sequence[Event]"]
 
 
+class ComparisonRow(TypedDict):
+    """The JSON of ``delf runs diff``.
+
+    Args:
+        a: The first task: ``task_id``, ``task``, ``state``, ``models``, ``model_calls``,
+            ``calls``, ``tokens``, ``cost_usd``, ``duration_ms``, ``error``.
+        b: The second task.
+        scripts: The lines of a unified diff; empty if the scripts are the same.
+        calls: The same for the calls with arguments and results.
+        answer: The same for the answers.
+    """
+
+    a: dict[str, Any]
+    b: dict[str, Any]
+    scripts: list[str]
+    calls: list[str]
+    answer: list[str]
+
+
 @click.command("diff")
 @click.argument("first", metavar="A", shell_complete=complete.task_ids)
 @click.argument("second", metavar="B", shell_complete=complete.task_ids)
-@as_json_option
+@as_json_option(ComparisonRow)
 @click.pass_context
 def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     """Compare two tasks: figures, scripts, calls with their results, answers.
@@ -63,26 +85,27 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
         click.echo(line)
 
 
-def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> dict[str, Any]:
-    """Return the comparison of two tasks as JSON-ready data.
-
-    The keys ``a`` and ``b`` of the result hold the state, cost, duration and other figures of each
-    task. Each other key is a part of the tasks, such as ``scripts``; its value is the lines of the
-    unified diff of that part.
-    """
-    from delf_engine.views.compare import PARTS, prepare_comparison
+def compared_data(task_a: TaskWithEvents, task_b: TaskWithEvents) -> ComparisonRow:
+    """Return the comparison of two tasks as JSON-ready data."""
+    from delf_engine.views.compare import prepare_comparison
 
     a = prepare_comparison(*task_a)
     b = prepare_comparison(*task_b)
     names = short_id(task_a[0].task_id), short_id(task_b[0].task_id)
-    diffs = {
-        part: list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))
-        for part in PARTS
-    }
-    return {"a": a.figures, "b": b.figures, **diffs}
+
+    def diff_of(part: Part) -> list[str]:
+        return list(difflib.unified_diff(a.lines[part], b.lines[part], *names, lineterm="", n=2))
+
+    return ComparisonRow(
+        a=a.figures,
+        b=b.figures,
+        scripts=diff_of("scripts"),
+        calls=diff_of("calls"),
+        answer=diff_of("answer"),
+    )
 
 
-def _lines(data: dict[str, Any]) -> Iterator[str]:
+def _lines(data: ComparisonRow) -> Iterator[str]:
     a = data["a"]
     b = data["b"]
     rows: list[tuple[str, str, str]] = []

@@ -6,10 +6,10 @@ import asyncio
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import click
@@ -31,6 +31,7 @@ from delf.types import isolation_rank
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
 from delf_cli.state import State, state_of
+from delf_console.findings import Finding, FindingsRow, Status, write_findings
 from delf_console.sources import is_installed, packages_of_clone
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from delf_engine.config import AgentConfig
     from delf_engine.project.project import Project
 
-Status = Literal["ok", "note", "problem"]
-_MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 # The size of a journal up to which all events are checked, which takes about 0.1 seconds.
 _MAX_CHECKED_BYTES: Final = 20_000_000
 # The area of findings about model servers.
@@ -50,25 +49,8 @@ _SERVER_AREA: Final = "server"
 _CONNECT_SECONDS: Final = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A finding of ``delf doctor``.
-
-    Args:
-        area: The checked part, such as ``python``, ``sandbox`` or ``model``.
-        status: ``problem`` for a fault that prevents tasks, ``note`` for any other remark.
-        text: The finding as a sentence.
-        hint: The suggested next step.
-    """
-
-    area: str
-    status: Status
-    text: str
-    hint: str | None = None
-
-
 @click.command("doctor")
-@as_json_option
+@as_json_option(FindingsRow)
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check Python, plugins, sandboxes, models and the configuration.
@@ -86,25 +68,6 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 def _problem(area: str, error: DelfError) -> Finding:
     return Finding(area=area, status="problem", text=error.message, hint=errors.hint_of(error))
-
-
-def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) -> bool:
-    """Print the findings as lines or as JSON, with secrets redacted.
-
-    Returns:
-        True if no finding is a problem.
-    """
-    clean_findings = [Finding(**state.redact_data(asdict(finding))) for finding in findings]
-    is_ready = all(finding.status != "problem" for finding in clean_findings)
-    if as_json:
-        from delf_cli.output import json_text
-
-        data = {"ok": is_ready, "findings": list(map(asdict, clean_findings))}
-        click.echo(json_text(data, indent=2))
-        return is_ready
-    for finding in clean_findings:
-        _show(finding)
-    return is_ready
 
 
 def examine_config(state: State) -> Iterator[Finding]:
@@ -143,17 +106,6 @@ def _check_plugin_options(host: PluginHost, project: Project) -> Iterator[Findin
             yield _problem("plugins", error)
         else:
             yield Finding(area="plugins", status="ok", text=f"{name}: {len(options)} set")
-
-
-def _show(finding: Finding) -> None:
-    from delf.terminal import visible
-    from delf_cli.streams import wrap_text
-
-    mark, colour = _MARKS[finding.status]
-    wrapped_text = wrap_text(visible(finding.text), indent=12)
-    click.echo(f"{click.style(mark, fg=colour)} {finding.area:<9} {wrapped_text}")
-    if finding.hint:
-        click.echo(f"            → {wrap_text(visible(finding.hint), indent=14)}")
 
 
 def _namesake_hint() -> str:

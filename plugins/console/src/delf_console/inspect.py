@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
@@ -21,6 +21,38 @@ if TYPE_CHECKING:
 _SECTIONS: Final = ("agent", "connections", "plugins")
 
 
+class _ConnectionRow(TypedDict):
+    """The JSON of ``delf inspect`` without ``--verbose``.
+
+    Args:
+        tool: The name in scripts.
+        type: The name of its type.
+        description: A short description of it.
+        methods: The actions.
+        total: The number of its actions.
+        note: Why only its type could be shown, or why tasks cannot use the connection.
+        notices: The connection's notes about itself, such as a tool that it left out.
+    """
+
+    tool: str
+    type: str
+    description: str
+    methods: list[dict[str, Any]]
+    total: int
+    note: str | None
+    notices: list[str]
+
+
+class _VerboseRow(_ConnectionRow):
+    """The JSON of ``delf inspect --verbose``.
+
+    Args:
+        settings: The settings of its type.
+    """
+
+    settings: list[dict[str, Any]]
+
+
 @click.command("inspect")
 @click.argument("connection", required=False, shell_complete=complete.connections)
 @click.option(
@@ -31,7 +63,7 @@ _SECTIONS: Final = ("agent", "connections", "plugins")
     help="A setting of CONNECTION, such as url=… May be repeated.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show parameters and settings.")
-@as_json_option
+@as_json_option(_ConnectionRow)
 @click.pass_context
 def inspect(
     ctx: click.Context,
@@ -77,7 +109,7 @@ def _list_connections(state: State, *, as_json: bool) -> None:
         click.echo(f"no connection is in delf.toml; {hint}", err=True)
 
 
-def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
+def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
     """Return a connection's actions, settings and notices as data.
 
     If the connection cannot be made, the data describe its type, and ``note`` says why. If the

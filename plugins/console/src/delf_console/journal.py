@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import click
 
@@ -29,6 +29,69 @@ _SQLITE_HEADER: Final = b"SQLite format 3\x00"
 _TASKS_PER_BATCH: Final = 32
 
 
+class _SizeRow(TypedDict):
+    """The JSON of ``delf journal size``.
+
+    Args:
+        place: The file or the URL, without the password.
+        bytes: The size.
+        free_bytes: The part of it that holds nothing any more; 0 on PostgreSQL, where it is not
+            known.
+        events: The number of its events.
+        tasks: The number of tasks in each state.
+    """
+
+    place: str
+    bytes: int
+    free_bytes: int
+    events: int
+    tasks: dict[TaskState, int]
+
+
+class _CheckRow(TypedDict):
+    """The JSON of ``delf journal check``.
+
+    Args:
+        ok: Always true, as damage is an error.
+    """
+
+    ok: bool
+
+
+class _BackupRow(TypedDict):
+    """The JSON of ``delf journal backup``.
+
+    Args:
+        path: The new file.
+        bytes: The size.
+    """
+
+    path: str
+    bytes: int
+
+
+class _ExportRow(TypedDict):
+    """The JSON of ``delf journal export``.
+
+    Args:
+        path: The new file.
+        tasks: The number of tasks in it.
+    """
+
+    path: str
+    tasks: int
+
+
+class _ImportRow(TypedDict):
+    """The JSON of ``delf journal import``.
+
+    Args:
+        tasks: The number of tasks that were added.
+    """
+
+    tasks: int
+
+
 @click.group("journal", cls=LazyGroup, group="journal ", bare_command="size")
 def journal() -> None:
     """Manage the journal: its size, old tasks, copies.
@@ -41,7 +104,7 @@ def journal() -> None:
 
 
 @journal.command("size")
-@as_json_option
+@as_json_option(_SizeRow)
 @click.pass_context
 def size(ctx: click.Context, as_json: bool) -> None:
     """Show where the journal is, how large it is, and what is in it."""
@@ -51,13 +114,13 @@ def size(ctx: click.Context, as_json: bool) -> None:
 
     total, tasks_by_state = ask_journal(ctx, measure)
     if as_json:
-        data = {
-            "place": total.place,
-            "bytes": total.bytes,
-            "free_bytes": total.free_bytes,
-            "events": total.events,
-            "tasks": dict(tasks_by_state),
-        }
+        data = _SizeRow(
+            place=total.place,
+            bytes=total.bytes,
+            free_bytes=total.free_bytes,
+            events=total.events,
+            tasks=dict(tasks_by_state),
+        )
         click.echo(json_text(data, indent=2))
         return
     free = _megabytes(total.free_bytes)
@@ -72,17 +135,17 @@ journal.add_command(prune, "prune")
 
 
 @journal.command("check")
-@as_json_option
+@as_json_option(_CheckRow)
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
     """Read the whole journal, and report damage."""
     ask_journal(ctx, lambda journal: journal.check())
-    click.echo(json_text({"ok": True}) if as_json else "nothing is damaged")
+    click.echo(json_text(_CheckRow(ok=True)) if as_json else "nothing is damaged")
 
 
 @journal.command("backup")
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
-@as_json_option
+@as_json_option(_BackupRow)
 @click.pass_context
 def backup(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Copy the journal into a new FILE; tasks may run meanwhile.
@@ -93,18 +156,19 @@ def backup(ctx: click.Context, path: Path, as_json: bool) -> None:
     _refuse_to_overwrite(path)
     ask_journal(ctx, lambda journal: journal.back_up(path))
     size = path.stat().st_size
-    write_result(f"{path}: {_megabytes(size)}", {"path": str(path), "bytes": size}, as_json=as_json)
+    data = _BackupRow(path=str(path), bytes=size)
+    write_result(f"{path}: {_megabytes(size)}", data, as_json=as_json)
 
 
 @journal.command("export")
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
-@as_json_option
+@as_json_option(_ExportRow)
 @click.pass_context
 def export(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Write all tasks with their events into a new FILE, as JSON lines, the oldest first."""
     _refuse_to_overwrite(path)
     tasks = ask_journal(ctx, lambda journal: _export(journal, path))
-    data = {"path": str(path), "tasks": tasks}
+    data = _ExportRow(path=str(path), tasks=tasks)
     write_result(f"{path}: {format_count(tasks, 'task')}", data, as_json=as_json)
 
 
@@ -112,7 +176,7 @@ def export(ctx: click.Context, path: Path, as_json: bool) -> None:
 @click.argument(
     "path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@as_json_option
+@as_json_option(_ImportRow)
 @click.pass_context
 def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Add the tasks of a FILE from `export`, or restore a FILE from `backup`.
@@ -124,7 +188,7 @@ def import_(ctx: click.Context, path: Path, as_json: bool) -> None:
         is_backup = file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
     read_into = _restore_backup if is_backup else _import_tasks
     tasks = ask_journal(ctx, lambda journal: read_into(journal, path))
-    write_result(f"{format_count(tasks, 'task')} added", {"tasks": tasks}, as_json=as_json)
+    write_result(f"{format_count(tasks, 'task')} added", _ImportRow(tasks=tasks), as_json=as_json)
 
 
 async def _export(journal: SharedJournal, path: Path) -> int:

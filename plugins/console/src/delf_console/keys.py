@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
+from typing import Final, TypedDict
 
 import click
 
@@ -17,6 +17,38 @@ from delf_cli.output import json_text
 from delf_cli.state import state_of
 
 _SECRET_ENDINGS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+
+class _KeptRow(TypedDict):
+    """The JSON of ``delf keys set``.
+
+    Args:
+        kept: The place of each value that was kept, by name.
+    """
+
+    kept: dict[str, str]
+
+
+class _KeysRow(TypedDict):
+    """The JSON of ``delf keys list``.
+
+    Args:
+        file: The file with the names.
+        keys: The place of the value, ``keyring`` or ``file``, by name.
+    """
+
+    file: str
+    keys: dict[str, str]
+
+
+class _RemovedRow(TypedDict):
+    """The JSON of ``delf keys remove``.
+
+    Args:
+        removed: The names that were forgotten.
+    """
+
+    removed: list[str]
 
 
 @click.group("keys", cls=BareGroup, bare_command="list")
@@ -33,7 +65,7 @@ def keys() -> None:
 @keys.command("set")
 @click.argument("name")
 @click.option("--base-url", metavar="URL", help="Keep the address of the provider's server, too.")
-@as_json_option
+@as_json_option(_KeptRow)
 @click.pass_context
 def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bool) -> None:
     """Ask for the key of a provider, such as openai, or for a variable, and keep it.
@@ -53,7 +85,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
     if base_url is not None:
         places[address] = key_store.keep(address, base_url)
     if as_json:
-        click.echo(json_text({"kept": places}))
+        click.echo(json_text(_KeptRow(kept=places)))
     for stored_name, place in places.items():
         errors.say("", f"{stored_name} is kept in {place}")
         if os.environ.get(stored_name):
@@ -63,7 +95,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
 
 
 @keys.command("list")
-@as_json_option
+@as_json_option(_KeysRow)
 def list_command(as_json: bool) -> None:
     """List the names of kept keys, and where each is; never a value."""
     key_store = KeptKeys.here()
@@ -72,7 +104,7 @@ def list_command(as_json: bool) -> None:
         for name, in_ring in sorted(key_store.names().items())
     }
     if as_json:
-        click.echo(json_text({"file": str(key_store.file), "keys": places}))
+        click.echo(json_text(_KeysRow(file=str(key_store.file), keys=places)))
         return
     if not places:
         click.echo("no keys are kept; delf keys set openai keeps one", err=True)
@@ -84,7 +116,7 @@ def list_command(as_json: bool) -> None:
 
 @keys.command("remove")
 @click.argument("name")
-@as_json_option
+@as_json_option(_RemovedRow)
 @click.pass_context
 def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     """Forget a kept key, with the address that was kept for it."""
@@ -97,7 +129,7 @@ def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     if key_store.remove(address):
         removed.append(address)
     if as_json:
-        click.echo(json_text({"removed": removed}))
+        click.echo(json_text(_RemovedRow(removed=removed)))
         return
     errors.say("", f"{' and '.join(removed)} {'is' if len(removed) == 1 else 'are'} forgotten")
 

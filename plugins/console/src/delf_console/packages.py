@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from importlib import invalidate_caches
 from pathlib import Path
 from site import addsitedir, getsitepackages
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
@@ -43,6 +43,52 @@ _NOT_ON_INDEX_HINT: Final = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """The result of checking a plugin.
+
+    Args:
+        name: The name of the plugin.
+        version: The version of the distribution.
+        brings: A mapping from kind, such as ``connection``, to the names that the plugin adds.
+        ok: Whether the plugin has no problems and, with ``--release``, no warnings.
+        problems: The reasons that the plugin, or a part of the plugin, cannot be used.
+        warnings: Faults that the plugin's author should fix.
+        notes: Optional features missing in the plugin and, with ``--release``, the effect of each
+            action, such as ``read``.
+    """
+
+    name: str
+    version: str | None
+    brings: Mapping[str, Sequence[str]]
+    ok: bool
+    problems: Sequence[str]
+    warnings: Sequence[str]
+    notes: Sequence[str]
+
+
+class _InstalledRow(TypedDict):
+    """The JSON of ``delf plugins install``.
+
+    Args:
+        installed: The packages: ``name``, and their ``origin`` in words.
+        plugins: The plugins that are new, as ``delf plugins check`` has them.
+    """
+
+    installed: list[dict[str, str]]
+    plugins: list[dict[str, Any]]
+
+
+class _UninstalledRow(TypedDict):
+    """The JSON of ``delf plugins uninstall``.
+
+    Args:
+        uninstalled: The names of the packages.
+    """
+
+    uninstalled: list[str]
+
+
 @completes
 def _installed_names(ctx: click.Context) -> Iterable[str]:
     return state_of(ctx).discover().names
@@ -64,7 +110,7 @@ def _official_names(_: click.Context) -> Iterable[str]:
 @click.option("-e", "--editable", is_flag=True, help="Install folders in place, like pip's -e.")
 @click.option("-U", "--upgrade", is_flag=True, help="Upgrade the named packages.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@as_json_option
+@as_json_option(_InstalledRow)
 @click.pass_context
 def install(
     ctx: click.Context,
@@ -108,7 +154,7 @@ def install(
         checked += _check_plugins(state, new_names, release=False)
     if as_json:
         installed = [{"name": item.name, "origin": item.origin} for item in items]
-        data = {"installed": installed, "plugins": list(map(asdict, checked))}
+        data = _InstalledRow(installed=installed, plugins=list(map(asdict, checked)))
         write_result("", data, as_json=True)
     else:
         _print_results(checked)
@@ -120,7 +166,7 @@ def install(
     "names", metavar="NAME...", nargs=-1, required=True, shell_complete=_installed_names
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@as_json_option
+@as_json_option(_UninstalledRow)
 @click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Uninstall the packages of plugins, also of those that are broken."""
@@ -132,7 +178,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
     installer.agree(lines, command, "uninstall?", yes=yes)
     installer.run(command, f"uninstalling {', '.join(packages)}", redact=state.redact)
     if as_json:
-        write_result("", {"uninstalled": packages}, as_json=True)
+        write_result("", _UninstalledRow(uninstalled=packages), as_json=True)
 
 
 @click.command("check")
@@ -142,7 +188,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], yes: bool, as_json: bo
     is_flag=True,
     help="Also fail on faults to fix before a release, and try the import.",
 )
-@as_json_option
+@as_json_option(CheckResult)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bool) -> None:
     """Check that each plugin fits this delf and can be imported with everything it declares.
@@ -157,30 +203,6 @@ def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bo
     else:
         _print_results(checked)
     ctx.exit(0 if all(result.ok for result in checked) else 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckResult:
-    """The result of checking a plugin.
-
-    Args:
-        name: The name of the plugin.
-        version: The version of the distribution.
-        brings: A mapping from kind, such as ``connection``, to the names that the plugin adds.
-        ok: Whether the plugin has no problems and, with ``--release``, no warnings.
-        problems: The reasons that the plugin, or a part of the plugin, cannot be used.
-        warnings: Faults that the plugin's author should fix.
-        notes: Optional features missing in the plugin and, with ``--release``, the effect of each
-            action, such as ``read``.
-    """
-
-    name: str
-    version: str | None
-    brings: Mapping[str, Sequence[str]]
-    ok: bool
-    problems: Sequence[str]
-    warnings: Sequence[str]
-    notes: Sequence[str]
 
 
 def _check_plugins(state: State, names: Collection[str], *, release: bool) -> Iterator[CheckResult]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -51,6 +51,22 @@ class _Offer:
     why: str
 
 
+class _ProjectRow(TypedDict):
+    """The JSON of ``delf quickstart``.
+
+    Args:
+        file: The file that was written.
+        model: The chosen model.
+        base_url: The model's server; None for the usual one.
+        next: The commands to type next.
+    """
+
+    file: str
+    model: str
+    base_url: str | None
+    next: list[str]
+
+
 @click.command("quickstart")
 @click.option(
     "llm", "--llm", "--model", metavar="MODEL", help="The model, instead of asking for it."
@@ -66,7 +82,7 @@ class _Offer:
     help="The folder for delf.toml.",
 )
 @click.option("--no-call", is_flag=True, help="Try neither the model nor the database.")
-@as_json_option
+@as_json_option(_ProjectRow)
 @click.pass_context
 def quickstart(
     ctx: click.Context,
@@ -124,8 +140,10 @@ def quickstart(
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
     Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
     next_commands = list(_next_commands(state, folder, has_database=bool(connection_text)))
-    data = {"file": str(file), "model": offer.model, "base_url": offer.base_url}
-    write_result(f"{file} is written", {**data, "next": next_commands}, as_json=as_json)
+    data = _ProjectRow(
+        file=str(file), model=offer.model, base_url=offer.base_url, next=next_commands
+    )
+    write_result(f"{file} is written", data, as_json=as_json)
     if not as_json:
         click.echo("\n".join(["\nNext:", *(f"  {line}" for line in next_commands)]))
 

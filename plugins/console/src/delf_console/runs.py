@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
@@ -35,6 +35,7 @@ from delf_engine.retention import prune as prune_tasks
 
 if TYPE_CHECKING:
     from delf_engine.views.records import ToolCallTrace
+    from delf_engine.views.trace import Trace
 
 POLL_SECONDS: Final = 5.0
 _MAX_CALL_LINES: Final = 30
@@ -42,6 +43,70 @@ _MAX_CALL_LINES: Final = 30
 task_argument = click.argument(
     "task_id", metavar="[ID]", default="last", shell_complete=complete.task_ids
 )
+
+
+class _CourseRow(TypedDict):
+    """The fields that ``delf runs show --json`` adds to those of a task.
+
+    Args:
+        code: The code of the error, such as ``ERR-MODEL-001``.
+        hint: The remedy for the error.
+        answer: The answer, once the task is over.
+        files: The paths of the output files, by name.
+        trace: The course of the task, as in a response.
+    """
+
+    code: str | None
+    hint: str | None
+    answer: str | None
+    files: dict[str, str]
+    trace: dict[str, Any]
+
+
+class _EventRow(TypedDict):
+    """The JSON of an event, as :func:`delf.events.encode` makes it.
+
+    Args:
+        type: The type, such as ``TaskStarted`` or ``CallFinished``.
+        v: The version of the type.
+        task_id: The task.
+        seq: The number of the event in the task, from 1.
+        at: The Unix time at which it happened.
+        data: The fields of the type.
+    """
+
+    type: str
+    v: int
+    task_id: str
+    seq: int
+    at: float
+    data: dict[str, Any]
+
+
+class _ScriptRow(TypedDict):
+    """The JSON of a script in ``delf runs code``.
+
+    Args:
+        attempt: The number of the script.
+        code: The script.
+    """
+
+    attempt: int
+    code: str
+
+
+class _PrunedRow(TypedDict):
+    """The JSON of ``delf runs prune`` and ``delf journal prune``.
+
+    Args:
+        dry_run: True if nothing was removed.
+        tasks: The ids of the tasks that were removed, or would be.
+        events: The number of their events.
+    """
+
+    dry_run: bool
+    tasks: list[str]
+    events: int
 
 
 @click.group("runs", cls=LazyGroup, group="runs ", bare_command="list")
@@ -60,7 +125,7 @@ def runs() -> None:
 @click.option("--state", type=render.StateChoice(), help="Only tasks in this state.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
 @limit_option(20, "The most tasks to show.")
-@as_json_option
+@as_json_option(TaskRecord)
 @click.pass_context
 def list_command(
     ctx: click.Context, state: TaskState | None, since: float | None, limit: int, as_json: bool
@@ -91,7 +156,7 @@ def list_command(
 @runs.command("show")
 @task_argument
 @click.option("--prompts", is_flag=True, help="Show the messages to the models, call by call.")
-@as_json_option
+@as_json_option(_CourseRow)
 @click.pass_context
 def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
     """Show how a task, by default the last, went: its scripts with calls, tokens, cost, answer."""
@@ -111,7 +176,7 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
     last = events[-1] if events else None
     end = last if isinstance(last, TaskFinished) else None
     if as_json:
-        data = {**render.task_data(task), **_end_data(end), "trace": trace.to_dict()}
+        data = {**render.task_data(task), **_course_data(end, trace)}
         click.echo(json_text(data, indent=2))
         return
     click.echo(click.style(wrap_text(one_line(task.task)), bold=True))
@@ -140,11 +205,17 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         click.echo(f"\n{click.style('hint:', fg='cyan', bold=True)} delf resume {name}")
 
 
-def _end_data(end: TaskFinished | None) -> dict[str, Any]:
-    """Return how a task ended as data; a task without an end has the same keys."""
+def _course_data(end: TaskFinished | None, trace: Trace) -> _CourseRow:
+    """Return the course and end of a task as data; a task without an end has the same keys."""
     if end is None:
-        return {"code": None, "hint": None, "answer": None, "files": {}}
-    return {"code": end.code, "hint": end.hint, "answer": end.text, "files": dict(end.files)}
+        return _CourseRow(code=None, hint=None, answer=None, files={}, trace=trace.to_dict())
+    return _CourseRow(
+        code=end.code,
+        hint=end.hint,
+        answer=end.text,
+        files=dict(end.files),
+        trace=trace.to_dict(),
+    )
 
 
 def _state_line(task: TaskRecord, end: TaskFinished | None) -> str:
@@ -222,7 +293,7 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 @runs.command("events")
 @task_argument
 @click.option("-f", "--follow", is_flag=True, help="Continue until the task is over.")
-@as_json_option
+@as_json_option(_EventRow)
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
     """Write the events of the task ID, one per line; without ID, of the most recent task."""
@@ -243,14 +314,14 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 
 @runs.command("code")
 @task_argument
-@as_json_option
+@as_json_option(_ScriptRow)
 @click.pass_context
 def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Write the scripts that a task, by default the last, ran."""
     task, events = load_task(ctx, task_id)
     scripts = [event for event in events if isinstance(event, ScriptGenerated)]
     if as_json:
-        data = [{"attempt": item.attempt, "code": item.code} for item in scripts]
+        data = [_ScriptRow(attempt=item.attempt, code=item.code) for item in scripts]
         click.echo(json_text(data, indent=2))
         return
     if not scripts:
@@ -268,14 +339,14 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
     older_than_help="Remove tasks that ended longer ago than this.",
     keep_help="Keep the newest N tasks.",
 )
-@as_json_option
+@as_json_option(_PrunedRow)
 @click.pass_context
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
     """Remove old tasks with all their events, except running tasks."""
     age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
     removed = ask_journal(ctx, lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
     if as_json:
-        data = {"dry_run": dry_run, "tasks": list(removed.tasks), "events": removed.events}
+        data = _PrunedRow(dry_run=dry_run, tasks=list(removed.tasks), events=removed.events)
         click.echo(json_text(data, indent=2))
         return
     if dry_run:

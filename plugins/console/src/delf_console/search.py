@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, get_args
 
 import click
 
@@ -36,6 +36,22 @@ _INDEX_SECONDS: Final = 10.0
 #
 # Groups of tool calls, such as by action, have neither.
 _GROUPS_WITH_COST: Final = frozenset({"day", "person", "model"})
+
+
+class _MatchRow(TypedDict):
+    """The fields that ``delf runs search --json`` adds to those of a task.
+
+    Args:
+        person: The person whose task it is; may be empty.
+        place: The place of the words: ``task``, ``script``, ``call``, ``answer`` or ``error``.
+        event: The number of the event with the words.
+        excerpt: The text around the words.
+    """
+
+    person: str
+    place: str | None
+    event: int | None
+    excerpt: str
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:
@@ -85,7 +101,7 @@ def _task_filter(text: str | None, since: float | None, filters: dict[str, Any])
 @click.argument("words", nargs=-1)
 @_filters
 @limit_option(20, "The most tasks to show.", highest=1000)
-@as_json_option
+@as_json_option(_MatchRow)
 @click.pass_context
 def search(
     ctx: click.Context,
@@ -129,13 +145,8 @@ async def _update_index(journal: SharedJournal) -> None:
 
 
 def _match_data(match: FoundTask) -> dict[str, Any]:
-    data = {
-        "person": match.person,
-        "place": match.place,
-        "event": match.seq,
-        "excerpt": match.excerpt,
-    }
-    return {**task_data(match.task), **data}
+    row = _MatchRow(person=match.person, place=match.place, event=match.seq, excerpt=match.excerpt)
+    return {**task_data(match.task), **row}
 
 
 def _print_match(name: str, match: FoundTask) -> None:
@@ -170,7 +181,7 @@ def _print_match(name: str, match: FoundTask) -> None:
 )
 @partial(_filters, states=STORED_STATES)
 @click.option("--csv", "as_csv", is_flag=True, help="Write the figures as CSV.")
-@as_json_option
+@as_json_option(Figures)
 @click.pass_context
 def figures(
     ctx: click.Context,

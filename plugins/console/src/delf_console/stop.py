@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import click
 
 from delf.protocols.shared_journal import SharedJournal
@@ -12,9 +14,23 @@ from delf_cli.journals import ask_journal
 from delf_cli.output import json_text
 
 
+class _StoppedRow(TypedDict):
+    """The JSON of ``delf runs stop``.
+
+    Args:
+        task_id: The task.
+        stopped: True if this command stopped it; otherwise it was over before.
+        state: ``stopped``, ``done`` or ``failed``.
+    """
+
+    task_id: str
+    stopped: bool
+    state: str
+
+
 @click.command("stop", epilog="Exit status: 0 done, 1 the task has not stopped or is not known.")
 @click.argument("task_id", metavar="ID")
-@as_json_option
+@as_json_option(_StoppedRow)
 @click.pass_context
 def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     """Stop a task, on any machine.
@@ -34,7 +50,8 @@ def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
 
     name, was_stopped, state = ask_journal(ctx, work)
     if as_json:
-        click.echo(json_text({"task_id": name, "stopped": was_stopped, "state": state}, indent=2))
+        row = _StoppedRow(task_id=name, stopped=was_stopped, state=state)
+        click.echo(json_text(row, indent=2))
         return
     message = "stopped" if was_stopped else f"was over already: {state}"
     click.echo(f"{errors.visible(name)} {message}")

@@ -18,6 +18,8 @@ import click
 from delf import ConfigurationError
 from delf.machine.own_files import make_private_folder, write_private
 from delf.trust.decisions import Trust, digest_items, items_of
+from delf_cli.as_json import as_json_option
+from delf_cli.response_row import ResponseRow
 from delf_cli.streams import real_stdout
 from delf_demo.shop import make_shop
 
@@ -58,9 +60,7 @@ _TITLED_TASKS: Final = (("A question", QUESTION), ("A change that needs your app
     help="Only make the shop in this folder, with its delf.toml; run nothing.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show scripts, steps and all calls in full.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Write both responses as JSON, one line each."
-)
+@as_json_option(ResponseRow, words="Write both responses as JSON, one line each.")
 @click.option("--web", is_flag=True, help="Show both tasks on a page, and decide there.")
 @click.option(
     "--port",

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import click
 
@@ -58,6 +58,24 @@ class Template:
     packages: Sequence[str] = ()
 
 
+class _PackageRow(TypedDict):
+    """The JSON of ``delf plugins new``: the new package.
+
+    Args:
+        name: The name that users will type.
+        kind: The kind of the new plugin.
+        distribution: The package's name.
+        directory: The folder of the new plugin.
+        files: The paths of its files in the folder.
+    """
+
+    name: str
+    kind: str
+    distribution: str
+    directory: str
+    files: list[str]
+
+
 def template_of(kind: str) -> Template:
     """Load the template of a kind."""
     path = _templates() / f"{kind}.toml"
@@ -79,7 +97,7 @@ def template_of(kind: str) -> Template:
     type=click.Path(path_type=Path),
     help="The folder for the package; delf-plugin-NAME by default.",
 )
-@as_json_option
+@as_json_option(_PackageRow)
 def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     """Start a plugin: a package that works, with tests that pass.
 
@@ -92,8 +110,14 @@ def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     if as_json:
         from delf_cli.output import json_text
 
-        result = {"name": fields["name"], "kind": kind, "distribution": fields["distribution"]}
-        click.echo(json_text({**result, "directory": str(target), "files": list(files)}, indent=2))
+        row = _PackageRow(
+            name=fields["name"],
+            kind=kind,
+            distribution=fields["distribution"],
+            directory=str(target),
+            files=list(files),
+        )
+        click.echo(json_text(row, indent=2))
         return
     click.echo(f"{target} has the {kind} {fields['name']!r}. Next:\n")
     click.echo(f"  cd {target}")

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
@@ -21,6 +21,7 @@ from delf_cli.output import json_text
 from delf_cli.state import State, state_of
 from delf_cli.tables import table
 from delf_evals.places import FOLDER, names_of, path_of, runs_of, write
+from delf_evals.report_row import ReportRow
 
 if TYPE_CHECKING:
     from delf_evals.datasets import AnyDataset
@@ -28,6 +29,37 @@ if TYPE_CHECKING:
 
 _FAILED: Final = 1
 _PROJECT: Final = "the project's settings"
+
+
+class _AddedRow(TypedDict):
+    """The JSON of ``delf evals add``.
+
+    Args:
+        dataset: The file of the data set.
+        name: The name of the case.
+        checks: The number of the case's checks.
+    """
+
+    dataset: str
+    name: str
+    checks: int
+
+
+class _DatasetRow(TypedDict):
+    """The JSON of a data set in ``delf evals list``.
+
+    Args:
+        name: The name of the data set.
+        runs: The number of kept runs.
+        last: The start of the last run in ISO 8601; None without a run.
+        passed: The share of cases that the best variant of the last run passed, from 0 to 1; None
+            without a run.
+    """
+
+    name: str
+    runs: int
+    last: str | None
+    passed: float | None
 
 
 @click.group("evals")
@@ -44,7 +76,7 @@ def evals() -> None:
 @click.option("--to", default="cases", show_default=True, help="The data set's name or file.")
 @click.option("--name", help="The case's name; the task's id when omitted.")
 @click.option("--judge", "judged", is_flag=True, help="Let a model compare the answers.")
-@as_json_option
+@as_json_option(_AddedRow)
 @click.pass_context
 def add(
     ctx: click.Context, task_id: str, to: str, name: str | None, judged: bool, as_json: bool
@@ -66,7 +98,7 @@ def add(
     name = name or short_id(record.task_id)
     context = _prompt_facts(state, record.task)
     case = add_task(path, record, events, context, name=name, judged=judged)
-    data = {"dataset": str(path), "name": name, "checks": len(case["evaluators"])}
+    data = _AddedRow(dataset=str(path), name=name, checks=len(case["evaluators"]))
     start = start_event(events)
     tools = "" if start is None else tool_options(start.setup)
     text = f"added as {name} to {path}\nrun it with: delf evals run {to}{tools}"
@@ -135,7 +167,7 @@ def _prompt_facts(state: State, task: str) -> dict[str, str]:
     "--tools", "tool_files", metavar="FILE", multiple=True, help="A Python file with tools."
 )
 @click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page.")
-@as_json_option
+@as_json_option(ReportRow)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -258,22 +290,21 @@ async def _run_variants(
 
 
 @evals.command("list", short_help="List data sets with their last runs.")
-@as_json_option
+@as_json_option(_DatasetRow)
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the data sets of the project with their last runs."""
     from delf_evals import report as reports
 
     root = _project_root(state_of(ctx))
-    summaries: list[dict[str, Any]] = []
+    summaries: list[_DatasetRow] = []
     for name in names_of(root):
         runs = runs_of(path_of(root, name))
         last = reports.read(runs[0]) if runs else None
         variants = [] if last is None else last.variants
         best = max((variant.rate for variant in variants), default=None)
-        row: dict[str, Any] = {"name": name, "runs": len(runs)}
-        row |= {"last": None if last is None else last.at, "passed": best}
-        summaries.append(row)
+        last_start = None if last is None else last.at
+        summaries.append(_DatasetRow(name=name, runs=len(runs), last=last_start, passed=best))
     if as_json:
         click.echo(json_text(summaries, indent=2))
         return
@@ -293,7 +324,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
 @click.argument("dataset")
 @click.argument("number", type=click.IntRange(min=1), default=1)
 @click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page.")
-@as_json_option
+@as_json_option(ReportRow)
 @click.pass_context
 def show(ctx: click.Context, dataset: str, number: int, html: Path | None, as_json: bool) -> None:
     """Show the last run of DATASET, or the last but one with NUMBER 2, and so on."""

@@ -16,6 +16,7 @@ from delf.terminal import visible, wrap_text
 from delf.trust.folders import read_file
 from delf_cli.tables import table
 from delf_evals.places import MAX_BYTES, folder_of_reports, write
+from delf_evals.report_row import ReportRow
 
 # Matches the suffix, such as `` [1/3]``, of a repeated case's name in pydantic-evals.
 _REPEAT_SUFFIX: Final = re.compile(r" \[\d+/\d+\]$")
@@ -212,14 +213,23 @@ class Report(BaseModel):
         """Return True if the share of passed runs of each variant is at least ``least``."""
         return all(variant.rate >= least for variant in self.variants)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ReportRow:
         """Return the report as JSON-ready data, with the totals of each variant."""
         data: dict[str, Any] = self.model_dump(mode="json")
         for row, variant in zip(data["variants"], self.variants, strict=True):
             row |= {"passed": variant.passed, "total": len(variant.cases)}
             row |= {"cost_usd": variant.cost_usd}
         head, rows = rows_of(self)
-        return {**data, "table": [head, *rows], "summary": summary_of(self)}
+        return ReportRow(
+            dataset=self.dataset,
+            at=self.at,
+            variants=data["variants"],
+            judge_cost_usd=self.judge_cost_usd,
+            since=self.since,
+            changes=data["changes"],
+            table=[head, *rows],
+            summary=summary_of(self),
+        )
 
 
 def keep(report: Report, dataset: Path) -> Path:

@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import click
 
@@ -26,6 +26,18 @@ _KEY_VARIABLE = "DELF_MCP_KEY"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
+class EffectsRow(TypedDict):
+    """The JSON of ``delf mcp effects``, and of ``delf openapi effects``.
+
+    Args:
+        effects: The effects by action, as the connection's setting ``effects`` takes them.
+        actions: The number of all actions.
+    """
+
+    effects: dict[str, str]
+    actions: int
+
+
 @click.group("mcp")
 def mcp() -> None:
     """Serve the project to MCP clients, and check the servers that it uses."""
@@ -38,7 +50,7 @@ def mcp() -> None:
     is_flag=True,
     help="Trust the tools as they are now: `effects` in delf.toml applies to them.",
 )
-@as_json_option
+@as_json_option(EffectsRow)
 @click.pass_context
 def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.
@@ -60,7 +72,8 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     # A tool without a hint counts as irreversible.
     hints = {name: effect for name, effect in claimed_effects.items() if effect != "irreversible"}
     if as_json:
-        click.echo(json.dumps({"effects": hints, "actions": len(claimed_effects)}, indent=2))
+        row = EffectsRow(effects=hints, actions=len(claimed_effects))
+        click.echo(json.dumps(row, indent=2))
         return
     click.echo(
         f"# The server gives hints about {len(hints)} of its {len(claimed_effects)} tools. "

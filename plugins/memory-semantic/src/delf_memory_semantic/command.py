@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 import click
 
@@ -34,9 +34,45 @@ _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
 
 
+class _FactRow(TypedDict):
+    """The JSON of a fact.
+
+    Args:
+        id: The number of the fact in the list.
+        content: The fact.
+        source: The source of the fact, if known.
+        saved_at: The time at which the fact was saved, in ISO 8601.
+    """
+
+    id: int
+    content: str
+    source: str | None
+    saved_at: str
+
+
+class _RememberedRow(TypedDict):
+    """The JSON of a command that adds facts.
+
+    Args:
+        remembered: The number of new facts.
+    """
+
+    remembered: int
+
+
+class _ForgottenRow(TypedDict):
+    """The JSON of ``delf memory forget``.
+
+    Args:
+        forgotten: The number of facts that are gone.
+    """
+
+    forgotten: int
+
+
 @click.group("memory", invoke_without_command=True)
 @click.option("--namespace", metavar="NAME", help="The memory's name; by default the agent's.")
-@click.option("--json", "as_json", is_flag=True, help="List as JSON, where no command is given.")
+@as_json_option(_FactRow, words="List as JSON, where no command is given.")
 @click.pass_context
 def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
     """Show, add, search and forget remembered facts.
@@ -109,7 +145,7 @@ def _check_store(program: Program, project: AnyProject) -> None:
 @memory.command("add")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT|FILE…")
 @click.option("--source", metavar="WORDS", help="The source of the text; a file is its own source.")
-@as_json_option
+@as_json_option(_RememberedRow)
 @click.pass_obj
 def add(
     memory_store: _ProjectMemory, texts: Sequence[str], source: str | None, as_json: bool
@@ -130,14 +166,14 @@ def add(
 
     memory_store.use(save)
     count = sum(len(facts) for facts, _ in batches)
-    _print_count(count, "remembered", as_json)
+    _print_count(_RememberedRow(remembered=count), as_json)
 
 
 @memory.command("search")
 @click.argument("query")
 @click.option("--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N")
 @click.option("--threshold", type=click.FloatRange(0, 1), default=0.3, show_default=True)
-@as_json_option
+@as_json_option(_FactRow)
 @click.pass_obj
 def search(
     memory_store: _ProjectMemory, query: str, top_k: int, threshold: float, as_json: bool
@@ -150,7 +186,7 @@ def search(
 
 
 @memory.command("list")
-@as_json_option
+@as_json_option(_FactRow)
 @click.pass_obj
 def list_command(memory_store: _ProjectMemory, as_json: bool) -> None:
     """List all facts with their numbers, oldest first."""
@@ -164,7 +200,7 @@ def list_command(memory_store: _ProjectMemory, as_json: bool) -> None:
 @click.argument("numbers", type=int, nargs=-1, metavar="[NUMBER…]")
 @click.option("--all", "everything", is_flag=True, help="Forget the whole namespace.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json_option
+@as_json_option(_ForgottenRow)
 @click.pass_obj
 def forget(
     memory_store: _ProjectMemory, numbers: Sequence[int], everything: bool, yes: bool, as_json: bool
@@ -187,7 +223,7 @@ def forget(
         return await store.delete([fact.content for fact in chosen])
 
     count = memory_store.use(remove)
-    _print_count(count, "forgotten", as_json)
+    _print_count(_ForgottenRow(forgotten=count), as_json)
 
 
 @memory.command("import")
@@ -198,7 +234,7 @@ def forget(
     metavar="NAME",
     help="The namespace of Delfhos to import, if there are several.",
 )
-@as_json_option
+@as_json_option(_RememberedRow)
 @click.pass_obj
 def import_command(
     memory_store: _ProjectMemory, file: str, namespace: str | None, as_json: bool
@@ -216,28 +252,32 @@ def import_command(
     texts = [fact.content for fact in imported]
     saved_at = [fact.saved_at for fact in imported]
     memory_store.use(lambda store: store.save(texts, "Delfhos", saved_at))
-    _print_count(len(imported), "remembered", as_json)
+    _print_count(_RememberedRow(remembered=len(imported)), as_json)
 
 
-def _print_count(count: int, what: str, as_json: bool) -> None:
-    click.echo(json.dumps({what: count}) if as_json else f"{count} {what}", err=not as_json)
+def _print_count(row: _RememberedRow | _ForgottenRow, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(row))
+        return
+    for what, count in row.items():
+        click.echo(f"{count} {what}", err=True)
 
 
 def _print_facts(facts: Sequence[StoredFact], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([_data(fact) for fact in facts], ensure_ascii=False, indent=2))
+        click.echo(json.dumps([_row(fact) for fact in facts], ensure_ascii=False, indent=2))
         return
     for fact in facts:
         click.echo(f"{fact.id:>6}  {wrap_text(_on_one_line(fact.content), indent=8)}")
 
 
-def _data(fact: StoredFact) -> dict[str, Any]:
-    return {
-        "id": fact.id,
-        "content": fact.content,
-        "source": fact.source,
-        "saved_at": fact.saved_at.isoformat(),
-    }
+def _row(fact: StoredFact) -> _FactRow:
+    return _FactRow(
+        id=fact.id,
+        content=fact.content,
+        source=fact.source,
+        saved_at=fact.saved_at.isoformat(),
+    )
 
 
 def _on_one_line(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 from xml.sax.saxutils import quoteattr
 
 import click
@@ -43,6 +43,124 @@ from delf_routines.store import RoutineStore
 # Command-line flags of a task that runs a routine.
 _WITHOUT_MODEL: Final = {"strategy": "routine"}
 _MAX_SHOWN_RUNS: Final = 20
+_RUN_FIELDS: Final = ("task_id", "task", "state", "started_at", "cost_usd")
+
+
+class _RoutineRow(TypedDict):
+    """The JSON of a routine.
+
+    Args:
+        name: The name of the routine.
+        title: The purpose, in one line.
+        task: The task from which the routine was made.
+        parameters: The parameters by name: type, default, pattern.
+        actions: The effects of the actions that the routine calls, by name.
+        script: The Python source.
+    """
+
+    name: str
+    title: str
+    task: str
+    parameters: dict[str, dict[str, Any]]
+    actions: dict[str, str]
+    script: str
+
+
+class _SavedRow(TypedDict):
+    """The JSON of ``delf routines save``.
+
+    Args:
+        name: The name of the routine.
+        path: The file that was written: the routine, or a further recorded run of the routine.
+        inputs: The values of the routine's parameters in this task.
+        cost_usd: The cost of the model that wrote several scripts as one; 0 without a model, None
+            if a price is unknown.
+    """
+
+    name: str
+    path: str
+    inputs: dict[str, Any]
+    cost_usd: float | None
+
+
+class _TestedRow(TypedDict):
+    """The JSON of ``delf routines test`` for each routine.
+
+    Args:
+        name: The name of the routine.
+        ok: True if the routine does the same as in its recorded runs.
+        differences: The differences in words, or the reason why the routine cannot be tested.
+    """
+
+    name: str
+    ok: bool
+    differences: list[str]
+
+
+class _CheckedRow(TypedDict):
+    """The JSON of ``delf routines check`` for each routine.
+
+    Args:
+        name: The name of the routine.
+        ok: True if the routine can run.
+        drift: The changes of the routine's actions, in words.
+        error: The reason why the routine cannot be checked.
+        proposed: True if a repaired script waits for ``delf routines accept``.
+    """
+
+    name: str
+    ok: bool
+    drift: list[str]
+    error: str | None
+    proposed: bool
+
+
+class _DiffRow(TypedDict):
+    """The JSON of ``delf routines diff``.
+
+    Args:
+        name: The name of the routine.
+        diff: The proposed change as a unified diff; empty if nothing changes.
+    """
+
+    name: str
+    diff: str
+
+
+class _AcceptedRow(TypedDict):
+    """The JSON of ``delf routines accept``.
+
+    Args:
+        name: The name of the routine.
+        changed: False if there was no change.
+    """
+
+    name: str
+    changed: bool
+
+
+class _DeletedRow(TypedDict):
+    """The JSON of ``delf routines reject`` and ``delf routines remove``.
+
+    Args:
+        name: The name of the routine.
+        deleted: False if there was no proposal to reject.
+    """
+
+    name: str
+    deleted: bool
+
+
+class _RenamedRow(TypedDict):
+    """The JSON of ``delf routines rename``.
+
+    Args:
+        name: The new name.
+        path: The new file.
+    """
+
+    name: str
+    path: str
 
 
 @completes
@@ -76,7 +194,7 @@ def routines() -> None:
 
 
 @routines.command("list")
-@as_json_option
+@as_json_option(_RoutineRow)
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the routines of the project."""
@@ -106,7 +224,7 @@ def _valid_routines(store: RoutineStore) -> Iterator[Routine]:
 
 @routines.command("show")
 @name_argument
-@as_json_option
+@as_json_option(_RoutineRow)
 @click.pass_context
 def show(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show a routine: its header and its script."""
@@ -128,7 +246,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     help="Keep a proposed parameter as a fixed value in the script. May be repeated.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
-@as_json_option
+@as_json_option(_SavedRow)
 @click.pass_context
 def save(
     ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool, as_json: bool
@@ -148,8 +266,8 @@ def save(
     called_name, inputs = read_call(record.task) if is_routine_call(record.task) else (None, {})
     if called_name == name:
         path = _add_test_case(state, store, record, events)
-        data = {"name": name, "path": str(path), "inputs": inputs}
-        write_result(f"the run is kept as {path}", {**data, "cost_usd": 0.0}, as_json=as_json)
+        row = _SavedRow(name=name, path=str(path), inputs=dict(inputs), cost_usd=0.0)
+        write_result(f"the run is kept as {path}", row, as_json=as_json)
         return
 
     drafting = BoundDraft.of(
@@ -170,12 +288,12 @@ def save(
     path = store.path(name)
     write_result(
         f"saved as {path}\nrun it with: delf run {name}{input_options}{tools}",
-        {
-            "name": name,
-            "path": str(path),
-            "inputs": dict(draft.case.inputs),
-            "cost_usd": draft.cost_usd,
-        },
+        _SavedRow(
+            name=name,
+            path=str(path),
+            inputs=dict(draft.case.inputs),
+            cost_usd=draft.cost_usd,
+        ),
         as_json=as_json,
     )
 
@@ -207,7 +325,7 @@ def _add_test_case(
 @click.option(
     "--junit", metavar="FILE", type=click.Path(), help="Write the results as a file for CI."
 )
-@as_json_option
+@as_json_option(_TestedRow)
 @click.pass_context
 def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json: bool) -> None:
     """Run each routine, or the named ones, against its recorded runs. No service is called."""
@@ -234,8 +352,8 @@ def test(ctx: click.Context, names: tuple[str, ...], junit: str | None, as_json:
         Path(junit).write_text(_junit(results), encoding="utf-8")
     if as_json:
         rows = [
-            {"name": n, "ok": not problems, "differences": problems}
-            for n, problems in results.items()
+            _TestedRow(name=name, ok=not problems, differences=problems)
+            for name, problems in results.items()
         ]
         click.echo(json_text(rows, indent=2))
     elif not results:
@@ -257,7 +375,7 @@ def _junit(results: dict[str, list[str]]) -> str:
 
 @routines.command("check", short_help="Read all routines, and compare their actions.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_names)
-@as_json_option
+@as_json_option(_CheckedRow)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     """Check the files of all routines, or of the named ones, and compare their actions.
@@ -266,16 +384,10 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     """
     state = state_of(ctx)
     store = _store(state)
-    rows: list[dict[str, Any]] = []
+    rows: list[_CheckedRow] = []
     tools: list[ToolDescription] | None = None
     for name in names or store.names():
-        row: dict[str, Any] = {
-            "name": name,
-            "ok": False,
-            "drift": [],
-            "error": None,
-            "proposed": False,
-        }
+        row = _CheckedRow(name=name, ok=False, drift=[], error=None, proposed=False)
         rows.append(row)
         try:
             routine = store.find(name)
@@ -301,7 +413,7 @@ def check(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
 
 @routines.command("diff", short_help="Show the proposed change of a routine.")
 @name_argument
-@as_json_option
+@as_json_option(_DiffRow)
 @click.pass_context
 def diff(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show the pending change of the routine NAME, which `accept` takes over.
@@ -314,7 +426,7 @@ def diff(ctx: click.Context, name: str, as_json: bool) -> None:
     new, _ = _pending_change(store, routine, lambda: _describe_tools(state))
     change = difference(routine, new)
     if as_json:
-        click.echo(json_text({"name": name, "diff": change}, indent=2))
+        click.echo(json_text(_DiffRow(name=name, diff=change), indent=2))
         return
     click.echo(visible(change), nl=False)
     if new == routine:
@@ -324,7 +436,7 @@ def diff(ctx: click.Context, name: str, as_json: bool) -> None:
 @routines.command("accept", short_help="Accept the proposed change of a routine.")
 @name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask: I have looked at it.")
-@as_json_option
+@as_json_option(_AcceptedRow)
 @click.pass_context
 def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     """Accept the pending change of the routine NAME; look at it first with `diff`.
@@ -337,7 +449,7 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     new, case = _pending_change(store, routine, lambda: _describe_tools(state))
     if new == routine:
         store.drop_proposal(name)
-        result = {"name": name, "changed": False}
+        result = _AcceptedRow(name=name, changed=False)
         write_result(f"nothing of {name} changes", result, as_json=as_json)
         return
     click.echo(visible(difference(routine, new)), nl=False, err=as_json)
@@ -355,12 +467,12 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
         ctx.exit(1)
     path = store.keep(new, None if case is None else case.text())
     store.drop_proposal(name)
-    write_result(f"saved as {path}", {"name": name, "changed": True}, as_json=as_json)
+    write_result(f"saved as {path}", _AcceptedRow(name=name, changed=True), as_json=as_json)
 
 
 @routines.command("reject", short_help="Delete the proposed change of a routine.")
 @name_argument
-@as_json_option
+@as_json_option(_DeletedRow)
 @click.pass_context
 def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     """Delete the script that a model repaired for the routine NAME. The routine stays unchanged."""
@@ -369,7 +481,7 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
     proposed = store.proposed(name) is not None
     store.drop_proposal(name)
     text = f"the proposal for {name} is deleted" if proposed else f"nothing is proposed for {name}"
-    write_result(text, {"name": name, "deleted": proposed}, as_json=as_json)
+    write_result(text, _DeletedRow(name=name, deleted=proposed), as_json=as_json)
 
 
 def _pending_change(
@@ -400,18 +512,18 @@ def _pending_change(
 @routines.command("rename")
 @name_argument
 @click.argument("new")
-@as_json_option
+@as_json_option(_RenamedRow)
 @click.pass_context
 def rename(ctx: click.Context, name: str, new: str, as_json: bool) -> None:
     """Rename a routine."""
     path = _store(state_of(ctx)).rename(name, new)
-    write_result(f"moved to {path}", {"name": new, "path": str(path)}, as_json=as_json)
+    write_result(f"moved to {path}", _RenamedRow(name=new, path=str(path)), as_json=as_json)
 
 
 @routines.command("remove")
 @name_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@as_json_option
+@as_json_option(_DeletedRow)
 @click.pass_context
 def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     """Delete a routine and its recorded run."""
@@ -420,12 +532,12 @@ def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
     if not confirm(f"delete {path}?", yes=yes):
         ctx.exit(1)
     store.remove(name)
-    write_result(f"{name} is deleted", {"name": name, "deleted": True}, as_json=as_json)
+    write_result(f"{name} is deleted", _DeletedRow(name=name, deleted=True), as_json=as_json)
 
 
 @routines.command("history")
 @name_argument
-@as_json_option
+@as_json_option(TaskRecord, _RUN_FIELDS)
 @click.pass_context
 def history(ctx: click.Context, name: str, as_json: bool) -> None:
     """List the tasks that ran a routine, newest first."""
@@ -454,16 +566,10 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
 
 def _run_data(task: TaskRecord) -> dict[str, Any]:
     """Convert a run of a routine to JSON-ready data."""
-    return {
-        "task_id": task.task_id,
-        "task": task.task,
-        "state": task.state,
-        "started_at": task.started_at,
-        "cost_usd": task.cost_usd,
-    }
+    return {name: getattr(task, name) for name in _RUN_FIELDS}
 
 
-def _data(routine: Routine) -> dict[str, Any]:
+def _data(routine: Routine) -> _RoutineRow:
     return {
         "name": routine.name,
         "title": routine.title,

@@ -6,8 +6,9 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
 
@@ -35,6 +36,30 @@ _NOT_SHARED: Final = frozenset(
 _POLL_SECONDS: Final = 0.5
 # The maximum number of seconds to wait until a runner starts a test.
 _TEST_SECONDS: Final = 5.0
+
+_SCHEDULE_FIELDS: Final = (
+    "name",
+    "cron",
+    "zone",
+    "task",
+    "each",
+    "id_field",
+    "queue",
+    "paused",
+    "last",
+)
+
+
+class _Removed(TypedDict):
+    """The JSON of ``delf schedule remove``.
+
+    Args:
+        name: The name of the schedule.
+        removed: Always true.
+    """
+
+    name: str
+    removed: bool
 
 
 @click.group(cls=BareGroup, bare_command="list")
@@ -64,7 +89,7 @@ def schedule() -> None:
 @click.option(
     "--zone", metavar="NAME", help="The time zone, such as Europe/Vienna; by default UTC."
 )
-@as_json_option
+@as_json_option(Schedule, _SCHEDULE_FIELDS)
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -108,7 +133,7 @@ add.params += run_options(without=_NOT_SHARED)
 
 
 @schedule.command("list")
-@as_json_option
+@as_json_option(Schedule, _SCHEDULE_FIELDS)
 @click.pass_context
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
@@ -129,17 +154,17 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
 
 @schedule.command("remove")
 @click.argument("name")
-@as_json_option
+@as_json_option(_Removed)
 @click.pass_context
 def remove(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Remove the schedule NAME."""
     _run_with_schedules(ctx, lambda schedules: schedules.remove(name))
-    write_result(f"{name} is removed", {"name": name, "removed": True}, as_json=as_json)
+    write_result(f"{name} is removed", _Removed(name=name, removed=True), as_json=as_json)
 
 
 @schedule.command("pause")
 @click.argument("name")
-@as_json_option
+@as_json_option(Schedule, _SCHEDULE_FIELDS)
 @click.pass_context
 def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Pause the schedule NAME: it starts no tasks until it is resumed."""
@@ -148,7 +173,7 @@ def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
 @schedule.command("resume")
 @click.argument("name")
-@as_json_option
+@as_json_option(Schedule, _SCHEDULE_FIELDS)
 @click.pass_context
 def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Resume the schedule NAME. Items that arrived during the pause are handled as new items."""
@@ -158,7 +183,7 @@ def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @schedule.command("history")
 @click.argument("name")
 @click.option("--limit", metavar="N", type=click.IntRange(1, 500), default=20, show_default=True)
-@as_json_option
+@as_json_option(Firing)
 @click.pass_context
 def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
     """Show the outcomes of the most recent firings of the schedule NAME."""
@@ -174,7 +199,7 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
 
 @schedule.command("test")
 @click.argument("name")
-@as_json_option
+@as_json_option(Firing)
 @click.pass_context
 def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Do the task of the schedule NAME once, now, as a test.
@@ -240,13 +265,11 @@ def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -
 
 
 def _schedule_data(item: Schedule) -> dict[str, Any]:
-    names = ("name", "cron", "zone", "task", "each", "id_field", "queue", "paused", "last")
-    return {name: getattr(item, name) for name in names}
+    return {name: getattr(item, name) for name in _SCHEDULE_FIELDS}
 
 
 def _firing_data(firing: Firing) -> dict[str, Any]:
-    names = ("at", "state", "task_ids", "test", "note")
-    return {name: getattr(firing, name) for name in names}
+    return {field.name: getattr(firing, field.name) for field in fields(firing)}
 
 
 def _firing_line(firing: Firing) -> str:

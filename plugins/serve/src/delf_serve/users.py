@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final, TypedDict, cast
 
 import click
 
@@ -42,6 +42,86 @@ from delf_serve.people import (
 
 # The default name of a key.
 _DEFAULT_LABEL: Final = "first"
+
+
+class _KeyRow(TypedDict):
+    """The JSON of a key.
+
+    Args:
+        label: The name of the key.
+        made_at: The Unix time at which the key was made.
+        rights: The rights, if fewer than the person's.
+        scope: The visible tasks, if fewer than the person's.
+        revoked_at: The Unix time at which the key was revoked, if it was.
+    """
+
+    label: str
+    made_at: float
+    rights: list[str] | None
+    scope: str | None
+    revoked_at: float | None
+
+
+class _UserRow(TypedDict):
+    """The JSON of a person.
+
+    Args:
+        name: The name of the person.
+        rights: The rights: some of ``read``, ``run``, ``decide``, ``delete``, ``people``.
+        scope: The tasks that the person sees: ``own``, ``team`` or ``all``.
+        teams: The teams of the person.
+        mail: The mail address of the person, or an empty text.
+        notices: The notices that the person has chosen to get.
+        notice_ways: The ways in which the person gets notices: ``mail``, ``slack``, ``webhook``,
+            ``browser``.
+        made_at: The Unix time at which the person was added.
+        revoked_at: The Unix time at which the person was removed, if they were.
+        keys: The keys of the person: ``label``, ``made_at``, ``rights``, ``scope``,
+            ``revoked_at``.
+    """
+
+    name: str
+    rights: list[str]
+    scope: str
+    teams: list[str]
+    mail: str
+    notices: list[str]
+    notice_ways: list[str]
+    made_at: float
+    revoked_at: float | None
+    keys: list[_KeyRow]
+
+
+class _AddedRow(_UserRow):
+    """The JSON of ``delf users add``: the person, and the new key.
+
+    Args:
+        key: The new key, which is shown only now; None if no key was made.
+    """
+
+    key: str | None
+
+
+class _SessionRow(TypedDict):
+    """The JSON of a login session.
+
+    Args:
+        id: The id of the session for ``--end``.
+        name: The name of the person.
+        began: The Unix time at which the session began.
+        until: The Unix time at which the session ends.
+        way: The login method: ``key`` or ``oidc``.
+        client: The address of the person's machine.
+        browser: The browser's name for itself.
+    """
+
+    id: str
+    name: str
+    began: float
+    until: float
+    way: str
+    client: str
+    browser: str
 
 
 @click.group("users", cls=LazyGroup, group="users ", bare_command="list")
@@ -90,7 +170,7 @@ def _notices(choices: Collection[str]) -> tuple[NoticeChoice, ...]:
     type=click.Choice(NOTICE_WAYS),
     help="A channel through which the person gets notices; by default mail and browser.",
 )
-@as_json_option
+@as_json_option(_AddedRow, ("key",))  # the page has the other fields at `delf users list`
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -139,9 +219,8 @@ def add(
 
     person = _change(ctx, name, change)
     if as_json:
-        data = _data(person)
-        data["key"] = secret
-        click.echo(json_text(data, indent=2))
+        row = _AddedRow(**_row(person), key=secret)
+        click.echo(json_text(row, indent=2))
         return
     click.echo(_line(person), err=secret is not None)
     if scope is None and person.scope == "own" and "decide" in person.rights:
@@ -156,13 +235,13 @@ def add(
 
 
 @users.command("list")
-@as_json_option
+@as_json_option(_UserRow)
 @click.pass_context
 def list_users(ctx: click.Context, *, as_json: bool) -> None:
     """List the people with their rights and keys."""
     people = ask_journal(ctx, lambda journal: journal.people())
     if as_json:
-        click.echo(json_text([_data(person) for person in people], indent=2))
+        click.echo(json_text([_row(person) for person in people], indent=2))
         return
     if not people:
         click.echo("nobody is known: delf users add NAME")
@@ -180,7 +259,7 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
 @users.command("revoke")
 @click.argument("name", metavar="NAME")
 @click.option("--key", "label", help="Remove only this key.")
-@as_json_option
+@as_json_option(_UserRow)
 @click.pass_context
 def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -> None:
     """Remove a person with all keys and sessions, or one key."""
@@ -194,7 +273,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
 
     person = _change(ctx, name, change)
     if as_json:
-        click.echo(json_text(_data(person), indent=2))
+        click.echo(json_text(_row(person), indent=2))
         return
     click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
 
@@ -202,12 +281,12 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
 @users.command("sessions")
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--end", "session", metavar="ID", help="End the session with this ID.")
-@as_json_option
+@as_json_option(_SessionRow)
 @click.pass_context
 def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_json: bool) -> None:
     """List the login sessions of the web page, of all people or of one person; or end a session."""
 
-    async def list_or_end(journal: SharedJournal) -> list[dict[str, Any]]:
+    async def list_or_end(journal: SharedJournal) -> list[_SessionRow]:
         """Return the login sessions.
 
         If the command names a session to end, end that session and return only that one.
@@ -223,15 +302,15 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
             check_id_prefix(session, logins[0].digest)
             await journal.end_login(logins[0].digest)
         return [
-            {
-                "id": login.digest[:16],
-                "name": login.name,
-                "began": login.began,
-                "until": login.until,
-                "way": login.way,  # the login method
-                "client": login.client,
-                "browser": login.browser,
-            }
+            _SessionRow(
+                id=login.digest[:16],
+                name=login.name,
+                began=login.began,
+                until=login.until,
+                way=login.way,
+                client=login.client,
+                browser=login.browser,
+            )
             for login in logins
         ]
 
@@ -284,25 +363,25 @@ def _line(person: Person) -> str:
     return "  ".join(parts)
 
 
-def _data(person: Person) -> dict[str, Any]:
-    return {
-        "name": person.name,
-        "rights": list(person.rights),
-        "scope": person.scope,
-        "teams": list(person.teams),
-        "mail": person.mail,
-        "notices": list(person.notices),
-        "notice_ways": list(person.notice_ways),
-        "made_at": person.made_at,
-        "revoked_at": person.revoked_at,
-        "keys": [
-            {
-                "label": key.label,
-                "made_at": key.made_at,
-                "rights": None if key.rights is None else list(key.rights),
-                "scope": key.scope,
-                "revoked_at": key.revoked_at,
-            }
+def _row(person: Person) -> _UserRow:
+    return _UserRow(
+        name=person.name,
+        rights=list(person.rights),
+        scope=person.scope,
+        teams=list(person.teams),
+        mail=person.mail,
+        notices=list(person.notices),
+        notice_ways=list(person.notice_ways),
+        made_at=person.made_at,
+        revoked_at=person.revoked_at,
+        keys=[
+            _KeyRow(
+                label=key.label,
+                made_at=key.made_at,
+                rights=None if key.rights is None else list(key.rights),
+                scope=key.scope,
+                revoked_at=key.revoked_at,
+            )
             for key in person.keys
         ],
-    }
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
@@ -28,6 +28,76 @@ if TYPE_CHECKING:
 _NOT_SHARED: Final = {"connections", "files", "strategy"}
 
 
+class _ListedRow(TypedDict):
+    """The JSON of a worker in ``delf workers list``.
+
+    Args:
+        name: The worker's name.
+        file: The worker's file.
+        description: The worker's description; None if the file is invalid.
+        generated: True if a task made the worker.
+        error: The error in the file.
+    """
+
+    name: str
+    file: str
+    description: str | None
+    generated: bool
+    error: str | None
+
+
+class _ShownRow(TypedDict):
+    """The JSON of ``delf workers show``.
+
+    Args:
+        file: The worker's file.
+        name: The worker's name.
+        description: The worker's description; may be empty.
+        instructions: The instructions for the model.
+        model: The worker's model; None if the worker uses its caller's.
+        compatible_models: The patterns of the models for which the worker is written.
+        server_side_tools: The tools that the model's provider runs itself, such as ``web_search``.
+        connections: The worker's connections, by name.
+        sandbox: The folders that the worker sees.
+        attachments: The attachments that the worker accepts.
+        inputs: The worker's inputs, by name.
+        result: The JSON Schema of the answer; None for text.
+        limits: The worker's limits.
+        budget_usd: The most that one call may cost.
+        maker: The worker that made this worker.
+    """
+
+    file: str
+    name: str
+    description: str
+    instructions: str
+    model: str | dict[str, Any] | None
+    compatible_models: list[str]
+    server_side_tools: list[str | dict[str, Any]]
+    connections: dict[str, dict[str, Any]]
+    sandbox: dict[str, Any]
+    attachments: dict[str, Any]
+    inputs: dict[str, dict[str, Any]]
+    result: dict[str, Any] | None
+    limits: dict[str, Any]
+    budget_usd: float | None
+    maker: str | None
+
+
+class _CheckedRow(TypedDict):
+    """The JSON of ``delf workers check`` for each worker.
+
+    Args:
+        name: The worker's name.
+        ok: True if the worker is valid.
+        error: The error in the worker's file or connections.
+    """
+
+    name: str
+    ok: bool
+    error: str | None
+
+
 @click.group("workers", cls=BareGroup, bare_command="list")
 def workers() -> None:
     """List, show, check and run workers: agents that are declared in files.
@@ -39,21 +109,21 @@ def workers() -> None:
 
 
 @workers.command("list")
-@as_json_option
+@as_json_option(_ListedRow)
 @click.pass_context
 def list_command(ctx: click.Context, *, as_json: bool) -> None:
     """List the workers, and the errors in invalid files."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
-    rows: list[dict[str, Any]] = []
+    rows: list[_ListedRow] = []
     for name, path in registry.files().items():
-        row: dict[str, Any] = {
-            "name": name,
-            "file": str(path),
-            "description": None,
-            "generated": registry.is_generated(path),
-            "error": None,
-        }
+        row = _ListedRow(
+            name=name,
+            file=str(path),
+            description=None,
+            generated=registry.is_generated(path),
+            error=None,
+        )
         try:
             row["description"] = registry.find(name).description
         except DelfError as error:
@@ -79,32 +149,36 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 
 @workers.command("show")
 @click.argument("name")
-@as_json_option
+@as_json_option(_ShownRow)
 @click.pass_context
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Check the file of the worker NAME, and show it."""
     state = state_of(ctx)
     worker = _registry(ctx, state).find(name)
     if as_json:
-        data = {"file": str(worker.file), **worker.model_dump(mode="json")}
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_shown_row(worker), indent=2, ensure_ascii=False))
         return
     click.echo(click.style(str(worker.file), dim=True))
     click.echo(errors.visible(worker.file.read_text(encoding="utf-8").rstrip("\n")))
 
 
+def _shown_row(worker: WorkerDefinition) -> _ShownRow:
+    data: Any = {"file": str(worker.file), **worker.model_dump(mode="json")}
+    return data
+
+
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@as_json_option
+@as_json_option(_CheckedRow)
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     """Check all workers, or the named ones: their files and the connections in them."""
     state = state_of(ctx)
     registry = _registry(ctx, state)
-    rows: list[dict[str, Any]] = []
+    rows: list[_CheckedRow] = []
     checker = _ConnectionChecker(state, registry)
     for name in names or tuple(registry.files()):
-        row: dict[str, Any] = {"name": name, "ok": True, "error": None}
+        row = _CheckedRow(name=name, ok=True, error=None)
         rows.append(row)
         try:
             checker.check(name)

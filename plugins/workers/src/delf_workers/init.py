@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 import click
 
@@ -34,6 +34,20 @@ _INSTRUCTION_TO_ASK_A_MODEL: Final = "read the file, and let `llm.call` sum it u
 _INSTRUCTION_TO_READ: Final = "show the file with `rerun`, and print your summary in the next one"
 
 
+class _InitRow(TypedDict):
+    """The JSON of ``delf init``.
+
+    Args:
+        made: The paths of the new files.
+        kept: The paths of the files that were there, and stay as they are.
+        next: The commands to type next.
+    """
+
+    made: list[str]
+    kept: list[str]
+    next: list[str]
+
+
 @click.command("init")
 @click.argument("folder", default=".", type=click.Path(file_okay=False))
 @click.option(
@@ -41,7 +55,7 @@ _INSTRUCTION_TO_READ: Final = "show the file with `rerun`, and print your summar
     metavar="MODEL",
     help="The model.  [default: by the key that is set]",
 )
-@as_json_option
+@as_json_option(_InitRow)
 @click.pass_context
 def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> None:
     """Start a small project in FOLDER: delf.toml, a worker, a file with tools, and a text to read.
@@ -99,7 +113,8 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     if llm is None and not usable_models and suggested_provider is not None:
         next_steps.insert(0, f"delf keys set {suggested_provider.name}")
     if as_json:
-        write_result("", {"made": created, "kept": existing, "next": next_steps}, as_json=True)
+        row = _InitRow(made=created, kept=existing, next=next_steps)
+        write_result("", row, as_json=True)
         return
     for path in created:
         click.echo(path)

@@ -1,0 +1,110 @@
+"""The tables of fields in ``docs/json.md`` that are made from the classes of the commands' JSON.
+
+A command names its class at its option ``--json``. A command without a section gets one when
+``make generated`` writes the page.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from delf_cli.as_json import JsonOption
+from docs_site.command_line import commands
+from support.meanings import in_json, meanings
+
+_SECTION: Final = re.compile(r"<!-- json: ((?:[^\n]*, )?delf [^\n]+?) -->\n(?:\|[^\n]*\n)*")
+_KINDS: Final[Mapping[Any, str]] = {
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    Any: "anything",
+    object: "anything",
+}
+
+
+@dataclass(frozen=True)
+class Described:
+    """The class that describes a command's JSON, and the fields that the command writes."""
+
+    row: type
+    fields: tuple[str, ...]
+
+
+_WITHOUT_CLI: Final[Mapping[str, str]] = {
+    "delf google login": "delf_google.command:LoginRow",
+    "delf google status": "delf_google.command:LoginRow",
+    "delf google logout": "delf_google.command:LogoutRow",
+    "delf openapi effects": "delf_mcp.command:EffectsRow",  # the same as of `delf mcp effects`
+}
+"""The classes of commands whose packages do not depend on ``delf-cli`` and its option ``--json``."""
+
+
+def described() -> dict[str, Described]:
+    """Return the classes of the commands that name one, by the words that start the command."""
+    found: dict[str, Described] = {}
+    for words, path in _WITHOUT_CLI.items():
+        row = pkgutil.resolve_name(path)
+        found[words] = Described(row, tuple(get_type_hints(row)))
+    for words, ctx in commands().items():
+        for option in ctx.command.params:
+            if isinstance(option, JsonOption) and option.row is not None:
+                fields = option.fields or get_type_hints(option.row)
+                found[words] = Described(option.row, tuple(fields))
+    return found
+
+
+def with_rows(text: str) -> str:
+    """Return the page with these tables made again, and with a section for each new command."""
+    known = described()
+
+    def make(match: re.Match[str]) -> str:
+        of = {
+            words: known.get(words) for words in match[1].split(", ") if words.startswith("delf ")
+        }
+        if not any(of.values()):
+            return match[0]
+        first, *others = of.values()
+        if any(other != first for other in others) or first is None:
+            raise ValueError(f"these commands write different JSON: {', '.join(of)}")
+        return f"<!-- json: {match[1]} -->\n{_table(first)}"
+
+    text = _SECTION.sub(make, text)
+    sections = {words for names in _SECTION.findall(text) for words in names.split(", ")}
+    for words in known.keys() - sections:
+        text += f"\n### {words}\n<!-- json: {words} -->\n{_table(known[words])}"
+    return text
+
+
+def _table(of: Described) -> str:
+    hints = get_type_hints(of.row)
+    words = meanings(of.row)
+    lines = ["| field | kind | meaning |", "|---|---|---|"]
+    for name in of.fields:
+        if name not in words:
+            raise ValueError(f"{of.row.__name__} does not describe {name}")
+        lines.append(f"| `{name}` | {kind_of(hints[name])} | {in_json(words[name])} |")
+    return "\n".join(lines) + "\n"
+
+
+def kind_of(hint: Any) -> str:
+    """Return the kind of a value in JSON, such as ``text or null``, by its resolved type."""
+    if hint in _KINDS:
+        return _KINDS[hint]
+    origin: Any = get_origin(hint) or hint
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(kind_of, get_args(hint))))
+    if origin is Literal:
+        return " or ".join(dict.fromkeys(kind_of(type(value)) for value in get_args(hint)))
+    if issubclass(origin, Enum):
+        return kind_of(type(next(iter(origin)).value))
+    if issubclass(origin, (Sequence, frozenset)):
+        return "list"
+    return "object"
