@@ -66,6 +66,14 @@ def test_trust_command_shows_adds_lists_and_revokes(here, run):
     assert json.loads(run("trust", "--list", "--json").stdout) == []
 
 
+def test_trust_command_writes_json_of_the_state_after_a_change(here, run):
+    assert json.loads(run("trust", "--json").stdout)["trusted"] is False
+    assert json.loads(run("trust", "--yes", "--json").stdout)["trusted"] is True
+    assert load_trusted(here) is not None
+    assert json.loads(run("trust", "--revoke", "--json").stdout)["trusted"] is False
+    assert load_trusted(here) is None
+
+
 def test_trust_command_accepts_another_folder(here, run, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "delf.toml").write_text("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -19,6 +19,38 @@ if TYPE_CHECKING:
     from delf_engine.project.folder import Folder
 
 
+class _FolderRow(TypedDict):
+    """The JSON of ``delf trust``: a folder's files, and what they make delf do.
+
+    Args:
+        folder: The folder.
+        trusted: True if its files are trusted as they are now.
+        files: The files that have an effect.
+        changes: The differences from the trusted files: ``file``, ``key``, ``kind``.
+        effects: The effects of the files: ``kind``, ``what``, ``where``.
+    """
+
+    folder: str
+    trusted: bool
+    files: list[str]
+    changes: list[dict[str, str]]
+    effects: list[dict[str, str]]
+
+
+class _TrustedRow(TypedDict):
+    """The JSON of a folder in ``delf trust --list``.
+
+    Args:
+        folder: The folder.
+        at: The Unix time at which it was last trusted.
+        files: The files of the folder that have an effect.
+    """
+
+    folder: str
+    at: float
+    files: list[str]
+
+
 @click.command("trust", epilog="Exit status: 0 trusted, or only shown; 1 not trusted.")
 @click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False))
 @click.option(
@@ -27,7 +59,7 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Trust the folder without asking.")
 @click.option("--revoke", is_flag=True, help="End the trust in the folder.")
 @click.option("--list", "as_list", is_flag=True, help="List the folders that are trusted.")
-@as_json_option
+@as_json_option(_FolderRow)
 @click.pass_context
 def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
     """Show what the files of FOLDER (by default this one) would do, and ask you to trust them.
@@ -52,16 +84,17 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
     folder_files = read(Path(folder or "."), config, state.discover())
     if flags["revoke"]:
         _revoke(folder_files.root)
-        return
-    if flags["as_json"]:
+    if flags["as_json"]:  # a program cannot answer the question
+        if flags["yes"] and folder_files.items:
+            _ask_trust(folder_files, yes=True)
         data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
-    else:
-        for line in lines(folder_files, state.redact, everything=flags["show"]):
-            click.echo(line)
-    if flags["show"] or not folder_files.items:
         return
-    if flags["as_json"] and not flags["yes"]:  # a program cannot answer the question
+    if flags["revoke"]:
+        return
+    for line in lines(folder_files, state.redact, everything=flags["show"]):
+        click.echo(line)
+    if flags["show"] or not folder_files.items:
         return
     if not _ask_trust(folder_files, yes=flags["yes"]):
         ctx.exit(1)
@@ -83,7 +116,7 @@ def _ask_trust(folder: Folder, *, yes: bool) -> bool:
     return True
 
 
-def _as_data(folder: Folder) -> dict[str, Any]:
+def _as_data(folder: Folder) -> _FolderRow:
     """Return data for JSON: a folder's files, and whether the folder is trusted.
 
     The data also has what changed in the files since they were trusted, and what they make delf do.
@@ -119,7 +152,7 @@ def _list(*, as_json: bool) -> None:
     trusted_folders = all_trusted()
     if as_json:
         rows = [
-            {"folder": str(item.root), "at": item.at, "files": sorted(item.digests)}
+            _TrustedRow(folder=str(item.root), at=item.at, files=sorted(item.digests))
             for item in trusted_folders
         ]
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
