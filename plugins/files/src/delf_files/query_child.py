@@ -12,9 +12,10 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
@@ -516,6 +517,9 @@ def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, li
     """
     import duckdb
 
+    # DuckDB would import pandas, because a parameter could be its NaT. That takes longer than most
+    # statements, and the parameters here come from JSON.
+    sys.modules.setdefault("pandas", cast("Any", None))
     if statement.type != duckdb.StatementType.SELECT:
         cursor = connection.execute(statement, parameters)
         columns = [str(column[0]) for column in cursor.description]
