@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from delf_engine.origins.scripts import Scripts
-from delf_engine.origins.sources import UNKNOWN
+from delf_engine.origins.sources import UNKNOWN, Source
 
 TEXT = (Path(__file__).parents[3] / "support/flows/one_script.txt").read_text("utf-8")
 WAYS = dict(part.split("\n", 1) for part in re.split(r"(?m)^=== ", TEXT)[1:])
@@ -47,3 +47,13 @@ def test_value_that_a_mail_determines_within_a_script_is_not_own(way):
         for found in sources
     )
     assert is_seen is (way not in DECIDES_ONLY_THE_CALL)
+
+
+def test_variable_read_before_a_list_replaces_its_text_has_sources_of_the_list():
+    scripts = Scripts({"mails": [], "pay": ["to"]}.get)
+    # After this script, the second one adds no source, but "to" is no longer only a text.
+    scripts.add("found = mails()\nto = ''\nshared = to\nshared = []\nshared.append(found)")
+    scripts.add(
+        "while True:\n    pay(to=to)\n    to = []\n    shared = to\n    shared.append(found)"
+    )
+    assert Source("action", "mails") in (scripts.sources("pay", "to", None) or ())

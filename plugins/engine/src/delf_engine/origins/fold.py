@@ -66,7 +66,7 @@ class Origins:
         context_texts: Returns the texts that the model gets in addition to the task. The user's
             earlier messages are trusted; an earlier answer may contain untrusted data.
         tool_of: Returns an action of the task by its name.
-        files: Reads the input files, which are untrusted, and returns names and texts.
+        files: Reads the input files, which are untrusted, and returns pairs of a name and a text.
         has_received_untrusted: Whether scripts can read untrusted data without a call, for example
             in input files.
         untrusted_variables: The names of the script's variables that already hold untrusted values
@@ -88,10 +88,13 @@ class Origins:
         self._user_texts = [task]
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
+        # The texts are recorded at the first call of the model, which is the first reader.
         self._context_texts = context_texts
         self._was_model_called = False
         self._tool_of = tool_of
+        # Set to None once _searchable_calls has the files.
         self._files = files
+        # follow() skips these events, which an earlier call of follow() has processed.
         self._processed_event_count = 0
         # A task without words of the user was written by a script. It counts as untrusted data,
         # which the author of the first script has read as its task.
@@ -110,6 +113,7 @@ class Origins:
         # The current script; None while the strategy itself makes calls.
         self._code: str | None = None
         self._analysed_scripts = Scripts(self._parameters_of, untrusted_variables)
+        # The calls that have started, by their number in the events.
         self._calls: dict[int, PastCall] = {}
         self._calls_by_action: dict[str, list[PastCall]] = defaultdict(list)
         # All finished calls. A text that no call returned, such as an input file, is in this list,
@@ -139,13 +143,25 @@ class Origins:
         return "\n\n".join(filter(None, self._user_texts))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Process the events that are new since the last call of this method."""
+        """Process the events that are new since the last call of this method.
+
+        Each call that an event records belongs to the current script (``_code``), or to the model's
+        last answer if no script is running. Whether the author had read untrusted data is decided
+        when the model is called, and holds for all calls until the next call of the model. A
+        routine's script, before the first call of the model, has a user as its author.
+        """
         for event in events[self._processed_event_count :]:
             match event:
                 case CallStarted():
                     self._record_call(event)
                 case CallFinished(status="ok" | "error"):
                     self._record_result(event)
+                case CallFinished(status="refused", raised="ToolNotAllowed"):
+                    # The model reads the reason of the connection's own check, and the reason may
+                    # quote untrusted data.
+                    tool = self._tool_of(event.action)
+                    if tool is None or tool.check is not None:
+                        self.has_received_untrusted = True
                 case ModelCalled(purpose="generate"):
                     if not self._was_model_called:
                         self._record_context_texts()
@@ -171,12 +187,6 @@ class Origins:
                     self._record_text("outside", text, f"a {topic}")
                 case ScriptFinished():
                     self._code = None
-                case CallFinished(status="refused", raised="ToolNotAllowed"):
-                    # The model reads the reason of the connection's own check, and the reason may
-                    # quote untrusted data.
-                    tool = self._tool_of(event.action)
-                    if tool is None or tool.check is not None:
-                        self.has_received_untrusted = True
                 case _:
                     pass
         self._processed_event_count = len(events)
@@ -216,15 +226,17 @@ class Origins:
             changes_data=event.effect != "read",
         )
         # Untrusted data in the arguments decides what the call finds, so the declared trust of the
-        # result would not hold. If the author had read untrusted data, unplanned_read() decides
-        # instead: it finds calls that the user's words do not ask for.
+        # result would not hold. If the author had read untrusted data, no argument counts as the
+        # user's, so that no declared trust would ever be kept. It is kept then: unplanned_read()
+        # finds the calls that the user's words do not ask for.
         would_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
         would_taint = (
             self.has_received_untrusted
             and self._may_return_arguments_later(call)
             and call.connection not in self._tainted_connections
         )
-        # The arguments are examined, which is slow, only if something depends on it.
+        # Both have the same exception: arguments with only the user's own data. The arguments are
+        # examined, which is slow, only if something depends on it.
         must_examine = would_lose_trust or would_taint
         if must_examine and not self.are_only_from_user(event.action, event.arguments, event.line):
             if would_lose_trust:
@@ -237,9 +249,12 @@ class Origins:
     def _may_return_arguments_later(self, call: PastCall) -> bool:
         """Return whether later results of a call's connection may have texts of its arguments.
 
-        A service may return the texts that it received, even the search terms of a read. A read by
-        an author that had read untrusted data does not count here, because
-        :meth:`unplanned_read` finds such reads.
+        A service may return the texts that it received, even the search terms of a read. If such a
+        text is untrusted, a later result must not count as the user's own data.
+
+        A read by an author that had read untrusted data does not count here: all of its arguments
+        would be untrusted, and taint the connection. Instead, :meth:`unplanned_read` finds the
+        reads among them that the user's words do not ask for.
         """
         if call.changes_data:
             return True
@@ -271,9 +286,12 @@ class Origins:
         """Yield the texts whose instructions the user tells the agent to obey.
 
         The outline is the list of calls that a model planned from the user's words alone. A text
-        counts if the outline marks the call that read the text as one whose result the agent shall
-        obey, and if the user's words name the author whom the service reports for the text. A text
-        that seems to quote another person does not count.
+        counts if it meets all of these conditions:
+
+        - The outline marks the call that read the text as one whose result the agent shall obey.
+        - The service reports the text's author, in a field that the action declares.
+        - The user's words name this author.
+        - The text does not seem to quote another person.
         """
         for call in self._calls.values():
             author_field = None if call.tool is None else call.tool.action.author
@@ -310,6 +328,7 @@ class Origins:
         if sources is None or UNKNOWN in sources:
             return False
         # An action may return untrusted data in some fields, and the user's own data in others.
+        # Sources of other kinds only tell which fields of the actions' results the script reads.
         return all(
             self._is_only_in_trusted_fields(
                 source.name, text, field_names_used(sources, source.name)
@@ -421,6 +440,10 @@ class Origins:
 
         The source is the user's words, the script, or a text that the task has read, such as the
         result of a call. The script's author is the model, or the user who saved a routine.
+
+        Trust depends on what the author had read (``has_author_read_untrusted_data``) for a value
+        that the author wrote, and on all that the task has received (``has_received_untrusted``)
+        for a value that the script computes.
         """
         if self.is_in_user_words(text):
             return Origin(kind="task", trust="own")
@@ -437,7 +460,7 @@ class Origins:
         # The model may have made up the value under the influence of untrusted data.
         if is_written_by_author and self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="outside")
-        # There is no untrusted data from which the value could come.
+        # Even a computed value is the user's without untrusted data from which it could come.
         if not text.strip() or not self.has_received_untrusted:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")

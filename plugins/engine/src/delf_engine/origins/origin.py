@@ -138,7 +138,7 @@ class Results:
 
     def __init__(self) -> None:
         self.count = 0
-        """The number of results."""
+        """The number of added results, which tells the caller of :meth:`add` what is new."""
         # The normalized texts that count as the user's own data, and all other texts.
         self._texts_of_user: set[str] = set()
         self._texts_of_others: set[str] = set()
@@ -147,7 +147,10 @@ class Results:
         self._trusts_by_field: list[Mapping[str, Trust]] = []
 
     def add(self, call: PastCall) -> None:
-        """Add the texts in a finished call's result, by the trust that the action declares."""
+        """Add the texts in a finished call's result, for :meth:`is_only_in_user_data`.
+
+        The call has one trust for the whole result, or a mapping from field to trust.
+        """
         self.count += 1
         if isinstance(call.trust, str):
             texts = map(normalized_text, (text for _, text in leaves_of(call.result)))
@@ -159,8 +162,9 @@ class Results:
     def _add_user_fields(self, result: Any, trust_by_field: Mapping[str, Trust]) -> None:
         """Add the texts in those fields of a result's records whose content the user wrote.
 
-        The texts in other fields are not stored: if the script reads one of these fields,
-        :meth:`is_only_in_user_data` returns False for any value.
+        The texts in other fields need not be stored. If the script reads only fields of the user,
+        its values cannot come from them; if it reads another field, :meth:`is_only_in_user_data`
+        returns False for any value, by the mappings in ``_trusts_by_field``.
         """
         if trust_by_field not in self._trusts_by_field:
             self._trusts_by_field.append(trust_by_field)
@@ -234,6 +238,8 @@ def find_in(calls: Iterable[PastCall], text: str) -> Origin | None:
         first_pattern = f"{_SEPARATOR}{searched_text}{_SEPARATOR}"
     else:
         first_pattern = searched_text
+    # A match of the whole text, even in trusted data, explains a value better than a match of a
+    # piece in untrusted data.
     for pattern in (first_pattern, *pieces_of(text)):
         matching = [call for call in calls if pattern in call.searchable_text]
         for trust in _TRUSTS:
@@ -260,7 +266,8 @@ def _origins_in(
     for call in calls:
         for value_trust, path, value in texts_with_trust(call.result, call.trust):
             value_letters = letters_and_digits(value)
-            if value_trust == trust and pattern in f"{_SEPARATOR}{value_letters}{_SEPARATOR}":
+            enclosed_value = f"{_SEPARATOR}{value_letters}{_SEPARATOR}"  # may be a whole pattern
+            if value_trust == trust and pattern in enclosed_value:
                 yield Origin(
                     kind="result",
                     trust=trust,

@@ -193,13 +193,14 @@ class Outline:
         """
         key = _key_of(action, arguments, is_content)
         past_calls = self._past_calls.get(action, ())
+        # A past call has no key until a call is compared with it here for the first time.
         for call in past_calls:
             call.key = call.key or _key_of(action, call.arguments, is_content)
         same_calls = [call for call in past_calls if call.key == key]
         admitted_count = self._admitted_counts[key]
         # Neither count is complete: same_calls lacks admitted calls that have not started yet, and
         # admitted_count lacks calls that needed no admission. A sum would count the calls twice
-        # that were admitted and have started.
+        # that were admitted and have started. The larger count is the better estimate.
         made_count = max(len(same_calls), admitted_count)
         failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
         is_admitted = made_count - failed_count < planned_count
@@ -276,10 +277,12 @@ class Outline:
             planned_node = planned_nodes.get(name)
             has_literal = planned_node is not None and _contains_literal(planned_node)
             if name not in values:
+                # The call leaves the argument out, which only ``...`` in the plan allows.
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
             elif not has_literal and name in defaults and values[name] == defaults[name]:
                 is_fitting = True  # a default contains no untrusted data
             elif sources_by_parameter is None or planned_node is None:
+                # No sources to compare: only the value can fit.
                 is_fitting = self._fits(planned_node, values[name], name, is_content)
             else:
                 is_fitting = self._fits_by_sources(
@@ -308,9 +311,10 @@ class Outline:
         """
         if self._is_computed_from(planned_node, sources):
             return True
-        # A long text is not content merely because of its form: an argument that the task leaves
-        # open may hold data for machines, such as a table. Only the parameter's name decides.
-        return self._fits(planned_node, value, name, partial(_is_content_by_name, is_content))
+        # Where the plan has no literal, a parameter such as ``text`` may get data for machines,
+        # such as a table, which counts as content: only the names of parameter and fields decide.
+        is_content_by_name = partial(_is_content_by_name, is_content)
+        return self._fits(planned_node, value, name, is_content_by_name)
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
         """Return whether a planned expression allows a value.
@@ -362,14 +366,23 @@ class Outline:
     def _texts_fit(
         self, node: ast.expr | None, value: Any, path: str, is_content: IsContent
     ) -> bool:
-        """Return whether each text in a value is content, or is allowed by a planned expression."""
+        """Return whether each text in a value is content, or is allowed by a planned expression.
+
+        Args:
+            node: The planned expression: ``...``, which allows the user's words, or the field of a
+                call's result; None and other expressions allow only content.
+            value: The value in the call.
+            path: The path of the value in the arguments.
+            is_content: Tells which values are text for people, such as the body of a mail.
+        """
         for leaf_path, text in leaves_of(value, path):
             if is_content(leaf_path, text):
                 continue
             if _is_ellipsis(node) and self._is_in_user_words(text):
                 continue
-            names_below_path = names_in(leaf_path.removeprefix(path))
-            if not self._is_from_field(node, text, names_below_path):
+            # A text inside the value must be at the same place inside the planned field.
+            path_in_field = names_in(leaf_path.removeprefix(path))
+            if not self._is_from_field(node, text, path_in_field):
                 return False
         return True
 
@@ -380,7 +393,8 @@ class Outline:
             names = [getattr(key, "value", None) for key in node.keys]
             planned = dict(zip(names, node.values, strict=True))
             return self._fields_fit(planned, fields, path, is_content)
-        # A value without fields does not have the planned fields.
+        # A list has no fields. It equals a literal dict if the dict is its only item, or if both
+        # are empty.
         return is_constant(node) and _is_equal_to_literal(node, value)
 
     def _find_fitting(
@@ -423,12 +437,19 @@ class Outline:
     def _is_from_field(
         self, node: ast.expr | None, text: str, path_in_field: Sequence[str]
     ) -> bool:
-        """Return whether a planned expression reads a field of results that contains a text."""
+        """Return whether a planned expression reads a field of results that contains a text.
+
+        Args:
+            node: The planned expression, such as ``find().address``.
+            text: The text.
+            path_in_field: The names that lead to the text inside the field; empty if the field
+                itself is the text.
+        """
         field = None if node is None else field_of(node)
         if field is None:
             return False
-        planned_call, path = field
-        return self._field_contains(planned_call, path, text, path_in_field)
+        planned_call, field_path = field
+        return self._field_contains(planned_call, field_path, text, path_in_field)
 
     def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
         """Return whether an argument in a script has no other sources than the planned argument.
@@ -451,6 +472,7 @@ class Outline:
         # A script that names no field may use each field of the results.
         if uses_named_fields(planned_sources) and not uses_named_fields(script_sources):
             return False
+        # The script may use less than planned, such as a constant, but nothing else.
         if not script_sources <= planned_sources:
             return False
         for planned_call in calls_in(planned_node):
@@ -471,7 +493,11 @@ class Outline:
         return (n for n, v in past_call.arguments.items() if v not in (None, defaults.get(n)))
 
     def _field_contains(
-        self, planned_call: ast.Call, path: Sequence[str], value: str, path_in_field: Sequence[str]
+        self,
+        planned_call: ast.Call,
+        field_path: Sequence[str],
+        value: str,
+        path_in_field: Sequence[str],
     ) -> bool:
         """Return whether a field in the results of earlier calls contains a value.
 
@@ -479,16 +505,17 @@ class Outline:
 
         - All records have the same text, and the value is equal to this text.
         - The records have different texts. The value is equal to one, and is in no untrusted text.
-        - The value is equal to no text, but the only mail address, web address or number in one.
+        - The value is equal to no text, but the only mail address, web address or number in one:
+          a script may cut it out of the text, and could cut out nothing else of this form.
 
         Args:
             planned_call: The planned call whose result has the field.
-            path: The names that lead to the field in the result.
+            field_path: The names that lead to the field in the result.
             value: The value, which is an argument of a later call or a part of the argument.
             path_in_field: The names that lead to the value inside the field, and in the same way
                 inside the argument; empty for the whole field.
         """
-        items = self._field_values(planned_call, (*path, *path_in_field))
+        items = self._field_values(planned_call, (*field_path, *path_in_field))
         texts: set[str] = set()
         for item in items:
             texts.update(text for _, text in leaves_of(item))
@@ -530,7 +557,8 @@ class Outline:
         differing = [
             *self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)
         ]
-        # Each of these arguments must differ only because the past call left it out.
+        # Each of these arguments must differ only because the past call left it out. A parameter
+        # that the past call set differs by its value.
         if not {*self._parameters_set_by(past_call)}.isdisjoint(differing):
             return None
         planned_nodes = self._planned_arguments(planned_call)
@@ -562,14 +590,28 @@ def _is_ellipsis(node: ast.expr | None) -> bool:
 
 
 def _anything_is_content(_path: str, _text: str) -> bool:
+    """Return True: any value may differ from a planned expression, as content may.
+
+    Content is text for people to read. This is an :data:`IsContent` for calls whose other arguments
+    need no comparison.
+    """
     return True
 
 
 def _is_content_by_name(is_content: IsContent, path: str, _text: str) -> bool:
+    """Return whether the names in a path say that the value is content, text for people to read.
+
+    The form of the value does not count, even if it is that of data for machines: the names are
+    examined with an empty text, which has no such form.
+    """
     return is_content(path, "")
 
 
 def _nothing_is_content(_path: str, _text: str) -> bool:
+    """Return False: no value may differ from the planned one, not even text for people to read.
+
+    This is an :data:`IsContent` for calls whose arguments must all be compared.
+    """
     return False
 
 

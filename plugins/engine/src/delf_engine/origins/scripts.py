@@ -105,6 +105,7 @@ class Scripts:
         untrusted_variables: Iterable[str] = (),
     ) -> None:
         self._parameters_of = parameters_of
+        # All scripts so far; each pass of the analysis reads all of them.
         self._trees: list[ast.Module] = []
         # Here, the sources of a value are the actions whose results flow into the value, and the
         # fields that the scripts read from the results.
@@ -117,17 +118,22 @@ class Scripts:
         self._variable_sources: dict[str, _Sources] = {
             name: {UNKNOWN} for name in untrusted_variables
         }
+        # A change of an object counts for all variables through which the script may read the
+        # object. Two maps tell which variables these are:
+        #
         # For each variable, the other variables whose objects it may contain: ``b`` for ``a`` after
-        # ``a = [b]``.
+        # ``a = [b]``. A change of ``a[0]`` counts for ``b``, too.
         self._contained_variables: dict[str, set[str]] = defaultdict(set)
         # The variables whose object may also belong to another variable, as in ``a = b = []``:
-        # ``a.append(x)`` changes ``b``, too.
+        # ``a.append(x)`` changes ``b``, too. The other variable is not known.
         self._aliased_variables: set[str] = set()
         # The variables that refer only to immutable values: texts and numbers.
         self._immutable_variables: set[str] = set()
         # The sources of all values that the scripts put into objects of aliased variables. Any
         # variable that is not immutable may refer to such an object.
         self._alias_change_sources: _Sources = set()
+        # The functions and lambdas that the scripts define, by name; a script may define several
+        # functions of one name.
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         # The sources that decide whether or how often a statement runs.
         self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
@@ -141,6 +147,7 @@ class Scripts:
         self._use_counts_in: dict[ast.AST, Counter[str]] = {}
         # The loops, conditions and functions that enclose the visited node, outermost first.
         self._enclosing_nodes: list[ast.AST] = []
+        # The names under which the scripts import harmless modules, or functions of them.
         self._modules: set[str] = set()
         # The names without a binding that the script reads.
         #
@@ -163,6 +170,8 @@ class Scripts:
             self._trees.append(tree)
             self._declare(tree)
             self._use_counts.update(_names_in(tree))
+            # At first, variables count as immutable. _bind() removes a variable from the set at an
+            # assignment of anything else than a text or number.
             self._immutable_variables = {*self._variable_sources} - self._aliased_variables
             is_complete = self._read_until_complete()
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -230,10 +239,14 @@ class Scripts:
                 passed.append(sources)
         if not passed:
             return frozenset({UNKNOWN})
+        # In the same form as sources_of_expression() returns, with which callers compare them.
         return with_one_form_of_whole_results(_Sources().union(*passed))
 
     def sources_of_expression(self, node: ast.expr) -> Sources:
-        """Return the actions and fields whose values flow into the value of an expression."""
+        """Return the actions and fields whose values flow into the value of an expression.
+
+        A result inside the value, as in ``{"id": find()}``, counts like the result itself.
+        """
         return with_one_form_of_whole_results(self.read(node))
 
     def _declare(self, tree: ast.Module) -> None:
@@ -253,6 +266,7 @@ class Scripts:
                     self._variable_sources.setdefault(name, set())
                 case ast.arg(arg=name):
                     self._variable_sources.setdefault(name, set())
+                    # A call passes an object that may belong to a variable of the caller.
                     self._aliased_variables.add(name)
                 case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
                     self._functions[node.name].append(node)
@@ -290,7 +304,11 @@ class Scripts:
             self._declare_unknown(*names)
 
     def _declare_unknown(self, *names: str) -> None:
-        """Record names whose values have unknown sources, and may belong to other names, too."""
+        """Record names whose values have unknown sources.
+
+        The object of such a name may be that of any variable. The names therefore count as aliased,
+        so that a change of the object counts for all variables that may hold the object.
+        """
         for name in names:
             self._variable_sources.setdefault(name, set()).add(UNKNOWN)
             self._aliased_variables.add(name)
@@ -317,6 +335,7 @@ class Scripts:
                 return self._read_parts(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
                 self._add_to_parameters(value, self._read_parts(value.args))
+                # ``f().append(x)`` may change the object of each variable that the lambda uses.
                 self._add_to(self._contained_variables[name], _names_in(value))
                 return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
@@ -334,8 +353,10 @@ class Scripts:
                 return self._read_change(node, targets)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
                 sources = self._read_parts(node)
+                # Only the entry of the enclosing function is used, at the calls of the function.
                 for enclosing_node in self._enclosing_nodes:
                     self._add_to(self._sources_returned_by[enclosing_node], sources)
+                # What decides whether the jump runs also decides whether later statements run.
                 return self._record_jump(sources)
             case ast.Break() | ast.Continue():
                 return self._record_jump(set())
@@ -357,7 +378,8 @@ class Scripts:
                 return self._read_all(body)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._read_branching(node, [body, orelse], tests=[test])
-            # ``a and b`` is ``a`` only if ``a`` is empty, and then ``a`` reveals no field.
+            # In ``a and b``, ``a`` counts as a test: the value is ``a`` only if ``a`` is empty, and
+            # an empty value reveals no field.
             case ast.BoolOp(op=ast.And(), values=[*tests, last]):
                 return self._read_branching(node, [last], tests=tests)
             case ast.Match():
@@ -394,8 +416,9 @@ class Scripts:
         if node.returns is not None:
             self.read(node.returns)
         self._add_to_parameters(node, self._read_parts(node.args))
+        # ``f().append(x)`` may change the object of each variable that the function ``f`` uses.
         self._add_to(self._contained_variables[node.name], _names_in(node))
-        # A condition may decide which of two functions has the name.
+        # A condition around two definitions of the name may decide which function a call runs.
         name_sources = self._variable_sources.setdefault(node.name, set())
         self._add_to(name_sources, *self._enclosing_conditions(node.name))
         return self._read_branching(node, node.body)
@@ -410,6 +433,8 @@ class Scripts:
             if key is None:  # ``{**record}`` has the fields of the record
                 sources |= self.read(value)
             else:
+                # The value may be a whole record, and stays whole when the script reads the key,
+                # which is no field of the record.
                 sources |= self.read(key) | enclosed(self.read(value))
         return sources
 
@@ -421,11 +446,15 @@ class Scripts:
             case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()]):
                 return without_whole_results(sources)
             case _:
+                # The value may reveal all fields of a record, even where the script then reads
+                # only a part of the value, as in ``str(record)[:9]``.
                 return enclosed(sources)
 
     def _read_match(self, node: ast.Match) -> _Sources:
+        """Return the sources of a ``match`` statement, whose subject decides which case runs."""
         guards = [case.guard for case in node.cases if case.guard is not None]
-        # A pattern may test each field of the subject.
+        # A pattern may test each field of the subject, so that a whole result is a source of the
+        # condition. As a mere part, the subject would add only the fields that it names.
         self._add_to(self._condition_sources[node], self.read(node.subject))
         return self._read_branching(node, [node.subject, *node.cases], tests=guards)
 
@@ -439,7 +468,11 @@ class Scripts:
     def _read_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> _Sources:
-        """Bind the variables of a comprehension, and return the sources of its value."""
+        """Bind the variables of a comprehension, and return the sources of its value.
+
+        The rows and the ``if`` clauses decide how many items the value has. Their sources are
+        sources of the value, and not of each variable (``ignores_conditions``).
+        """
         conditions = self._condition_sources[node]
         with self._visiting(node, set()):
             for clause in node.generators:
@@ -459,7 +492,8 @@ class Scripts:
         Args:
             target: The variable, or the tuple of variables.
             rows: The expression of the rows.
-            ignores_conditions: As for :meth:`_bind`; True for a comprehension.
+            ignores_conditions: Whether the conditions around the loop are no sources of the
+                variables; True for a comprehension, whose value has these sources instead.
         """
         if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
             name = dotted(rows.func)
@@ -471,8 +505,7 @@ class Scripts:
             if name == "zip" and not is_shadowed and not has_star:
                 self._bind_zipped(target, rows, ignores_conditions=ignores_conditions)
                 return
-        item = ast.Starred(rows)  # stands for one of the rows
-        self._bind(target, self.read(rows), item, ignores_conditions=ignores_conditions)
+        self._bind(target, self.read(rows), _item_of(rows), ignores_conditions=ignores_conditions)
 
     def _bind_enumerated(
         self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool
@@ -489,14 +522,14 @@ class Scripts:
                 self._bind(
                     item,
                     self.read(values),
-                    ast.Starred(values),
+                    _item_of(values),
                     ignores_conditions=ignores_conditions,
                 )
             case _:
                 self._bind(
                     target,
                     self.read(rows),
-                    ast.Starred(rows),
+                    _item_of(rows),
                     ignores_conditions=ignores_conditions,
                 )
 
@@ -504,14 +537,15 @@ class Scripts:
         """Record the sources of the variables in ``for a, b in zip(first, second)``."""
         if len(target.elts) != len(rows.args):
             self._bind(
-                target, self.read(rows), ast.Starred(rows), ignores_conditions=ignores_conditions
+                target, self.read(rows), _item_of(rows), ignores_conditions=ignores_conditions
             )
             return
-        # The other lists decide only how many items of a list the script uses.
+        # The other lists decide only how many items of a list the script uses, which reveals none
+        # of their fields.
         counts = without_whole_results(self.read(rows))
         for each, values in zip(target.elts, rows.args, strict=True):
             sources = self.read(values) | counts
-            self._bind(each, sources, ast.Starred(values), ignores_conditions=ignores_conditions)
+            self._bind(each, sources, _item_of(values), ignores_conditions=ignores_conditions)
 
     def _read_branching(
         self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
@@ -533,7 +567,8 @@ class Scripts:
             # Any part may decide whether another part runs, so the sources of all parts become
             # sources of the condition. The next pass over the scripts applies this condition from
             # the first part on. A part that is no test decides only by an exception, which depends
-            # on the fields that the part reads.
+            # on the fields that the part reads, so that whole results are left out. A test may
+            # depend on results inside its value, so that all of its sources are added.
             self._add_to(
                 self._condition_sources[node], test_sources, without_whole_results(sources)
             )
@@ -544,6 +579,9 @@ class Scripts:
 
     def _sources_of_name(self, name: str) -> _Sources:
         """Return the actions and fields from which the value of a name comes.
+
+        Also record uses that the analysis cannot follow: a function as a value, and a name without
+        a binding, which may be the name of a connection or builtin.
 
         The set contains ``UNKNOWN`` if the script does not show where the value comes from.
         """
@@ -581,7 +619,8 @@ class Scripts:
         values = arguments_of_action(call, parameters).items()
         sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
         self._argument_sources[name][call] = sources_by_parameter
-        # A field of the result may come from all that the arguments contain.
+        # A service may put a whole argument into one field of its result. So the script does not
+        # use less of the argument when it reads a single field of the result (``enclosed``).
         return result_of(name).union(*map(enclosed, sources_by_parameter.values()))
 
     def _is_variable_or_function(self, name: str) -> bool:
@@ -682,8 +721,9 @@ class Scripts:
             is_followed: Whether the script defines the function. Only the function's own result
                 then has fields of the arguments.
         """
-        # The script's own function or lambda shows what the result contains. Beyond that, the
-        # arguments only decide which result it is.
+        # The script's own function or lambda shows what the result contains: the caller follows a
+        # function, and lambda_sources has what a lambda returns. Beyond that, the arguments only
+        # decide which result it is.
         is_made_by_script = is_followed or (function == "map" and bool(lambda_sources))
         if is_made_by_script:
             return without_whole_results(receiver_sources | argument_sources) | lambda_sources
@@ -691,7 +731,8 @@ class Scripts:
         if function == "len":
             return without_whole_results(sources)
         if function in _SELECTING_FUNCTIONS.split():
-            return sources
+            return sources  # a field of the result is a field of a record among the arguments
+        # A field of the result may be a whole record, under any name.
         return enclosed(sources)
 
     def _follow_into_function(
@@ -713,10 +754,12 @@ class Scripts:
         for parameter in (*positional, *parameters.kwonlyargs):
             value = named.get(parameter.arg, unpacked_arguments)
             if value is not None:
+                # The function's condition already has the conditions around the call.
                 self._bind(
                     ast.Name(parameter.arg), self.read(value), value, ignores_conditions=True
                 )
-        # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments.
+        # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments, and are
+        # collections that contain whole records (``enclosed``).
         any_argument = ast.Tuple([*arguments])
         for parameter in (parameters.vararg, parameters.kwarg):
             if parameter is not None:
@@ -725,7 +768,8 @@ class Scripts:
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
             return sources_read  # all that a lambda reads may be in its result
-        # What the body reads may only decide which value is returned.
+        # What the body reads without returning may only decide which value is returned, which
+        # reveals no field that the body does not name.
         return without_whole_results(sources_read) | self._sources_returned_by[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
@@ -734,11 +778,10 @@ class Scripts:
         if len(targets) == 1:
             self._bind(targets[0], sources, value)
             return sources
-        # The variables of ``a = b = []`` refer to one object. Each target is therefore bound to an
-        # expression that contains all targets, so that a change of one target counts for all. The
-        # expression is starred, because _bind() then does not take it for a new object of one
-        # variable alone, and the targets count as aliased.
-        shared_value = ast.Starred(ast.Tuple([value, *targets]))
+        # The variables of ``a = b = []`` refer to one object. Each target is therefore bound as if
+        # to an item of a tuple of all targets: the targets then count as aliased, and a change of
+        # one target counts for all.
+        shared_value = _item_of(ast.Tuple([value, *targets]))
         for target in targets:
             self._bind(target, sources, shared_value)
         return sources
@@ -765,8 +808,11 @@ class Scripts:
                 conditions = () if ignores_conditions else self._enclosing_conditions(name)
                 self._add_to(self._variable_sources[name], sources, *conditions)
                 self._add_to(self._contained_variables[name], _names_in(value))
-                if not isinstance(value, (ast.Constant, ast.JoinedStr)):
+                is_immutable_value = isinstance(value, (ast.Constant, ast.JoinedStr))
+                if not is_immutable_value and name in self._immutable_variables:
                     self._immutable_variables.discard(name)
+                    # Reads of the variable before this assignment have to be read again.
+                    self._has_new_sources = True
                 # Without a new object, the variable may refer to the object of another variable.
                 if not self._creates_object(value):
                     self._add_to(self._aliased_variables, [name])
@@ -777,12 +823,11 @@ class Scripts:
                 self.read(changed_node)
                 self._record_change(changed_node, enclosed(sources) | self.read(index), value)
             case _:
-                # Each variable of ``a, b = value`` gets an item of the value. A starred expression
-                # stands for an item: _creates_object() returns False for the expression, because
-                # other variables may refer to the item, too.
-                item = ast.Starred(value)
+                # Each variable of ``a, b = value`` gets an item of the value.
                 for each in ast.iter_child_nodes(target):
-                    self._bind(each, sources, item, ignores_conditions=ignores_conditions)
+                    self._bind(
+                        each, sources, _item_of(value), ignores_conditions=ignores_conditions
+                    )
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
@@ -813,7 +858,8 @@ class Scripts:
             added: The expressions whose values the object contains afterwards.
         """
         # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
-        # list, which may also be the object of a variable that ``a`` contains.
+        # list, which may also be the object of a variable that ``a`` contains. What is put into
+        # the part may be a whole record, and stays whole when the script reads the part of ``a``.
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
             sources = enclosed(sources)
@@ -839,16 +885,17 @@ class Scripts:
                 too. The sources are then also added to each variable that may refer to such an
                 inner object.
         """
-        names = [*changed]
-        # The list grows during this loop, by the contained variables, which are then visited, too.
-        for name in names:
+        reached_names = [*changed]
+        # The list grows during this loop: the variables whose objects may be inside the object of
+        # ``name`` are appended, and then visited, too.
+        for name in reached_names:
             # Other names, such as those of builtins, have no value that the script could change. A
             # module counts, because the script can store a value in it.
             if name in self._variable_sources or name in self._modules:
                 known = self._variable_sources.setdefault(name, set())
                 self._add_to(known, sources, *self._enclosing_conditions(name))
             if is_deep:
-                names += self._contained_variables[name].difference(names)
+                reached_names += self._contained_variables[name].difference(reached_names)
 
     @contextmanager
     def _visiting(self, node: ast.AST, sources: _Sources) -> Generator[None]:
@@ -860,6 +907,7 @@ class Scripts:
         """
         self._add_to(self._condition_sources[node], sources)
         if node not in self._use_counts_in:
+            # For _enclosing_conditions(), which asks whether a variable is used only in the node.
             self._use_counts_in[node] = _count_uses(node)
         self._enclosing_nodes.append(node)
         try:
@@ -879,7 +927,8 @@ class Scripts:
             The actions and fields from which the values in the condition come.
         """
         for node in self._enclosing_nodes:
-            # The scripts use the name nowhere else if the node has as many uses as all scripts.
+            # If the node has as many uses of the name as all scripts together, no statement outside
+            # of the node uses the name.
             has_all_uses = (
                 variable is not None
                 and self._use_counts_in[node][variable] >= self._use_counts[variable]
@@ -900,6 +949,7 @@ class Scripts:
         Returns:
             ``sources``, unchanged.
         """
+        # That a record is returned reveals no field of the record.
         jump_sources = without_whole_results(sources).union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
             self._add_to(self._condition_sources[node], jump_sources)
@@ -939,6 +989,15 @@ def _is_lambda(node: ast.AST) -> bool:
 
 def _is_starred(node: ast.AST) -> bool:
     return isinstance(node, ast.Starred)
+
+
+def _item_of(values: ast.expr) -> ast.expr:
+    """Return an expression that stands for one of the items of a list or other iterable.
+
+    Other variables may refer to the item, so that a variable which gets the item counts as aliased:
+    :meth:`Scripts._bind` does not take a starred expression for a new object.
+    """
+    return ast.Starred(values)
 
 
 def _fields(key: ast.expr) -> _Sources:
@@ -996,8 +1055,10 @@ def _variables_reaching(node: ast.AST) -> Iterator[str]:
 def _count_uses(node: ast.AST) -> Counter[str]:
     """Count how often a loop, condition or function uses each name.
 
-    Of a ``try``, only the body counts, because the handlers run even if an exception skips the rest
-    of the body.
+    A variable is independent of the node's condition if all of its uses are counted here, so that
+    it is read only where it was assigned. Of a ``try``, only the body counts: after an exception, a
+    handler may read a variable whose assignment was skipped, and so its value tells of the
+    exception.
     """
     if isinstance(node, (ast.Try, ast.TryStar)):
         return Counter(name for statement in node.body for name in _names_in(statement))

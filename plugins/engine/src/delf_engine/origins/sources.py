@@ -45,12 +45,20 @@ UNKNOWN_FIELD: Final = "?"
 
 
 def result_of(action: str) -> set[Source]:
-    """Return the sources of the result of an action."""
+    """Return the sources of the result of an action.
+
+    The action stays a source of all that the script makes of the result. The whole result stands
+    for all fields, and is dropped when the script reads a field by its name.
+    """
     return {Source("action", action), Source("whole result", action)}
 
 
 def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
     """Return the sources of a field that the script reads of a value.
+
+    If the value is a whole result, the script now uses only the named fields, which therefore take
+    the place of the whole result. If the value contains a whole result, the field may be that
+    result, which therefore stays.
 
     Args:
         sources: The sources of the value.
@@ -75,12 +83,16 @@ def enclosed(sources: Sources) -> set[Source]:
 
 
 def without_whole_results(sources: Sources) -> set[Source]:
-    """Return sources for a value that reveals no field of a result, such as the number of rows."""
+    """Return sources for a value that reveals no field of a result, such as the number of rows.
+
+    A whole result stands for all of its fields, also inside another value (``enclosed result``).
+    What remains are the actions, and the fields that the script read by name.
+    """
     return {source for source in sources if source.kind not in ("whole result", "enclosed result")}
 
 
 def without_plain_whole_results(sources: Sources) -> set[Source]:
-    """Return sources without whole results; enclosed results stay.
+    """Return sources without the results that are the value itself; results inside of it stay.
 
     A test such as ``if record:`` reveals no field of the record, but a test such as
     ``if "Bob" in str(record):``, where the text encloses the record, may reveal one.
@@ -91,8 +103,9 @@ def without_plain_whole_results(sources: Sources) -> set[Source]:
 def with_one_form_of_whole_results(sources: Sources) -> frozenset[Source]:
     """Return sources in which a whole result takes the place of each enclosed result.
 
-    Only the analysis of a script tells the two apart. Without them, the sources of an argument in
-    a script and of a planned argument can be compared.
+    Both mean that a value may use all fields of an action's results. Only while a script is
+    analysed does it matter whether the value is the result or contains it. Afterwards, one form is
+    enough, so that the sources of an argument in a script and of a planned argument can be equal.
     """
     return frozenset(
         Source("whole result", source.name) if source.kind == "enclosed result" else source

@@ -209,10 +209,10 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
     has_content_name = bool(words) and singular_words <= CONTENT_WORDS
     if action.effect == "read" or not has_content_name:
         return False
-    # A path that ends in "[key 2]" is that of a mapping's key instead of a value.
+    # texts_with_trust() writes the path of a mapping's key, in contrast to a value, as "a[key 2]".
     _, bracket, index = path.rpartition("[")
     is_key = bool(bracket) and index.startswith("key ")
-    is_json = _parse_json(text) is not text
+    is_json = _parse_json(text) is not text  # any other text is returned itself
     return not (is_key or is_json or _is_machine_data(text))
 
 
