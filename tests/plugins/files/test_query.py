@@ -298,22 +298,23 @@ def test_malformed_large_json_is_reported(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "header", "message"),
     [
-        ('n,v\n1,x\n2,"y\n3,z\n', "t.csv: line 3: a quote is not closed"),
-        ("", "t.csv: it has no rows"),
+        ('n,v\n1,x\n2,"y\n3,z\n', None, "t.csv: line 3: a quote is not closed"),
+        ('n,v\n1,x\n2,"y\n3,z\n', 3, "t.csv: line 3: a quote is not closed"),
+        ("", None, "t.csv: it has no rows"),
     ],
 )
-async def test_damaged_file_error_names_the_damage(tmp_path, data, message):
+async def test_damaged_file_error_names_the_damage(tmp_path, data, header, message):
     with pytest.raises(ToolRefusedError, match=message):
-        await _queried(tmp_path / "t.csv", data)
+        await _queried(tmp_path / "t.csv", data, header)
 
 
-async def _queried(path, data):
+async def _queried(path, data, header=None):
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     found = input_files(find_inputs([str(path)]), lambda path: path)
     with notes_of_call() as notes:
-        got = await Files(found, FORMATS).query(f"FROM '{path.name}'")
+        got = await Files(found, FORMATS).query(f"FROM '{path.name}'", header=header)
     return [tuple(row.values()) for row in got], list(notes)
 
 

@@ -56,13 +56,19 @@ def duration_columns(text: bytes) -> list[tuple[str, str]]:
 
 
 def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the name and the unit of each duration column in an Arrow schema."""
+    """Yield the name and the unit of each duration column in an Arrow schema.
+
+    The schema is a FlatBuffer. The data begins with an offset to the root table, a message. A field
+    of a table holds a number itself, but only an offset to a text, a list or another table.
+    """
+    # The message has the schema as its header, and the schema has a list of fields, the columns.
     schema_position = _offset_target(data, _field_position(data, _offset_target(data, 0), _HEADER))
     fields_position = _offset_target(data, _field_position(data, schema_position, _FIELDS))
     # A list has the number of its items, and then for each item the offset to its table.
     (count,) = struct.unpack_from("<I", data, fields_position)
     for index in range(min(count, _MAX_FIELDS)):
         field_position = _offset_target(data, fields_position + 4 * (index + 1))
+        # The number of the column's type, as one byte.
         kind_position = _field_position(data, field_position, _TYPE_KIND)
         if not kind_position or data[kind_position] != _DURATION_TYPE:
             continue

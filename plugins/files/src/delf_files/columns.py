@@ -128,10 +128,13 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
         choices: The distinct texts.
         count: The number of texts, with repetitions.
     """
-    if not 1 < len(choices) <= _MAX_CHOICES or count < 2 * len(choices):
+    has_few_choices = 1 < len(choices) <= _MAX_CHOICES
+    repeats_choices = count >= 2 * len(choices)  # each text occurs twice on average
+    if not has_few_choices or not repeats_choices:
         return False
     if any(len(choice) > _MAX_CHOICE_CHARACTERS for choice in choices):
         return False
+    # A list of very few choices is short in any case.
     return len(choices) <= _MAX_LONG_CHOICES or sum(map(len, choices)) <= _MAX_CHOICES_CHARACTERS
 
 
@@ -256,8 +259,13 @@ def _describe_points(numbers: Sequence[str]) -> str:
 
 
 def _mention_others(others: Sequence[str]) -> Iterable[str]:
+    """Yield a remark with up to three examples of texts that the remarks before do not describe.
+
+    The remark continues a list of remarks such as ``day first``. Yield nothing without such texts.
+    """
     if others:
-        yield f"but also {', '.join(map(short, list(dict.fromkeys(others))[:3]))}"
+        distinct_texts = list(dict.fromkeys(others))
+        yield f"but also {', '.join(map(short, distinct_texts[:3]))}"  # long texts are truncated
 
 
 def _date_order(dates: Sequence[re.Match[str]]) -> str:

@@ -159,8 +159,10 @@ def _score(dialect: Dialect, sample: str) -> float:
     correctness = 1 - wrong_cells / max(len(cells), 1)
     evenness = usual_rows / len(rows) * factor_for_misplaced_quotes
     preference_for_columns = min(width, 99) / 10_000
-    weighted = _EVENNESS_WEIGHT + (1 - _EVENNESS_WEIGHT) * correctness
-    return evenness * weighted + preference_for_columns
+    # Uneven rows can lower the score to 0, wrongly split cells only to _EVENNESS_WEIGHT.
+    weighted_correctness = _EVENNESS_WEIGHT + (1 - _EVENNESS_WEIGHT) * correctness
+    # Of dialects that fit almost equally, the one with more columns wins.
+    return evenness * weighted_correctness + preference_for_columns
 
 
 def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
@@ -174,10 +176,12 @@ def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
     """Return the first rows of a sample as the dialect reads them, and a factor.
 
-    The dialect's score is multiplied by the factor, which is below 1 if a quote is misplaced.
+    The rows are read strictly first. If a quote is misplaced, they are read again without this
+    check, and the dialect's score is multiplied by the factor, which is then below 1.
     """
     rows: list[list[str]] = []
     try:
+        # dialect.rows() raises an error for a misplaced quote.
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
             # list() would lose the rows before an error.
             rows.append(row)  # noqa: PERF402
@@ -185,6 +189,7 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
         # An unclosed quote may only mean that the sample ends inside a cell.
         if _UNCLOSED in str(error):
             return rows, 1.0
+        # Unless strict, the reader takes a misplaced quote as a character of the cell.
         lenient_rows = filter(None, dialect.reader(io.StringIO(sample, newline="")))
         return list(itertools.islice(lenient_rows, _SAMPLE_ROWS)), _MISPLACED_QUOTE_FACTOR
     return rows, 1.0
@@ -206,6 +211,9 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
 
 def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     """Check the quotes of a dialect against the whole text, not only the sample.
+
+    First, try if backslashes escape the quotes within cells. Then try if the quotes are plain
+    characters of the text.
 
     Returns:
         The dialect, or a variant with backslashes or without quotes that fits better.

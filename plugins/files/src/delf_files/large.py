@@ -68,7 +68,7 @@ class _RowStatistics:
         first_wider_line: The line of the first such row; 0 for none.
         row_line: The line at which the last row begins.
         next_row_line: The line at which the next row begins.
-        last_row: The last row.
+        last_row: The last row, which is ``[END]`` if all quotes of the table are closed.
         named_columns: The number of cells of the header; None without a header.
     """
 
@@ -81,7 +81,7 @@ class _RowStatistics:
     first_wider_line: int = 0
     row_line: int = 1
     next_row_line: int = 1
-    last_row: list[str] = field(default_factory=lambda: [END])
+    last_row: list[str] = field(default_factory=list[str])
     named_columns: int | None = None
 
     def add_header(self, header: list[str], *, is_named: bool) -> None:
@@ -93,6 +93,10 @@ class _RowStatistics:
         self.next_row_line = self.reader.line_num + 1
         if header == [END]:  # the reader's mark for the end of the file
             raise ValueError("it has no rows")
+        # A cell with a line break makes the header longer than a line.
+        self.row_line = self.reader.line_num - sum(cell.count("\n") for cell in header)
+        self.last_row = header
+        # The header is the only row so far, so both the widest and the narrowest.
         self.max_cells = self.min_cells_with_header = len(header)
         self.named_columns = len(header) if is_named else None
 
@@ -155,6 +159,7 @@ def write_table(
     note_wider(
         statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
     )
+    # _copy_rows() has copied the row [END] like any other, and used it to find open quotes.
     _remove_end_marker(copy_path)
     return Table(
         columns_of(header, statistics.max_cells),
@@ -180,6 +185,9 @@ def _copy_rows(
     strict: bool,
 ) -> tuple[list[str], _RowStatistics]:
     """Write the rows after the header, and then the row ``[END]``, to a file.
+
+    The row ``[END]`` is appended to the rows of the file. If the last row that is read is another
+    one, a quote was not closed, and its cell has swallowed the row ``[END]``.
 
     Args:
         path: The path of the file to read.
@@ -212,6 +220,7 @@ def _copy_rows(
             statistics.add_header(header, is_named=has_header)
             csv.writer(out).writerows(map(statistics.add, rows))
         except csv.Error as error:
+            # The faulty row is not in the statistics, so that its line is that of the next row.
             message = str(error)
             is_cell_too_large = message.startswith("field larger")
             if strict and not is_cell_too_large:
@@ -223,6 +232,7 @@ def _copy_rows(
                 message = f"a cell over {limit} characters, or a quote that is not closed"
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
+            # Here, the faulty row is in the statistics, as the last row.
             raise ValueError(f"line {statistics.row_line}: a quote is not closed")
     return header, statistics
 
@@ -278,7 +288,9 @@ class Folding:
     """
 
     def __init__(self) -> None:
+        # The new name of each key so far.
         self._names: dict[str, str] = {}
+        # All new names in lower case, because names that differ only by case count as equal.
         self._used_names: set[str] = set()
 
     def renamed(self, value: Any) -> Any:
@@ -377,6 +389,7 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         try:
             value, end = reader.first(text, position)
         except json.JSONDecodeError as error:
+            # Unless the file has ended, the rest of the value may be in the next chunk.
             if is_at_end:
                 ends_after_value = position == len(text) and not is_list
                 if ends_after_value:

@@ -136,6 +136,7 @@ def _header_rows(
         if not file_name:
             raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
         table = tables_by_name[file_name]
+        # In files of other kinds, such as JSON, the columns are not named by a row.
         if table["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if row < 0:

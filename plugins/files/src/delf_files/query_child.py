@@ -99,7 +99,7 @@ async def run_request(request: dict[str, Any]) -> dict[str, Any]:
     ]
     request = {**request, "tables": tables}
     try:
-        return _run_with_duplicate_json_keys(request)
+        return _run_allowing_duplicate_json_keys(request)
     except duckdb.Error as error:
         message = f"DuckDB: {shorten_message(_with_file_names(str(error), request))}"
     except (ValueError, OSError) as error:
@@ -130,10 +130,12 @@ async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list
     file_format = format_of(file["factory"])
     tables: list[dict[str, Any]] = []
     with file_name_in_errors(names[0]):
+        # None is the whole file as one table, for a format whose tables have no names.
         parts = [*await file_format.parts(path)] or [None]
     for number, part in enumerate(parts):
         part_names = [f"{name}/{part}" for name in names] if part is not None else []
         is_first_part = number == 0
+        # The names of the file alone, such as ``book.xlsx``, stand for the first table.
         if is_first_part:
             part_names += names
         spellings = [spelling for name in part_names for spelling in quoted_forms(name)]
@@ -151,6 +153,13 @@ async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list
 
 
 def _header_row(names: Sequence[str], request: dict[str, Any]) -> int | None:
+    """Return the number of the row with a table's column names; None if the caller set none.
+
+    Args:
+        names: The names of the table in statements.
+        request: The request. Its ``headers`` map such names to numbers of rows, from 1; 0 means
+            that no row has column names.
+    """
     return next((request["headers"][name] for name in names if name in request["headers"]), None)
 
 
@@ -169,7 +178,7 @@ def _refuse_content_of_other_format(path: str, name: str) -> None:
         raise ToolExecutionError(f"{name}: {error}") from None
 
 
-def _run_with_duplicate_json_keys(request: dict[str, Any]) -> dict[str, Any]:
+def _run_allowing_duplicate_json_keys(request: dict[str, Any]) -> dict[str, Any]:
     """Run the statement; if DuckDB refuses a key that occurs twice in a JSON object, run it again.
 
     The second run reads copies of the JSON files in which each key occurs once.
@@ -272,7 +281,9 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
     """Rewrite a text file such that DuckDB reads the same rows as ``files.read``.
 
     Returns:
-        The data of the table, with the path that DuckDB reads.
+        The data of the table, with the path that DuckDB reads. For separated values also
+        ``ragged``, whether rows differ in their number of cells, and ``longest``, a limit for the
+        length of a line. For JSON, ``copy_path`` becomes the path of a possible second copy.
     """
     name = table["names"][0]
     copy_path = table.get("copy_path", "")
@@ -381,11 +392,12 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     inferred_types = dict(zip(names, map(str, relation.types), strict=True))
     # The inferred types, with VARCHAR for dates and UUIDs.
     types = dict(zip(names, map(_json_type, relation.types), strict=True))
+    # A float may have lost digits of its number, and a JSON value may contain such a number.
     columns_to_check = [name for name, kind in types.items() if "DOUBLE" in kind or kind == "JSON"]
     if columns_to_check:
         types |= _lossless_types(connection, table, types, columns_to_check)
     elif types == inferred_types:
-        return _source(table, typed="")
+        return _source(table, typed="")  # DuckDB infers the right types by itself
     return _source(table, typed=f", columns = {_struct(types)}")
 
 
@@ -513,7 +525,8 @@ def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, li
     """Run a statement; return a cursor, and the names and types of the columns.
 
     A SELECT is changed such that it yields each column twice: first all values, then for each value
-    its text if Python cannot represent the value (else NULL).
+    its text if Python cannot represent the value (else NULL). The names and types are those of the
+    first half. Dates and times are read as texts, which their types tell how to convert.
     """
     import duckdb
 

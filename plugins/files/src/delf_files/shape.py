@@ -306,6 +306,7 @@ def _describe_sheet(
     is_whole = row_count is not None and row_count <= len(rows)
     data_row_count = len(data_rows)
     if row_count is not None:
+        # row_count counts the header and the rows above it, too. An estimate may be too low.
         count_before_data = len(rows) - len(data_rows)
         data_row_count = max(row_count - count_before_data, data_row_count)
     head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
@@ -606,6 +607,7 @@ def _describe_archive(path: str) -> str:
 def _first_lines_unpacked(path: str) -> str:
     """Return the first lines of a text in gzip, bzip2 or xz; empty for any other file."""
     for open_compressed in (gzip.open, bz2.open, lzma.open):
+        # For a file in another format, the error is suppressed, and the next function is tried.
         with suppress(OSError, EOFError, lzma.LZMAError), open_compressed(path, "rb") as file:
             return "\n".join(_first_lines(file.read(_PIECE_BYTES), heading="it begins"))
     return ""
@@ -619,14 +621,16 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
 
     Args:
         data: At most the first :data:`_PIECE_BYTES` of the text.
-        heading: The heading.
+        heading: The line above the text's lines, such as ``it begins``.
         encoding: The encoding to try if the text is not UTF-8.
     """
     may_be_cut = len(data) == _PIECE_BYTES
+    # The last line may be cut, and is left out unless it is the only one.
     complete_lines = data[: data.rfind(b"\n") + 1] or data
     shown_data = complete_lines if may_be_cut else data
     text = decode_if_text(shown_data)
-    # Other texts are decoded in the given encoding; a zero byte shows binary content.
+    # decode_if_text() returns None for binary content, but also for a text in another encoding,
+    # which the given encoding decodes. A zero byte shows that the content is no such text.
     is_binary = b"\0" in complete_lines
     if text is None and encoding and not is_binary:
         text = shown_data.decode(encoding, "replace")

@@ -155,7 +155,8 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
         for number, row in enumerate(reader, 1):
             if row == [END]:
                 return rows
-            if row and row[-1].endswith(END):  # a cell with an open quote swallowed the last row
+            # If a quote is not closed, its cell extends to the end of the text, END included.
+            if row and row[-1].endswith(END):
                 break
             if row:
                 rows.append((number, row))
@@ -262,6 +263,11 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
 
 
 def _record(columns: list[str], row: list[str], named_columns: int) -> dict[str, str]:
+    """Return a row as a dict that has each named column, with empty texts for missing cells.
+
+    Columns without a name, such as ``column_4``, are only in the dicts of rows with such a cell: in
+    all rows, they could take far more memory than the table.
+    """
     if len(row) < named_columns:
         row = [*row, *[""] * (named_columns - len(row))]
     return dict(zip(columns, row, strict=False))

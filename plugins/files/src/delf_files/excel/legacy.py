@@ -123,6 +123,7 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
     }
 
     def value_of(cell: Any) -> Any:
+        # ``xf_index`` is the number of the cell's style in ``book.xf_list``.
         is_number = cell.ctype in (_NUMBER, _DATE)
         if is_number and shows_duration[cell.xf_index or 0]:
             return _duration(cell.value)

@@ -180,9 +180,13 @@ def _openpyxl_source(path: str) -> str | IO[bytes]:
 
 
 def _record_lost_dates(lost_dates: list[str]) -> Any:
-    """Return a hook for warnings that appends each cell with an unreadable date to a list."""
+    """Return a hook for warnings that appends each cell with an unreadable date to a list.
+
+    The hook takes the place of ``warnings.showwarning`` while openpyxl loads a workbook.
+    """
 
     def record(message: Warning, *_: Any, **__: Any) -> None:
+        # Only the message names the cell. The other arguments name the line of openpyxl's code.
         if match := _UNREADABLE_DATE.match(str(message)):
             lost_dates.append(f"{match[1]} ({match[2]})")
 
@@ -249,7 +253,8 @@ def _filled_rows(
     """Yield the non-empty rows with their numbers, without empty cells at the end.
 
     The text of merged cells is repeated in each of the cells, so that every row has its label. A
-    number is in the first cell only, so that a sum counts the number once.
+    number is in the first cell only, so that a sum counts the number once. A cell whose formula has
+    no computed value gets the text of the formula.
 
     Args:
         sheet: The sheet with values.
@@ -260,6 +265,7 @@ def _filled_rows(
     areas_by_top_row: dict[int, list[Area]] = {}
     for merged in scan.merged_areas:
         areas_by_top_row.setdefault(merged.top, []).append(merged)
+    # The merged areas that began above and reach the current row, with their texts.
     open_areas: list[tuple[Area, str]] = []
     cells = total_area = 0
     # Without formulas, an endless iterator of rows without cells.
@@ -276,6 +282,7 @@ def _filled_rows(
             open_areas = _fill_merged_cells(
                 values, number, open_areas, areas_by_top_row.get(number, ())
             )
+        # This limit counts empty cells, too, even those at the end of a row, which are not yielded.
         total_area += len(values)
         if total_area > MAX_AREA:
             raise ToolExecutionError(
@@ -290,7 +297,7 @@ def _filled_rows(
                 f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
                 "the script"
             )
-        if values and number > MAX_ROWS:
+        if values and number > MAX_ROWS:  # empty rows are not yielded
             raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
         if values:
             yield number, values

@@ -120,6 +120,7 @@ def scan_sheet(source: str | IO[bytes], part: str) -> Sheet:
         # end.
         scan = _XmlScan(scans_only_loaded_xml=False)
         scan.read(stream)
+        # The scan counts a cell when the next cell or row begins, and none follows the last cell.
         scan.end_cell()
         return Sheet(scan.computed_count, scan.uncomputed_cells, scan.merged_areas, scan.row_count)
 
@@ -144,15 +145,17 @@ class _XmlScan:
         self._kind_by_element_name: dict[str, int] = {}
         self.row_count = 0
         self._position = (0, -1)  # of the current cell, as (row from 1, column from 0)
+        # Whether the current cell has a formula, whether it has a value, and whether the scan is in
+        # the element with the value.
         self._has_formula = self._has_value = self._in_value = False
         self._cell_count = self._cells_in_row = self._text_count = 0
-        self._element_count = 0  # within the current row or text
+        self._element_count = 0  # since the current row or text began; openpyxl holds these at once
         self._text_length = 0  # of the current element
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start_root
         self._parser.CharacterDataHandler = self._characters
-        self._parser.StartDoctypeDeclHandler = self._declaration
+        self._parser.StartDoctypeDeclHandler = self._refuse_document_type
 
     def read(self, stream: IO[bytes]) -> None:
         """Scan the XML to its end, or until the result is known.
@@ -207,10 +210,12 @@ class _XmlScan:
                 _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
         elif kind == _ROW:
             self._begin_row(attributes)
-            self._element_count = 0  # openpyxl frees the elements of the row before
+            # The limit is for the elements that openpyxl holds at once. It frees those of a row
+            # when the next row begins, and those of a text when the next text begins.
+            self._element_count = 0
         elif kind == _TEXT:
             self._text_count += 1
-            self._element_count = 0  # and those of the text before
+            self._element_count = 0
             if self._text_count > MAX_TEXTS:
                 _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
         elif kind == _FORMULA:
@@ -221,7 +226,8 @@ class _XmlScan:
                 left, top, right, bottom = area.groups()
                 self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
         elif kind == _SIZE and self._scans_only_loaded_xml:
-            raise _ScanDone  # to open a workbook, openpyxl loads a sheet only up to its size
+            # The scan is for opening a workbook, for which openpyxl loads a sheet up to its size.
+            raise _ScanDone
         if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
 
@@ -264,7 +270,8 @@ class _XmlScan:
         if self._text_length > MAX_TEXT:
             _refuse(f"a text of the workbook has more than {MAX_TEXT:,} characters")
 
-    def _declaration(self, *_given: Any) -> None:
+    def _refuse_document_type(self, *_given: Any) -> None:
+        # A document type may define short names for texts, nested so that they grow without limit.
         raise ToolExecutionError("the workbook has a document type, which no workbook of Excel has")
 
 
