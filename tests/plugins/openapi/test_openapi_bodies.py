@@ -154,6 +154,19 @@ async def test_invalid_keyword_leaves_the_other_rules_checked(open_api: Any, fie
         action.validate({"count": "x"})
 
 
+async def test_value_is_checked_by_all_of_beside_one_of_and_any_of(open_api: Any):
+    schema = {
+        "allOf": [{"maxLength": 3}],
+        "oneOf": [{"type": "string"}, INTEGER],
+        "anyOf": [{"type": "string"}, {"type": "array"}],
+    }
+    (action,) = await open_api(one({"requestBody": body(schema)}, method="post")).actions()
+    action.validate({"body": "abc"})
+    for value in ("abcd", 5, []):
+        with pytest.raises(ToolRefusedError, match="argument body"):
+            action.validate({"body": value})
+
+
 async def test_nullable_field_of_an_unknown_type_leaves_the_other_fields_checked(open_api: Any):
     schema = thing(price={"type": "money", "nullable": True}, count=INTEGER)
     (action,) = await open_api(one({"requestBody": body(schema)}, method="post")).actions()

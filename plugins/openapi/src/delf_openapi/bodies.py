@@ -138,12 +138,15 @@ def read_body(document: Document, raw: Any, used_keywords: Mapping[str, str]) ->
     kind = kind_of(media)
     if schema is not None and not isinstance(schema, (dict, bool)):
         raise SpecError(f"the body's schema is a {type(schema).__name__}")
+    # A range of media types lets the caller choose: raw bytes for a binary schema, otherwise JSON.
     if media == "*/*" and schema is not None and is_binary(document.resolve(schema)):
         kind = "binary"
         media = "application/octet-stream"
     elif media in ("*/*", "application/*"):
         media = "application/json"
     encoding = media_fields.get("encoding")
+    # Each property becomes an argument, and ``extra`` one for additional properties. If that is not
+    # possible, ``fields`` is None, and one argument takes the whole body.
     fields: tuple[Field, ...] | None = None
     extra: str | None = None
     if kind in ("json", "form", "multipart") and schema is not None:

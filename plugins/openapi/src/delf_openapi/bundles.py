@@ -111,14 +111,16 @@ def _convert_to_2020(
     document: Document, copy: dict[str, Any], original: dict[str, Any]
 ) -> dict[str, Any]:
     """Convert a copied schema to JSON Schema 2020-12; drop rules that services rarely enforce."""
-    # Alternatives often overlap, and services accept a value that matches several of them.
+    # Alternatives often overlap, and services accept a value that matches several of them. So
+    # ``oneOf`` becomes ``anyOf``, or a part of ``allOf`` if the schema has an ``anyOf``, too.
     if "oneOf" in copy:
         one_of = copy.pop("oneOf")
-        any_of = copy.pop("anyOf", None)
-        if any_of is None:
+        if copy.get("anyOf") is None:
             copy["anyOf"] = one_of
         else:
-            copy["allOf"] = [{"anyOf": one_of}, {"anyOf": any_of}]
+            all_of = copy.get("allOf")
+            other_parts = cast("list[Any]", all_of) if isinstance(all_of, list) else []
+            copy["allOf"] = [*other_parts, {"anyOf": one_of}]
     kind = _known_type(copy.pop("type", None))
     if kind is not None:
         copy["type"] = kind

@@ -178,8 +178,9 @@ def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
             entry.returns = sample_type
             entry.summary = entry.summary.removesuffix(GUESSED)
         else:
-            is_unchanged = entry.declared_type in ("Any", sample_type)
-            if is_unchanged:
+            # ``Any`` covers each observed type: the specification allows all values.
+            is_already_covered = entry.declared_type in ("Any", sample_type)
+            if is_already_covered:
                 entry.returns = entry.declared_type
             else:
                 entry.returns = f"{entry.declared_type} | {sample_type}"

@@ -112,7 +112,7 @@ class APITool(Connection[OpenAPISettings]):
         for key in ("headers", "params", "path_params", "credentials"):
             if isinstance(settings.get(key), Mapping):
                 setting = cast("Mapping[str, Any]", settings[key])
-                settings[key] = {str(k): _secret(v) for k, v in setting.items()}
+                settings[key] = {str(k): _text_or_secret(v) for k, v in setting.items()}
         super().__init__(
             name=name or _name_from(spec) or self.type_name(),
             allow=allow,
@@ -171,6 +171,8 @@ class APITool(Connection[OpenAPISettings]):
         with self._load_lock:  # two tasks may start at once
             if self._api is None:
                 self._api = self._load_api()
+            # The caller learns the types of results from responses. The actions show the types of
+            # their entries, so that they have to be made again.
             if self._caller.samples is not None and self._caller.samples.has_new_types:
                 apply_samples(self._api.entries.values(), self._caller.samples)
                 self._actions = None
@@ -262,6 +264,11 @@ class APITool(Connection[OpenAPISettings]):
         return True
 
     def _improvements(self, api: API) -> Improvements:
+        """Return the descriptions that a model wrote for actions, in this or an earlier process.
+
+        The dict is read from the cache once, and then extended by :meth:`setup`. It is empty if no
+        set-up has run.
+        """
         if self._improved is None:
             cached = self._cache().read(f"{api.version}.summaries")
             self._improved = cast("Improvements", cached) if isinstance(cached, dict) else {}
@@ -421,7 +428,11 @@ def _parameter(argument: Argument) -> Parameter:
     )
 
 
-def _secret(value: Any) -> Any:
+def _text_or_secret(value: Any) -> Any:
+    """Convert a value of the settings, such as the number of a header, to text.
+
+    Secrets stay secrets, and None stays None.
+    """
     if isinstance(value, (str, SecretStr)) or value is None:
         return value
     return str(value)

@@ -93,14 +93,16 @@ class Trees:
             folders: list[Path] = []
             if main_uri.startswith("file:"):
                 folders.append(path_of(main_uri).resolve().parent)
-            # An allowed root is a path, a ``file:`` URL, or the URL of an origin. Taken as a path,
-            # the URL of an origin is not the folder of a document, so it allows nothing here.
+            # An allowed root is a path, a ``file:`` URL, or the URL of an origin, such as
+            # ``https://a.example``. No document is in a folder of such a name, so that an origin
+            # allows nothing here.
             for root in self._allowed_roots:
                 is_file_url = root.startswith("file:")
                 folders.append(path_of(uri_of(root)) if is_file_url else Path(root))
             if any(path.is_relative_to(_absolute(folder)) for folder in folders):
                 return
         elif uri.startswith(("http://", "https://")):
+            # Only URLs have an origin; paths allow nothing here.
             origins = {origin_of(root) for root in self._allowed_roots if "://" in root}
             if origin_of(uri) in origins or origin_of(uri) == origin_of(main_uri):
                 return
@@ -278,7 +280,7 @@ class Document:
         An annotation beside a ``$ref`` replaces the same annotation of the target. If several
         ``$ref`` of the chain have this annotation, the first one's is used. Other keywords beside a
         ``$ref`` count only from OpenAPI 3.1 on: the result is then an ``allOf`` of the target and
-        these keywords.
+        these keywords, of all ``$ref`` of the chain.
         """
         followed_refs: list[str] = []
         annotations: dict[str, Any] = {}
@@ -307,7 +309,9 @@ class Document:
                 if sibling_keywords and self.version >= (3, 1):
                     siblings.append(sibling_keywords)
             current = self.at(ref)
-        if isinstance(current, bool):  # a schema that accepts all or no values
+        # The chain may end at a schema that accepts all or no values. A mapping of the same meaning
+        # takes its place, to which annotations can be added.
+        if isinstance(current, bool):
             current = self.resolve(current)
         if not isinstance(current, dict):
             raise SpecError(f"$ref {followed_refs[-1][:200]!r} leads to a {type(current).__name__}")

@@ -57,9 +57,9 @@ class Enrichment:
     def __init__(
         self, ask: SetupAsk, llm: str | LLMConfig | None, keep: Callable[[Improvements], Any]
     ) -> None:
-        self._ask = ask
+        self._ask = ask  # asks the model for better descriptions of actions
         self._llm = llm
-        self._keep = keep
+        self._keep = keep  # receives these descriptions after each batch
         self._semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def improve(self, entries: Iterable[Entry]) -> None:

@@ -35,11 +35,14 @@ def open_document(
     is_swagger = version == (2, 0)
     if is_swagger:
         tree = replace_item_lists(tree)
+    # The document needs the tree to follow references, even those in the sections that are resolved
+    # before the document is complete.
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)
     root = _resolve_sections(document, tree)
     # ``document`` reads the specification from ``trees``, where it has the address "".
     trees.documents[""] = root
+    # From here on, the document has the rules of OpenAPI 3.0, and the converted tree.
     if is_swagger:
         document.version = (3, 0)
         root = trees.documents[""] = convert(document, root)

@@ -216,7 +216,7 @@ def _template(
     """Replace ``<id>`` and ``/:id`` in a path by ``{id}`` if the parameter is declared."""
     if "<" not in path and "/:" not in path:
         return path
-    declared: set[Any] = set()
+    declared_names: set[Any] = set()
     for listed in (item.get("parameters"), operation.get("parameters")):
         if not isinstance(listed, list):
             continue
@@ -224,11 +224,11 @@ def _template(
             with contextlib.suppress(SpecError):
                 param = document.resolve_reference(entry)
                 if param.get("in") == "path":
-                    declared.add(param.get("name"))
+                    declared_names.add(param.get("name"))
 
-    def in_braces(param: re.Match[str]) -> str:
-        name = param[1] or param[2]
-        return f"{{{name}}}" if name in declared else param[0]
+    def in_braces(match: re.Match[str]) -> str:
+        name = match[1] or match[2]  # of ``<name>``, or of ``/:name``
+        return f"{{{name}}}" if name in declared_names else match[0]
 
     return _FRAMEWORK_PARAMETER.sub(in_braces, path)
 

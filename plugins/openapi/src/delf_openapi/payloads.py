@@ -126,6 +126,7 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
         explode = encoding.get("explode")
         if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
+        # Neither ``style`` nor ``explode`` says how to write the value.
         is_undeclared = style is None and "explode" not in encoding
         if is_undeclared and _is_nested(part):  # write JSON
             # Each item of a list gets a pair of its own.
@@ -137,7 +138,7 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
             quoted,
             part,
             style,
-            explode=explode if isinstance(explode, bool) else style == "form",
+            explode=explode if isinstance(explode, bool) else style == "form",  # OpenAPI's default
             safe=_UNRESERVED,
         )
     return pairs

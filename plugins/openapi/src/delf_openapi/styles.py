@@ -49,6 +49,7 @@ def path_text(param: Param, value: Any) -> str:
         text = quote(_json(value), safe=_UNRESERVED)
     elif param.style == "label":
         text = "." + _expand(value, param.explode, ".", name, with_name=False)
+    # Only Swagger 2.0 allows other delimiters than a comma in a path.
     elif param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
         separator = _DELIMITERS[param.style]  # percent-encoded, as all of the path
         text = separator.join(map(_quoted, cast("list[Any]", value)))
@@ -59,7 +60,8 @@ def path_text(param: Param, value: Any) -> str:
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
     # Many servers decode a quoted slash, and then resolve ``.`` and ``..`` next to it. Some of them
-    # first remove ``;`` and the text after it from each step.
+    # first remove ``;`` and the text after it from each step. The text may have a quoted ``;`` of
+    # the value, and a plain one of the style ``matrix``.
     steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
     if any(re.split("%3B|;", step)[0] in (".", "..") for step in steps):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")

@@ -148,6 +148,8 @@ class Responses:
     def _make_unmarshaller(self, schema: Any) -> SchemaUnmarshaller | str:
         """Return an unmarshaller for a schema; the fault as text if the schema is unusable."""
         try:
+            # The library reads the schema only from a specification, of any version. The document's
+            # version decides how values are validated and converted.
             spec = {"openapi": "3.1.0", **bundled(self._document, schema)}
             return _unmarshaller(spec, self._document.version)
         except SpecError as error:
@@ -190,6 +192,10 @@ def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmar
 def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
     """Return the factory of validators, and the converters of values for each schema type.
 
+    The validators find the faults of a response. The converters make dates and other objects of its
+    values. Both are the library's, changed: validation has a deadline, and the converters keep a
+    value of the wrong type as it is.
+
     Args:
         is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
     """
@@ -205,6 +211,8 @@ def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
     extend: Any = import_module("jsonschema.validators").extend
 
     class Items(ArrayUnmarshaller):
+        """Converts the items of a list; keeps any other value, which has a reported fault."""
+
         def __call__(self, value: Any) -> Any:
             if isinstance(value, list):
                 return super().__call__(value)
@@ -253,7 +261,7 @@ def _accepting_validator_class() -> Any:
         """Accepts every value, so that a response with faults is converted, too."""
 
         def validate(self, value: Any) -> None:
-            return None
+            """Accept the value: _faults() reports its faults."""
 
     return AcceptingValidator
 
@@ -304,6 +312,8 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
 
 def _parse_date_time(text: str) -> datetime:
     """Parse a date and time.
+
+    Python represents microseconds, so that digits after the sixth must be zeros, and are removed.
 
     Raises:
         ValueError: If Python cannot represent the time exactly; the value then stays text.

@@ -31,6 +31,8 @@ class Checker:
 
     def __init__(self, document: Document) -> None:
         self._document = document
+        # By the id() of a schema: the schema, to which the reference keeps the id in use, and its
+        # checker; None if the schema cannot be used.
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:
@@ -71,7 +73,10 @@ class Checker:
         return with_decimals(value, schema, self._document.resolve)
 
     def coerced(self, schema: Any, value: Any, depth: int = 0) -> Any:
-        """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same."""
+        """Convert a parameter's value to its schema's type; in a URL, 5 and "5" look the same.
+
+        A value stays as it is if the schema allows its type, or has no type for it.
+        """
         try:
             resolved = self._document.resolve(schema)
         except SpecError:
@@ -84,9 +89,10 @@ class Checker:
             listed = cast("list[Any]", value)
             return [self.coerced(items, item, depth + 1) for item in listed]
         if isinstance(value, dict):
-            return cast("Any", value)
+            return cast("Any", value)  # not written as a single text in the URL
         if type_names == {"array"}:
             return [self.coerced(resolved.get("items", {}), value, depth + 1)]
+        # A boolean is an int in Python, but ``str(True)`` is not how a URL has it.
         if isinstance(value, bool):
             if "boolean" in type_names or "string" not in type_names:
                 return value
