@@ -83,7 +83,10 @@ class _Closing(NamedTuple):
 
     @property
     def opens_next_block(self) -> bool:
-        """True for a fence such as ```python."""
+        """True if the fence begins a further block, whose language it names, as ```python does.
+
+        The block before it then has no closing fence of its own.
+        """
         return _language(self.fence["info"]) in _KNOWN_LANGUAGES
 
 

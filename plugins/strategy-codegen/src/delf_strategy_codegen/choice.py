@@ -109,7 +109,15 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 
 
 def _join_or_choose(scripts: Sequence[Block]) -> Reading:
-    """Join scripts that continue each other; of several versions of a script, return the last."""
+    """Join scripts that continue each other; of several versions of a script, return the last.
+
+    Each block after the first is compared with the earlier blocks:
+
+    - A block that uses their names continues them if its text says so, or if it has no text.
+    - Any other block replaces them if its text says so, or if it resembles them. Otherwise, it
+      continues them if its text says so.
+    - In all other cases, the scripts are ambiguous, unless a later block replaces them all.
+    """
     can_compare = len(scripts) <= _MAX_COMPARED
     earlier_blocks = [scripts[0]]
     is_ambiguous = False

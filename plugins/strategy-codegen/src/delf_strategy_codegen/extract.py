@@ -77,7 +77,9 @@ def find_script(text: str) -> Reading:
     """Return the script in an answer's text.
 
     The script may be bare, between sentences, in a fence, in tags, or in a tool call written as
-    JSON. Scripts in the model's reasoning do not count.
+    JSON. Scripts in the model's reasoning do not count. The forms are tried in this order: the
+    whole answer as Python with a call, fences, calls as JSON, tags, the whole answer as Python
+    without a call, and lines between sentences.
 
     Args:
         text: The whole answer.
@@ -203,6 +205,7 @@ def _script_in_prose(text: str) -> Reading:
         if not _CODE_START.match(first_line):
             continue
         end = len(lines)
+        # Remove lines from the end until the rest is Python. ``break`` goes on with the next start.
         while end > start and remaining_tries:
             remaining_tries -= 1
             code = "\n".join(lines[start:end])
@@ -212,7 +215,8 @@ def _script_in_prose(text: str) -> Reading:
             if isinstance(tree, SyntaxError):
                 if tree.lineno is None:
                     break
-                # Try again with the lines before the line with the error.
+                # Try again with the lines before the line with the error. An error may be reported
+                # after the last line, so that at least one line is removed.
                 line_with_error = start + tree.lineno - 1
                 end = min(end - 1, line_with_error)
                 continue

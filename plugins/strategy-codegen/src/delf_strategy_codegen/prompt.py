@@ -217,7 +217,7 @@ def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Me
 
 
 def _lines_about_earlier_changes(changes: Sequence[str]) -> list[str]:
-    """Return a list of the write calls that were made, as lines for the model."""
+    """Return the lines of a list of the write calls that were made; no lines without such calls."""
     if not changes:
         return []
     lines = ["The script has already made these changes; do not repeat them:"]
@@ -225,7 +225,7 @@ def _lines_about_earlier_changes(changes: Sequence[str]) -> list[str]:
     if omitted_count > 0:
         lines.append(f"- … {omitted_count:,} calls")
     lines += [f"- {call}" for call in changes[-_MAX_DONE:]]
-    return ["\n".join(lines)]
+    return lines
 
 
 def _variable_lines(variables: Mapping[str, str]) -> list[str]:

@@ -205,8 +205,8 @@ def free_names(code: str) -> set[str]:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
         # The assignment ``x = x + 1`` uses the names in its value before it binds ``x``. Only the
-        # value can bind a name before the use, such as a comprehension's variable. A statement
-        # without a value, such as a loop, binds names before it uses them.
+        # value can bind a name before the use, such as a comprehension's variable. Of a statement
+        # without a value, such as a loop, all bindings count, because its order is not analysed.
         value = getattr(node, "value", None)
         first_part = value if isinstance(value, ast.expr) else node
         bound_before_use = _stored([first_part])

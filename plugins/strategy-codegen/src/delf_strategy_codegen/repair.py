@@ -180,11 +180,16 @@ class _Field:
     spec: list[str | _Field] | None = None
 
     def expression(self) -> str:
+        """Return the source of the expression, in a form for Python before 3.12, too."""
         return "".join(_join_pieces(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
-        """Return True if only Python 3.12 and later can parse the field between these quotes."""
-        text = ""
+        """Return True if only Python 3.12 and later can parse the field between these quotes.
+
+        Earlier versions allow no backslash, comment or quote of the enclosing string in the field,
+        and a line break only in triple quotes.
+        """
+        text = ""  # the expression with its strings
         for part in self.code:
             text += part.as_written() if isinstance(part, _Text) else part
         has_line_break = "\n" in text and len(quotes) == 1
@@ -204,7 +209,8 @@ class _Field:
     def as_format_field(self, arguments: list[str]) -> str:
         """Return the field as text for ``str.format``.
 
-        The field's expression, and those in its specification, are appended to ``arguments``.
+        The field's expression, and those in its specification, are appended to ``arguments``. The
+        text is braces without the expression, such as ``{!r:>{}}`` for ``{name!r:>{width}}``.
         """
         text = self.expression()
         needs_parentheses = "\n" in text or "," in text
@@ -216,6 +222,7 @@ class _Field:
             # literal that ``format`` is called on, so braces, backslashes and quotes are escaped.
             text_before = f"{text}{self.equals_sign}".replace("{", "{{").replace("}", "}}")
             text_before = text_before.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
+            # As in f-strings, ``=`` shows the repr unless the field says how to show the value.
             if not conversion and self.spec is None:
                 conversion = "!r"
         spec = ""
@@ -258,6 +265,7 @@ class _Reader:
             # A ``!`` or ``=`` ends the expression of an f-string, but not within ``!=`` or ``==``.
             if depth == 0 and char in closing and not self._is_part_of_operator(char):
                 break
+            # A comment is kept as it is: its quotes and brackets are no code.
             if char == "#":
                 end_of_line = self._text.find("\n", self._position)
                 if end_of_line < 0:
@@ -277,7 +285,7 @@ class _Reader:
                 depth -= 1
             plain_code += _ASCII_BY_TYPOGRAPHIC_SIGN.get(char, char)
             self._position += 1
-        if closing and self._position == len(self._text):
+        if closing and self._position == len(self._text):  # no closing character was found
             raise _UnreadableError
         return [*parts, plain_code]
 
@@ -298,6 +306,7 @@ class _Reader:
             prefix: The string's prefix, such as ``f``.
         """
         curly_quotes, ascii_quote = _quotes_of_same_kind(self._text[self._position])
+        # The caller tries both rules for a string that a curly quote opens.
         if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
         else:
@@ -325,6 +334,8 @@ class _Reader:
                 text.parts.append(self._text[self._position : self._position + 2])
                 self._position += 2
                 continue
+            # An ASCII quote within curly quotes would end the string, once its quotes are ASCII. In
+            # a raw string, which is mostly a regular expression, the backslash changes no match.
             must_escape = bool(curly_quotes) and char == ascii_quote
             text.parts.append(f"\\{char}" if must_escape else char)
             self._position += 1

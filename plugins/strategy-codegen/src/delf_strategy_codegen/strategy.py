@@ -134,6 +134,7 @@ class CodegenStrategy:
             result = await host.execute(repair_code(code))
             if result.changes:
                 reruns.has_changed = True
+            # People asked for another script, whatever the outcome of this one.
             if result.changes_requested:
                 if result.refused is not None:
                     raise result.refused
@@ -169,8 +170,9 @@ class CodegenStrategy:
                         calls, rerun_messages(code, outcome, result.printed)
                     )
                 case outcome:
-                    if result.refused is not None:
+                    if result.refused is not None:  # the budget is exhausted, which ends the task
                         raise result.refused
+                    # After a permanent failure, no other script could succeed.
                     if retries >= host.retry_count or not result.can_retry:
                         raise as_error(result) from result.cause
                     retries += 1
@@ -260,6 +262,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             await host.retrying(reading.why or "the answer held no script")
             if can_offer_tool and host.takes_tools:
                 tools = (_RUN,)
+            # The next request has the feedback to the reply before this one, and then the feedback
+            # to this one.
             messages = (*messages, *feedback)
             unusable_reply = reply
             problem = reading.why

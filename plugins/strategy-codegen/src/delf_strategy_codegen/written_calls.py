@@ -140,14 +140,14 @@ def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     unusable: list[Reading] = []
     for text in _scripts_in(content):
         reading = extract(text)
-        if reading == Reading():
+        if reading == Reading():  # no script was found, and there is no feedback for the model
             # The text itself is the code; if invalid, the model gets its syntax error.
             reading = Reading(repair_script(text))
         if reading.code is None:
             unusable.append(reading)
         else:
             codes.append(reading.code)
-    # One unusable script makes the answer unusable.
+    # One unusable script makes the answer unusable. The model gets the first specific feedback.
     if codes and not unusable:
         return Reading("\n\n".join(codes))
     for reading in unusable:
