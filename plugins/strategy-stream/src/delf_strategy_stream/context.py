@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
-from delf.messages import Message, ToolCall, user
+from delf.messages import Message, ToolCall
 from delf_strategy_stream.events import Called, InventedResults, Result, UnparsableCall
 
 CHARS_PER_TOKEN: Final = 4
@@ -134,7 +134,7 @@ def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Tur
 
 def tokens_of(turns: Sequence[Turn], notation: Notation) -> int:
     """Estimate the number of tokens of turns."""
-    messages = assemble((user(""),), turns, notation)
+    messages = assemble((), turns, notation)
     return sum(_length(message) for message in messages) // CHARS_PER_TOKEN
 
 

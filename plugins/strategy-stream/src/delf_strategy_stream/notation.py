@@ -192,6 +192,7 @@ class Reader:
     """
 
     def __init__(self, tools: Mapping[str, str] | None = None) -> None:
+        # Without a mapping, the provider reports no calls, and the text is searched for calls.
         self._tools = tools
         self._parser = Parser(parses_calls=tools is None)
 

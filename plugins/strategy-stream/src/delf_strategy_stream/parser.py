@@ -87,6 +87,7 @@ class Parser:
         """
         self._is_input_complete = True
         events = self.feed("")
+        # What the last state has left unparsed, because it waited for more input.
         rest = self._unparsed
         state = self._state
         self._unparsed = ""
@@ -107,6 +108,8 @@ class Parser:
                 self._text_between_calls.append(rest)
         self._report_text_between_calls(events)
         prose = "".join(self._shown_text_parts)
+        # Calls in a fence are text, as quoted in an explanation. If the answer is nothing else, the
+        # model meant to make the calls.
         if _EXECUTE in self._tags and _ONLY_FENCED.fullmatch(prose):
             events.append(UnparsableCall(text=prose, why="calls are not written in a fence"))
         if self._text_after_calls:
@@ -204,7 +207,8 @@ class Parser:
             # <think> begins reasoning only at the start of an answer, and is text later on.
             self._state = self._think_tag_in_text
         elif "".join(self._current_line).strip():
-            # The next state decides whether the tag is text. It searches the end tag after the tag.
+            # A tag after other text in its line may only be mentioned. The next state decides that
+            # by what follows the end tag, for which it searches the input after this tag.
             self._search_start = len(tag)
             self._state = self._execute_in_line
         else:
@@ -278,12 +282,14 @@ class Parser:
         Return False if more input is needed for the choice.
         """
         upcoming = self._unparsed.lstrip()
+        # JSON, a fence around JSON, or no call at all.
         if upcoming.startswith(("[", "{", "`", _END_EXECUTE)):
             self._state = self._between_calls
             return True
         may_begin_end_tag = _END_EXECUTE.startswith(upcoming)  # also if there is no input yet
         if may_begin_end_tag:
             return False
+        # A call in Python's notation is a name, which may go on in the next piece, and a bracket.
         name = _NAME.match(upcoming)
         if name is not None:
             text_after_name = upcoming[name.end() :]
@@ -339,7 +345,10 @@ class Parser:
         return True
 
     def _inside_call(self, events: list[Event]) -> bool:
-        """Parse one call, a JSON object. Return False if more input is needed."""
+        """Parse one call, a JSON object, up to its end, or to ``</execute>`` outside of a string.
+
+        Return False if more input is needed; True if the next state can parse the rest.
+        """
         while True:
             pattern = _IN_STRING if self._in_string else _OUTSIDE
             match = pattern.search(self._unparsed, self._search_start)
@@ -402,7 +411,11 @@ class Parser:
         return True
 
     def _ignored_text(self, events: list[Event]) -> bool:
-        # Models may go on and invent results of their calls, which are not part of the answer.
+        """Collect all text after the calls; return False, because only more input can follow.
+
+        Models may go on and invent results of their calls, which are not part of the answer.
+        :meth:`finish` reports the text.
+        """
         self._text_after_calls.append(self._unparsed)
         self._unparsed = ""
         return False

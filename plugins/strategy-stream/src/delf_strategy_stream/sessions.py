@@ -160,7 +160,7 @@ class _SessionWithTimeout:
 
     def __init__(self, session: ModelSession, seconds: float) -> None:
         self._session = session
-        self._seconds = seconds
+        self._seconds = seconds  # for each piece of an answer
 
     async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Send new messages; yield the answer in pieces, then the complete reply.

@@ -138,6 +138,7 @@ class _Task:
             *messages_before_task, task_message = beginning
             notice_messages = [user(f"Notice: {text}") for text in notices]
             beginning = (*messages_before_task, *notice_messages, task_message)
+        # What the model has not got yet. Only a session sends these messages alone.
         new_messages: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
             async with host.step("turn"):
@@ -148,7 +149,7 @@ class _Task:
             is_answer = has_text and not turn.calls and not turn.problems
             if not is_answer:
                 self._cut_off_answer = ""
-            elif turn.is_cut:
+            elif turn.is_cut:  # the next turn continues the text
                 self._keep_cut_off_text(turn.text)
             else:
                 answer = self._joined_answer(turn.text)
@@ -158,6 +159,7 @@ class _Task:
                     refusal = host.refuse(answer)
                     if refusal is None:
                         return answer
+                # The model gets the notice with the messages about this turn, and answers again.
                 turn = replace(turn, notices=(refusal,))
             await self._count_failures(turn)
             is_empty = not has_text and not turn.thoughts.strip() and not turn.calls
