@@ -145,7 +145,7 @@ class Memory(FixedAttributes):
         return len(self._run(self.store.all()))
 
     def __bool__(self) -> bool:
-        return True
+        return True  # by its length alone, an empty memory would be false
 
     def __iter__(self) -> Iterator[StoredFact]:
         return iter(self._run(self.store.all()))

@@ -77,13 +77,17 @@ class SemanticStore:
         self._database = FactDatabase(url or default_url, context.namespace)
         self._embedder = embedder_of(context, embedding_model)
         self._is_switched_off = embedding_model == "off"
+        # The monotonic time until which the embedder is not used, after it failed to load, or
+        # failed slowly.
         self._paused_until = 0.0
         self._failure_message = _NO_EMBEDDER
         self._has_reported = False
+        # The loading of the embedding model. Searches wait for it, unless warm_up() was called.
         self._load: asyncio.Task[None] | None = None
         self._loads_in_background = False
         self._nearest = VectorSearch(self._database)
         self._threads: ThreadPoolExecutor | None = None
+        # The computation of missing vectors by fill(), which goes on after a search.
         self._embedding: asyncio.Task[int] | None = None
         # True if some facts may have no vector.
         self._has_gaps = True
@@ -205,7 +209,8 @@ class SemanticStore:
             return None, {}
         is_embedding = self._embedding is not None and not self._embedding.done()
         if self._has_gaps and not is_embedding:
-            # Set now, because a fact that is saved meanwhile without a vector sets this to True.
+            # Set before fill(), because a fact that is saved meanwhile without a vector sets this
+            # to True, and so does fill() if facts without a vector remain.
             self._has_gaps = False
             self._embedding = shared_task(self.fill())
             self._embedding.add_done_callback(_log_failure)
@@ -312,13 +317,14 @@ class SemanticStore:
         filled = 0
         last_number = 0
         has_failed = False
-        has_gaps = True  # until all facts have been tried
+        # Whether facts without a vector remain for the next search: so until all have been tried.
+        has_gaps = True
         try:
             while self._embedder is not None:
                 missing = await self._in_thread(
                     self._database.without_vector, self._model, _BATCH, last_number
                 )
-                if not missing:
+                if not missing:  # all facts have been tried
                     has_gaps = has_failed
                     break
                 last_number = missing[-1][0]
@@ -339,7 +345,8 @@ class SemanticStore:
                 filled += len(vectors)
         finally:
             # The next search continues after a failure or a cancellation, and must find the facts
-            # that have got their vectors, even if it adds no vector itself.
+            # that have got their vectors, even if it adds no vector itself. A fact that was saved
+            # without a vector in the meantime has set _has_gaps, too.
             self._has_gaps = self._has_gaps or has_gaps
             if filled:
                 await self._in_thread(self._database.mark_altered)
@@ -465,7 +472,7 @@ class SemanticStore:
             nonlocal timeout
             async with asyncio.timeout(timeout):
                 rows = await embedder.embed(batch, "passage")
-            timeout = None
+            timeout = None  # the embedder has answered, so that it works
             return rows
 
         outcomes: list[bytes | DelfError] = []
