@@ -276,6 +276,8 @@ class Gmail(GoogleConnection):
             thread=str(message_ids["threadId"]),
         )
 
+    # The draft decides what is sent, so that its id must not come from other people's texts. The
+    # result has only ids that Gmail made.
     @action("sending", effect="irreversible", trust="own", sinks=["draft"])
     async def send_draft(self, draft: str) -> Sent:
         """Send a draft as it is, by its id."""

@@ -85,6 +85,12 @@ def _visible_pieces(source: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _hides_content(tag: str, piece: str) -> bool:
+    """Return whether the content of an element is invisible.
+
+    Args:
+        tag: The name of the element. A void element, such as ``img``, has no content to hide.
+        piece: The start tag as written, with its attributes.
+    """
     if _INVISIBLE_TAGS.fullmatch(tag):
         return True
     return _HIDDEN.search(piece) is not None and not _VOID_TAGS.fullmatch(tag)

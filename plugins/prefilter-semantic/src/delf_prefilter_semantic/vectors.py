@@ -32,7 +32,7 @@ class CatalogVectors:
     """
 
     def __init__(self, matrix: Any, embedder: Embedder) -> None:
-        self._matrix = matrix
+        self._matrix = matrix  # one row for each action of the catalog, in the catalog's order
         self._embedder = embedder
 
     @classmethod

@@ -292,11 +292,11 @@ def _append_cells_of_earlier_rows(
 ) -> None:
     """Append the texts of cells above a row that also cover the row's next columns.
 
-    The texts are appended until a column is free.
+    The texts are appended until a column is free, or the row has the maximum width.
 
     Args:
         spanning_cells: The cells of earlier rows with a ``rowspan``, by column: the text, and the
-            number of rows that the cell still covers.
+            number of rows that the cell still covers, which the caller reduces after each row.
         row: The texts of the row so far.
     """
     while len(row) in spanning_cells and len(row) < _MAX_SPAN:

@@ -46,7 +46,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         raise last_error or httpcore.ConnectError("no address")
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for some seconds."""
+        """Sleep as the event loop requires; httpcore calls this method between attempts."""
         await self._network.sleep(seconds)
 
 

@@ -149,6 +149,7 @@ class Anthropic:
     path = "v1/messages"
 
     def __init__(self) -> None:
+        # The last request, to which read() appends the answer if the model asks to continue.
         self._last_body: dict[str, Any] = {}
 
     def headers(self, key: str) -> dict[str, str]:
