@@ -368,4 +368,4 @@ PLAIN = {
 @pytest.mark.parametrize("code", PLAIN.values(), ids=PLAIN)
 async def test_call_in_a_collection_has_its_result_if_it_is_not_awaited(run, code):
     await run(f"{code}\nprint(type(n).__name__)")
-    assert run.host.printed_texts == ["int\n"]
+    assert "".join(run.host.printed_texts) == "int\n"

@@ -79,14 +79,20 @@ class ForkServer:
         # The child process, called the template, imports Python's modules once. It then forks a
         # process for each script: a guest. The key is a guest's process id.
         self._guests: dict[int, LocalProcess] = {}
-        # The exit of a short-lived guest may be reported before the answer to its fork.
+        # The exit of a short-lived guest may be reported before the answer to its fork: its exit
+        # status and processor time, by process id.
         self._early_ends: dict[int, list[Any]] = {}
-        self._buffer = b""
+        self._buffer = b""  # the beginning of a message of the template, until its rest arrives
         self._scratch = ScratchFolders()
         self.namespaces: frozenset[str] = frozenset()
+        """The Linux namespaces that the template has; empty until it has reported them."""
+        # Held from a request to its answer, because an answer does not name its request.
         self._request_lock = asyncio.Lock()
+        # Done when the template has started, or has failed to start.
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        # The answer to the current request.
         self._answer: asyncio.Future[dict[str, Any]] | None = None
+        # The template gets the other socket, for requests and messages about ended guests.
         self._control, theirs = socket.socketpair()
         # Keep the working folder and installed packages off the import path: their code would run
         # here unconfined.

@@ -69,7 +69,8 @@ def _disable_utime(scratch: str) -> None:
     def utime(path: Any, *args: Any, **kwargs: Any) -> None:
         is_descriptor = isinstance(path, int)
         if not is_descriptor and os.path.realpath(path).startswith(f"{scratch}/"):
-            # Keep the file's times. Only raise if the file does not exist, like the real function.
+            # The system call filter would refuse to change the file's times, so keep them. Only
+            # raise if the file does not exist, like the real function.
             os.stat(path)  # noqa: PTH116 - importing pathlib would slow the start of each script
         else:
             real_utime(path, *args, **kwargs)

@@ -105,8 +105,8 @@ def enter() -> list[str]:
         created.append("network")
     if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))
-    # Mounts alone are tried once more: the attempts above may have left them out. A mount on /tmp
-    # shows whether the system allows mounts.
+    # Mounts alone are tried once more, because the successful attempt above may have left them out;
+    # if not, a second namespace does no harm. A mount on /tmp shows whether mounts are allowed.
     if (
         libc.unshare(_NEWNS) == 0
         and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0

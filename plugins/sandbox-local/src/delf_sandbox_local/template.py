@@ -179,6 +179,7 @@ class _TemplateProcess:
         try:
             os.setpgid(0, 0)  # a group of its own, to be killed as a whole
             system.die_with_parent(request["template"])
+            # Undo what only the template needs: its signals, its host socket and its wake-up pipe.
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (
@@ -195,7 +196,7 @@ class _TemplateProcess:
             if "mounts" in self._linux_namespaces:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
-                # Again, because the change of credentials has reset the signal.
+                # Again, because a change of credentials resets the signal at the parent's death.
                 system.die_with_parent(request["template"])
             os.chdir(scratch)
             from delf_sandbox.guest.policy import link_inputs
@@ -204,7 +205,8 @@ class _TemplateProcess:
             _make_libraries_importable(request["libraries"])
             max_threads = request["max_threads"]
             confine(limits, request["readable"], scratch, max_threads=max_threads)
-            os.dup2(null_device, 2)  # last, so that errors reach the host
+            # Standard error is the last stream, so that errors of the steps above reach the host.
+            os.dup2(null_device, 2)
             os.close(null_device)
             # Ends the process when the session ends: all that gets past this line is a failure.
             self._server.serve(wire, wire, threads=max_threads > 0)
