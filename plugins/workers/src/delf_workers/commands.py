@@ -204,6 +204,8 @@ class _ConnectionChecker:
 
         project = state.load_project()
         self._registry = registry
+        # The connection through which an agent calls workers. It uses the registry of the project's
+        # connection, with its trust decisions, instead of the registry that it created.
         self._workers = Workers(folders=[str(folder) for folder in registry.folders])
         self._workers.registry = registry
         create_connection = project.connector(state.discover(project.environ))
@@ -213,6 +215,7 @@ class _ConnectionChecker:
         }
         # The agent's connections include the workers, which can call each other.
         tools = {self._workers.name: self._workers, **connections}
+        # The workshop creates the connections of each worker.
         self._workshop = Workshop(
             registry, tools, create_connection, project.environ, Workers.for_worker
         )

@@ -156,6 +156,11 @@ class Workers(Connection[WorkersSettings]):
         return self.registry.find(name)
 
     def _shared_workshop(self, context: CallContext) -> Workshop[Workers]:
+        """Return the object that creates the connections of workers, once for the agent.
+
+        The context of the first call has the agent's own connections: a worker can call others only
+        after this object has given it a copy of this connection.
+        """
         agent = self.agent_workers
         if agent.workshop is None:
             agent.workshop = Workshop(
@@ -348,8 +353,9 @@ class Workers(Connection[WorkersSettings]):
                 )
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the same workers as its maker. The patterns that the maker
-            # inherited are not written, because for_worker() adds them for each call of the worker.
+            # The new worker may call the same workers as its maker, whose own patterns come first.
+            # The patterns that the maker inherited from its own maker are not written, because
+            # for_worker() adds them for each call of the worker.
             patterns_of_maker, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
             settings["workers"] = {"allow_workers": list(patterns_of_maker)}

@@ -276,6 +276,7 @@ def from_front_matter(
         if "connections" in table:
             raise front.error("give only one of connections and toolsets", ("toolsets",))
         table["connections"] = _convert_toolsets(table.pop("toolsets"))
+        # Errors in the connections name the lines of the toolsets.
         lines = dict(front.lines)
         for keys, line in front.lines.items():
             if keys and keys[0] == "toolsets":
@@ -289,6 +290,7 @@ def from_front_matter(
     fields["connections"] = _connection_settings(front, table)
     if not front.text:
         raise front.error("there are no instructions after the front matter")
+    # Only the code below may set these fields, so they are unknown in a file.
     for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())

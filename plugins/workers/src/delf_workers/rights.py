@@ -162,7 +162,7 @@ class Workshop(Generic[W]):
                 tool.confirm = False
             elif isinstance(tool, Tool):
                 tool.confirm = True
-            # Otherwise, a connection of tools.py itself decides which of its actions need approval.
+            # Else ``tool`` is a connection defined in tools.py, which keeps its own ``confirm``.
             yield cast("ConnectionLike", tool)
 
     def _inherited_connections(

@@ -172,7 +172,9 @@ class _ModelCallReporter:
     def __init__(self, worker_names: Mapping[str, str], callback: MessageCallback) -> None:
         self._worker_names = worker_names
         self._callback = callback
+        # The events about model calls, by task id.
         self._events: dict[str, list[Event]] = {}
+        # The task id and the number of each model call that was reported.
         self._reported: set[tuple[str, int]] = set()
 
     def __call__(self, event: Event) -> None:
