@@ -35,9 +35,9 @@ class RecordingModel:
         self, inner: Model, path: str | os.PathLike[str], clean: Callable[[str], str] = str
     ) -> None:
         self._inner = inner
-        self._clean = clean
+        self._clean = clean  # applied to the text and the arguments of each recorded reply
         self._path = Path(path).expanduser()
-        self._write(b"")
+        self._write(b"")  # raises now, and not at the first reply, if the file cannot be written
 
     def __repr__(self) -> str:
         return f"RecordingModel({self._inner!r}, {str(self._path)!r})"
