@@ -69,17 +69,24 @@ class ToolMessage(str):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> str:
+        """Return characters of the message; raise the message if the script expects a record."""
         if isinstance(key, str):
             raise ToolException(str(self))
         return super().__getitem__(key)
 
     def __iter__(self) -> NoReturn:
+        """Raise the message, because the script expects a list as the call's result."""
         raise ToolException(str(self))
 
     def __getattr__(self, name: str) -> NoReturn:
+        """Raise the message, because the script expects an object as the call's result."""
+        # Python and libraries look up special names, and accept only this error if one is missing.
         if name.startswith("__"):
             raise AttributeError(name)
         raise ToolException(str(self))
+
+
+_NO_RESULT: Any = object()
 
 
 class ToolCall(Coroutine[Any, Any, Any]):
@@ -106,17 +113,17 @@ class ToolCall(Coroutine[Any, Any, Any]):
         kwargs: Any,
     ) -> None:
         self._caller = caller
-        self._unawaited_key = unawaited_key
+        self._unawaited_key = unawaited_key  # of this call among the caller's unawaited calls
         self._connection = connection
         self._method = method
         self._args = args
         self._kwargs = kwargs
         self.__name__ = self.__qualname__ = f"{connection}.{method}".rstrip(".")
         self._coroutine: Coroutine[Any, Any, Any] | None = None
-        # The result as the only item; empty until the call has its result.
-        self._result: list[Any] = []
+        # The result, which may be None; _NO_RESULT until the call has its result.
+        self._result: Any = _NO_RESULT
 
-    def _started_coroutine(self) -> Coroutine[Any, Any, Any]:
+    def _lazy_coroutine(self) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that makes the call, which the first use creates."""
         if self._coroutine is None:
             self._coroutine = self._caller.start(
@@ -127,29 +134,29 @@ class ToolCall(Coroutine[Any, Any, Any]):
     def send(self, value: Any) -> Any:
         """Continue the coroutine that makes the call; store the result when the coroutine ends."""
         try:
-            return self._started_coroutine().send(value)
+            return self._lazy_coroutine().send(value)
         except StopIteration as stop:
-            self._result.append(stop.value)
+            # A coroutine returns its result in this exception, also to the task that runs this one.
+            self._result = stop.value
             raise
 
     def throw(self, *args: Any) -> Any:
-        return self._started_coroutine().throw(*args)
+        return self._lazy_coroutine().throw(*args)
 
     def close(self) -> None:
-        self._started_coroutine().close()
+        """End the call, which no longer counts as unawaited, even if it was not sent yet."""
+        self._lazy_coroutine().close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        if self._result:
-            return self._result[0]
-        result = yield from self._started_coroutine().__await__()
-        self._result.append(result)
-        return result
+        if self._result is _NO_RESULT:
+            self._result = yield from self._lazy_coroutine().__await__()
+        return self._result
 
     def result(self) -> Any:
         """Block until the call has its result, and return the result."""
-        if not self._result:
-            self._result.append(self._caller.block(self))
-        return self._result[0]
+        if self._result is _NO_RESULT:
+            self._result = self._caller.block(self)
+        return self._result
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_", "cr_", "gi_")):  # asyncio looks up these attributes
@@ -157,26 +164,42 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return getattr(self.result(), name)
 
     def __repr__(self) -> str:
-        label = _label(self._connection, self._method)
-        if self._result:
-            return repr(self._result[0])
-        return f"<{label}, not awaited>"
+        if self._result is _NO_RESULT:
+            return f"<{_label(self._connection, self._method)}, not awaited>"
+        return repr(self._result)
 
     __hash__ = object.__hash__
 
 
 def _forward_to_result(name: str) -> Callable[..., Any]:
-    """Build a special method that waits for the call's result and applies to the result."""
+    """Build a special method that waits for the call's result and applies to the result.
+
+    Args:
+        name: The name of the special method, such as ``__add__``.
+    """
+    # Such as ``operator.__add__`` for ``__add__``, or else the builtin ``len`` for ``__len__``.
+    function = vars(operator).get(name) or getattr(builtins, name.strip("_"))
 
     def method(self: ToolCall, *args: Any) -> Any:
         values = [item.result() if isinstance(item, ToolCall) else item for item in args]
-        # Such as ``operator.__add__`` for ``__add__``, and the builtin ``len`` for ``__len__``.
-        function = vars(operator).get(name) or getattr(builtins, name.strip("_"), None)
-        if function is not None:
-            return function(self.result(), *values)
-        return getattr(self.result(), name)(*values)
+        return function(self.result(), *values)
 
     method.__name__ = name
+    return method
+
+
+def _build_reflected_method(name: str) -> Callable[..., Any]:
+    """Build a special method such as ``__radd__``, for ``value + call``.
+
+    Args:
+        name: The name of the method without reflection, such as ``__add__``.
+    """
+    function = getattr(operator, name)
+
+    def method(self: ToolCall, left: Any) -> Any:
+        # Python calls a reflected method on the right operand.
+        return function(left, self.result())
+
     return method
 
 
@@ -189,11 +212,7 @@ _FORWARDED_METHODS = (
 for _name in _FORWARDED_METHODS:
     setattr(ToolCall, f"__{_name}__", _forward_to_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
-
-    def _reflected_operator(self: ToolCall, other: Any, name: str = f"__{_name}__") -> Any:
-        return getattr(operator, name)(other, self.result())
-
-    setattr(ToolCall, f"__r{_name}__", _reflected_operator)
+    setattr(ToolCall, f"__r{_name}__", _build_reflected_method(f"__{_name}__"))
 
 
 def _label(connection: str, method: str) -> str:
@@ -206,6 +225,7 @@ class _UnawaitedCalls:
     def __init__(self) -> None:
         # No key is used twice, so that a late call of an earlier script removes no other call.
         self._keys = itertools.count()
+        # The text of each call, such as ``mail.send(…)``, and the number of its line in the script.
         self._calls: dict[int, tuple[str, int]] = {}
 
     def add(self, call: str, line: int) -> int:
@@ -253,9 +273,10 @@ class Caller:
         self._unawaited = _UnawaitedCalls()
 
         # -- calls in flight
-        # Calls are numbered as they are sent: a call may be sent by a later script than the script
-        # that created it, and the recording of each script starts with number 1.
+        # The number of the last call that was sent, counted over all scripts of the session.
         self._last_call_number = 0
+        # The same number when the running script began. The recording of a script counts from 1:
+        # the difference of the two.
         self._last_call_number_of_earlier_scripts = 0
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
@@ -277,7 +298,8 @@ class Caller:
         # Futures that never complete. A task of an earlier script that makes a call waits for one
         # of them.
         self._unanswerable_calls: set[asyncio.Future[Any]] = set()
-        # The number of calls of each task since the script's last line; None before.
+        # The number of calls that each task has made since the script's last line, to limit the
+        # calls of a task that runs on; None before the last line.
         self._calls_after_end: Counter[Any] | None = None
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
@@ -326,8 +348,10 @@ class Caller:
         """Send no further call of the script, whose outcome has been sent.
 
         A task that outlives its script may make calls. How many come before the next script depends
-        on how long the model thinks, and a replay does not wait for the model.
+        on how long the model thinks, and a replay does not wait for the model, so the calls could
+        not be replayed.
         """
+        # The calls of a task are sent only while this is the number of the task's script.
         self._script_number = None
 
     def note_unawaited(self, call: str, line: int) -> None:
@@ -338,9 +362,7 @@ class Caller:
         """Return the call expressions that were never awaited, each of them once."""
         return self._unawaited.texts()
 
-    def call(
-        self, connection: str, method: str, args: Any, kwargs: Any, *, stack_depth: int
-    ) -> ToolCall:
+    def call(self, connection: str, method: str, args: Any, kwargs: Any) -> ToolCall:
         """Create a call that is sent when the script awaits it or uses its result.
 
         Args:
@@ -348,11 +370,10 @@ class Caller:
             method: The name of the action; empty for a plain tool.
             args: The positional arguments.
             kwargs: The keyword arguments.
-            stack_depth: The number of stack frames between this method and the script.
         """
         args = [_iterators_to_lists(argument) for argument in args]
         kwargs = {name: _iterators_to_lists(argument) for name, argument in kwargs.items()}
-        line = _running_script_line(stack_depth + 1)
+        line = _running_script_line()
         unawaited_key = self._unawaited.add(_label(connection, method), line)
         return ToolCall(self, unawaited_key, connection, method, args, kwargs)
 
@@ -366,7 +387,8 @@ class Caller:
     async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:
         """Send a call and wait for its answer.
 
-        The wait blocks the thread if nothing else can run in the guest.
+        The wait blocks the thread if nothing else can run in the guest. A call of a task whose
+        script has ended is not sent: the task waits until it is cancelled.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         script_of_task = self._script_of_task.get()
@@ -391,8 +413,8 @@ class Caller:
                     self._receive()
             return await future
         except BaseException:
-            # The script stopped waiting, because of a timeout, a cancellation or its end. An
-            # answered call needs no message.
+            # The script stopped waiting, because of a timeout, a cancellation or its end: the host
+            # shall cancel the call. An answered call, whose error is raised here, needs no message.
             if not future.done() or future.cancelled():
                 self._send(["cancel", number], False)
             raise
@@ -450,7 +472,8 @@ class Caller:
     def deliver(self, numbers: Sequence[int]) -> None:
         """Resolve the calls that the recorded run answered in this iteration of the event loop.
 
-        After the last recorded iteration, resolve all calls whose answers have arrived.
+        Their answers may have arrived in an earlier iteration: :meth:`accept_answer` keeps these
+        answers. After the end of the replay, resolve all calls whose answers have arrived.
 
         Args:
             numbers: The numbers of the answered calls. The first call of the script has number 1,
@@ -503,15 +526,12 @@ def _iterators_to_lists(value: Any) -> Any:
     return value
 
 
-def _running_script_line(depth: int) -> int:
+def _running_script_line() -> int:
     """Return the number of the script's line that is running; 0 if no script is running.
 
-    Frames of libraries that the script called are skipped.
-
-    Args:
-        depth: The number of stack frames between this function and the script.
+    The frames of this module, and of libraries that the script called, are skipped.
     """
-    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_filename.startswith(SCRIPT_NAME):
             return frame.f_lineno
@@ -528,49 +548,27 @@ class _NoValue(abc.ABC):
     __slots__ = ()
 
     @abc.abstractmethod
-    def misuse(self) -> TypeError:
-        """Build the error for a script that uses the object as a value."""
+    def __delf_misuse__(self) -> TypeError:
+        """Build the error for a script that uses the object as a value.
 
-    def __bool__(self) -> bool:
-        raise self.misuse()
+        A public name would hide the action of this name.
+        """
 
-    def __str__(self) -> str:
-        raise self.misuse()
+    def _refuse(self, *_args: object) -> NoReturn:
+        """Raise an error, because the script uses a tool as a value instead of calling the tool."""
+        error = self.__delf_misuse__()
+        raise error
 
-    def __repr__(self) -> str:
-        raise self.misuse()
-
-    def __mro_entries__(self, bases: object) -> NoReturn:
-        raise self.misuse()
-
-    def __format__(self, spec: str) -> str:
-        raise self.misuse()
-
-    def __iter__(self) -> NoReturn:
-        raise self.misuse()
-
-    def __len__(self) -> int:
-        raise self.misuse()
-
-    def __contains__(self, item: object) -> bool:
-        raise self.misuse()
-
-    def __getitem__(self, key: object) -> NoReturn:
-        raise self.misuse()
-
-    def __setitem__(self, key: object, value: object) -> None:
-        raise self.misuse()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise self.misuse()
-
-    def __delattr__(self, name: str) -> None:
-        raise self.misuse()
+    __bool__ = __str__ = __repr__ = __format__ = _refuse
+    __iter__ = __len__ = __contains__ = _refuse
+    __getitem__ = __setitem__ = __setattr__ = __delattr__ = _refuse
+    __mro_entries__ = _refuse  # for ``class Mail(mail)``
 
     def __eq__(self, other: object) -> bool:
+        """Compare two tools by identity; any other comparison uses the tool as a value."""
         if isinstance(other, _NoValue):
             return self is other
-        raise self.misuse()
+        return self._refuse()
 
     __hash__ = object.__hash__
 
@@ -587,9 +585,10 @@ class ToolNamespace(_NoValue):
     _methods: list[str]
 
     def __init__(self, caller: Caller, name: str, methods: list[str]) -> None:
+        # The ``__setattr__`` of this class raises an error for every name.
         vars(self).update(_caller=caller, _name=name, _methods=methods)
 
-    def misuse(self) -> TypeError:
+    def __delf_misuse__(self) -> TypeError:
         """Build the error for a script that uses the connection as a value."""
         return TypeError(misuse_message(self._name, self._methods))
 
@@ -610,7 +609,7 @@ class ToolNamespace(_NoValue):
     def __call__(self, *args: Any, **kwargs: Any) -> Self:
         """Return this object, because some scripts write ``mail().send(…)``."""
         if args or kwargs:
-            raise self.misuse()
+            self._refuse()
         return self
 
     def __enter__(self) -> Self:
@@ -645,7 +644,7 @@ class ToolFunction(_NoValue):
 
     def __init__(self, caller: Caller, connection: str, method: str = "") -> None:
         def create_awaitable_call(*args: Any, **kwargs: Any) -> ToolCall:
-            return caller.call(connection, method, args, kwargs, stack_depth=2)
+            return caller.call(connection, method, args, kwargs)
 
         name = method or connection
         attributes = {
@@ -654,18 +653,19 @@ class ToolFunction(_NoValue):
             "_method": method,
             "__name__": name,
             "__qualname__": name,
+            # Rewritten scripts call this variant where they await the call, also later.
             ASYNC_VARIANT: create_awaitable_call,
         }
         for key, value in attributes.items():
             # The ``__setattr__`` of this class raises an error for every name.
             object.__setattr__(self, key, value)
 
-    def misuse(self) -> TypeError:
+    def __delf_misuse__(self) -> TypeError:
         """Build the error for a script that uses the action as a value."""
         return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = self._caller.call(self._connection, self._method, args, kwargs, stack_depth=2)
+        call = self._caller.call(self._connection, self._method, args, kwargs)
         return self._caller.block(call)
 
 
@@ -681,7 +681,7 @@ def misuse_in(value: Any) -> TypeError | None:
         item = pending_values.pop()
         kind = cast("type[Any]", type(item))
         if issubclass(kind, _NoValue):
-            return cast("_NoValue", item).misuse()
+            return cast("_NoValue", item).__delf_misuse__()
         if kind is dict:
             pending_values += itertools.islice(cast("dict[Any, Any]", item).values(), remaining)
         elif kind in (list, tuple, set, frozenset):

@@ -35,6 +35,7 @@ class WireLock:
 
     def __init__(self) -> None:
         self._lock = RLock()
+        # RLock does not tell who holds it: the thread that does, 0 if none, and how many times.
         self._holder = 0
         self._depth = 0
 
@@ -79,13 +80,13 @@ class Channel:
         self.limit = 64 * 1024 * 1024
         """The maximum number of bytes of a sent frame."""
         self.lock = WireLock()
-        self._read_fd = self._write_fd = -1
+        self._read_fd = self._write_fd = -1  # until open()
         self._on_frame = on_frame
         self._reader = FrameReader(_MAX_FRAME_LENGTH)  # the guest trusts the host
-        self._queued: list[bytes] = []
+        self._queued: list[bytes] = []  # the encoded frames that the next flush writes
         self._queued_bytes = 0
-        self._spin = Spin()
-        self._wait = select.poll()
+        self._spin = Spin()  # decides whether to read in a loop for a moment before a sleep
+        self._readable = select.poll()  # for the sleep until read_fd has data
 
     def open(self, read_fd: int, write_fd: int) -> None:
         """Attach the channel to two descriptors.
@@ -96,7 +97,7 @@ class Channel:
         """
         self._read_fd = read_fd
         self._write_fd = write_fd
-        self._wait.register(read_fd, select.POLLIN)
+        self._readable.register(read_fd, select.POLLIN)
         os.set_blocking(read_fd, False)
 
     def send(self, frame: list[Any], at_once: bool = False) -> None:
@@ -174,7 +175,7 @@ class Channel:
 
     def _sleep_until_readable(self) -> None:
         slept_at = perf_counter()
-        self._wait.poll()
+        self._readable.poll()
         # Data that came so soon would also have come during a spin: let the next wait spin.
         if perf_counter() - slept_at < SPIN_SECONDS:
             self._spin.record_success()

@@ -355,9 +355,10 @@ def _record(row: Any) -> Mapping[Any, Any] | None:
 
 
 def _cells(row: Any) -> list[Any]:
-    if not _is_list(row):
-        row = plain_or_as_is(row)
-    return list(row) if _is_list(row) else [row]
+    """Return the items of a row; any row but a list becomes the only cell."""
+    # Some rows, such as an array of a data library, only become a list by the conversion.
+    items = row if _is_list(row) else plain_or_as_is(row)
+    return list(items) if _is_list(items) else [items]
 
 
 def _encode_rows(grid: Iterable[list[Any]], suffix: str, max_bytes: int) -> bytes:

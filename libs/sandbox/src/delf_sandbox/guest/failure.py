@@ -62,17 +62,18 @@ class ScriptLine:
     source: str | None = None
 
 
-def hide_own_frames(own_folder: str) -> None:
+def hide_own_frames(own_path_part: str) -> None:
     """Remove the frames of delf's own code in the sandbox from the tracebacks that scripts print.
 
     Args:
-        own_folder: A part of the path that all files of this code have in common.
+        own_path_part: A part of the path that all files of this code have in common.
     """
 
     def without_own_frames(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def walk_script_frames(trace: Any) -> Any:
             for frame, line_number in walk(trace):
-                if own_folder not in frame.f_code.co_filename:
+                is_own_frame = own_path_part in frame.f_code.co_filename
+                if not is_own_frame:
                     yield frame, line_number
 
         return walk_script_frames
@@ -243,8 +244,10 @@ def _describe(value: Any, kind: str) -> str:
 
 
 def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
+    # isinstance() could run code of the value's class, see is_a().
     return issubclass(type(value), (list, tuple, set, frozenset))
 
 
 def _is_dict(value: Any) -> TypeGuard[dict[Any, Any]]:
+    # isinstance() could run code of the value's class, see is_a().
     return issubclass(type(value), dict)

@@ -198,6 +198,7 @@ class Functions:
                 return "plain"
             return "unknown"
         definitions = self.by_scope_and_name.get((id(owner), word), ())
+        # A word has assigned values without such a binding after ``word[key] = value``.
         is_rebound = owner.binding_kinds[word] != {"function"} or word in owner.assigned_values
         if is_rebound:  # only the running script shows which binding is called
             return "unknown"
@@ -278,11 +279,11 @@ class Functions:
                 label = self._write_action_of(place, write_actions)
                 if label is None:
                     continue
-                scope: Scope | None = place.scope
-                while scope is not None:
+                # The enclosing functions, too: they may run a nested function in a way that this
+                # analysis does not see, for example by passing it to ``map``.
+                for scope in enclosing_scopes(place.scope):
                     if scope.kind == "function" and id(scope) not in write_actions:
                         new_functions[id(scope)] = label
-                    scope = scope.parent
             # Repeat until nothing is added, because a function also writes if it calls a writer.
             if not new_functions:
                 return write_actions

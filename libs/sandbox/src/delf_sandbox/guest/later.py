@@ -27,7 +27,7 @@ _OTHER_ORDER = frozenset({"set", "frozenset", "reversed", "sorted"})
 _MAX_PATH_STEPS = 6
 
 # Stands for a function's result in the set of visited parts, whose other members have names.
-_RESULT = ""
+_FUNCTION_RESULT = ""
 
 
 class DeferredCalls:
@@ -48,7 +48,8 @@ class DeferredCalls:
         # The results, parameters and variables that were followed: the ``id()`` of the scope, the
         # name, and the path to the awaitables within the value.
         self._visited: set[tuple[int, str, Path]] = set()
-        # Each path leads from the expression's value to the awaitables inside the value.
+        # Mark all calls now: follow each value that the script awaits back to the calls that made
+        # it. A path leads from an expression's value to the awaitables inside the value.
         for expression, scope, awaitable_path in self._syntax.awaitables:
             self._mark_calls_in(expression, scope, awaitable_path)
 
@@ -61,7 +62,9 @@ class DeferredCalls:
             node: The expression.
             scope: The scope of the expression.
             awaitable_path: The indexes that lead from the value to the awaitables, with
-                ``EACH_ITEM`` for all items; empty if the value itself is the awaitable.
+                ``EACH_ITEM`` for all items; empty if the value itself is the awaitable. From
+                ``tasks[0]`` to ``tasks``, the path gets a step longer at its beginning; from
+                ``[first, second]`` to ``first``, it loses its first step.
         """
         match node:
             case ast.Call():
@@ -82,7 +85,8 @@ class DeferredCalls:
             case ast.Name(id=word):
                 self._mark_calls_in_variable(word, scope, awaitable_path)
             # Any object may have the attribute, so the values of all attributes with this name are
-            # followed. No scope has them: the ``id()`` of the syntax stands for it.
+            # followed. They have no scope, so the ``id()`` of the syntax stands for the scope's in
+            # the set of visited parts.
             case ast.Attribute(attr=attribute):
                 values = self._syntax.stores.get(attribute, ())
                 self._mark_calls_in_bindings(id(self._syntax), attribute, values, awaitable_path)
@@ -109,6 +113,9 @@ class DeferredCalls:
     ) -> None:
         """Mark the calls in a collection whose awaitables the script awaits later.
 
+        In ``[first, *tasks, last]``, the index 0 selects ``first``. The index 1 selects either the
+        first item of ``tasks`` or ``last``, so both are followed.
+
         Args:
             items: The items of a list, tuple or set.
             scope: The scope of the items.
@@ -127,7 +134,7 @@ class DeferredCalls:
                 self._mark_calls_in(item, scope, path_in_item)
         if star_index == len(items):
             return
-        # In ``[first, *tasks, last]``, the item with index 1 may be ``tasks[0]``.
+        # The index within the starred collection: 0 for index 1 of ``[first, *tasks, last]``.
         index_in_starred: Step = EACH_ITEM
         if isinstance(wanted_index, int):
             index_in_starred = wanted_index - star_index
@@ -135,7 +142,7 @@ class DeferredCalls:
                 return
         starred, *items_after_star = items[star_index:]
         self._mark_calls_in(starred.value, scope, (index_in_starred, *path_in_item))
-        # The item ``last`` may have any index from 1 on.
+        # How many items the starred collection has is unknown, so these may have any index.
         for item in items_after_star:
             self._mark_calls_in(item, scope, path_in_item)
 
@@ -154,6 +161,8 @@ class DeferredCalls:
         place = self._syntax.calls[id(node)]
         scope = place.scope
         arguments = node.args
+        # A method below may belong to a collection, or to the script's own class: after its items,
+        # the call itself is followed, too.
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
                 self._mark_calls_in_builtin(word, place, awaitable_path)
@@ -198,6 +207,7 @@ class DeferredCalls:
         elif word in _OTHER_ORDER and arguments:
             self._mark_calls_in(arguments[0], scope, _to_any_item(awaitable_path))
         elif word == "dict":
+            # The first step leads to a value of the dict, which is a keyword argument.
             for item in place.node.keywords:
                 self._mark_calls_in(item.value, scope, awaitable_path[1:])
         elif word == "enumerate" and arguments and _leads_to_second(awaitable_path):
@@ -209,7 +219,8 @@ class DeferredCalls:
             _, index, *path_in_item = awaitable_path
             self._mark_calls_in_items(arguments, scope, (index, EACH_ITEM, *path_in_item))
         elif word == "map" and arguments:
-            # The script awaits the items of the result itself.
+            # The script awaits the items of the result itself. The first step leads to an item,
+            # and the item is a result of the passed function.
             place.is_await_deferred = True
             self._mark_calls_in_mapped_function(arguments[0], place, awaitable_path[1:])
 
@@ -228,8 +239,10 @@ class DeferredCalls:
         if isinstance(function, ast.Lambda):
             self._mark_calls_in(function.body, self._syntax.scopes[id(function)], awaitable_path)
             return
-        # The rewriting replaces any other function by a variant that returns awaitables.
+        # The rewriting replaces any other function, at index 0 of the arguments, by a variant that
+        # returns awaitables.
         self.passed_functions.append(Place(function, place.scope, container=place.node.args, key=0))
+        # If the script defines the function, mark the calls inside it.
         if isinstance(function, ast.Name):
             scope_of_name = place.scope.find(function.id)
             key = (id(scope_of_name), function.id)
@@ -257,6 +270,7 @@ class DeferredCalls:
             if awaitable_is_call_result and (is_awaited or self._functions.is_async(scope)):
                 continue
             self._mark_calls_in_returns(scope, awaitable_path)
+        # The targets are the functions with ``def``. A lambda has its name by an assignment.
         function = place.node.func
         if isinstance(function, ast.Name):
             owner = place.scope.find(function.id)
@@ -267,9 +281,14 @@ class DeferredCalls:
                     self._mark_calls_in_lambda(value.expression, awaitable_path)
 
     def _mark_calls_in_lambda(self, function: ast.Lambda, awaitable_path: Path) -> None:
-        """Mark the calls whose awaitables a lambda returns, as :meth:`_mark_calls_in_returns`."""
+        """Mark the calls whose awaitables a lambda returns; do nothing at a repeated visit.
+
+        Args:
+            function: The lambda.
+            awaitable_path: The indexes that lead from the lambda's result to the awaitables.
+        """
         scope = self._syntax.scopes[id(function)]
-        if self._is_first_visit(scope, _RESULT, awaitable_path):
+        if self._is_first_visit(scope, _FUNCTION_RESULT, awaitable_path):
             self._functions.may_return_awaitable.add(id(scope))
             self._mark_calls_in(function.body, scope, awaitable_path)
 
@@ -283,7 +302,7 @@ class DeferredCalls:
             awaitable_path: The indexes that lead from the function's result to the awaitables,
                 such as ``(1,)`` if the second item of a returned tuple is the awaitable.
         """
-        if not self._is_first_visit(scope, _RESULT, awaitable_path):
+        if not self._is_first_visit(scope, _FUNCTION_RESULT, awaitable_path):
             return
         self._functions.may_return_awaitable.add(id(scope))
         for value in scope.returns:
@@ -301,7 +320,7 @@ class DeferredCalls:
 
         Args:
             function: The scope of the visited function.
-            visited_part: A parameter, as ``(name)``, or ``_RESULT`` for the function's result.
+            visited_part: A parameter, as ``(name)``, or ``_FUNCTION_RESULT`` for its result.
                 Visits of variables are in the same set, under their plain names.
             awaitable_path: The path to the awaitables in the argument or result.
         """
@@ -368,9 +387,11 @@ class DeferredCalls:
         Args:
             function: The scope of the function that has the parameter.
             parameter: The parameter's name.
-            awaitable_path: The indexes that lead from the parameter's value to the awaitables.
+            awaitable_path: The indexes that lead from the parameter's value to the awaitables;
+                empty if the argument itself is the awaitable.
         """
-        # The parentheses keep the parameter apart from a variable of the same name.
+        # In the set of visited parts, the parentheses keep the parameter apart from a variable of
+        # the same name, whose assigned values are visited separately.
         if not self._is_first_visit(function, f"({parameter})", awaitable_path):
             return
         # The parameter ``self`` of a method is not among the arguments of a call.
@@ -398,7 +419,10 @@ def _is_not_starred(node: ast.expr) -> bool:
 
 
 def _leads_to_second(awaitable_path: Path) -> bool:
-    """Return True if a path leads from a collection to the second member of each pair in it."""
+    """Return True if a path leads from a collection of pairs to the second member of a pair.
+
+    The first step leads to a pair, and the second step to its member: index 1, or each member.
+    """
     return awaitable_path[1:2] in ((1,), (EACH_ITEM,))
 
 

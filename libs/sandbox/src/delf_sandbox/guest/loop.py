@@ -26,7 +26,7 @@ _MAX_EVENTS = 10_000
 _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
-_MAX_CATCH_UP_ITERATIONS = 1_000
+_MAX_HOLD_BACK_ITERATIONS = 1_000
 # The event of an iteration in which the script sent a frame to the host.
 _SENT_FRAME = 0
 # The maximum number of seconds that a replay waits for a callback of a library's thread.
@@ -51,6 +51,7 @@ class _Task(asyncio.Task[Any]):
         super().__init__(coro, loop=loop, **options)
 
     def __hash__(self) -> int:
+        """Return the number of the task, which orders sets of tasks in the same way in each run."""
         return self._number
 
 
@@ -59,7 +60,7 @@ class _Timer(asyncio.TimerHandle):
 
     def __init__(self, number: int, when: float, callback: Any, args: Any, **options: Any) -> None:
         super().__init__(when, callback, args, **options)
-        self.number = number
+        self.number = number  # of the timers of this script, in the order of their creation
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
@@ -79,6 +80,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
     _csock: object = None
 
     def __init__(self) -> None:
+        # -- the script's tasks
         self.task_count = 0
         self._tasks: weakref.WeakSet[Any] = weakref.WeakSet()
         self._discarded_errors: list[BaseException] = []
@@ -87,15 +89,19 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._block_depth = 0  # the number of nested blocking waits
         # The number of threads before the first script; see open().
         self._initial_thread_count = 0
+
+        # -- functions of the session, see attach(), and the wire to the host, see watch_wire()
         self._selector = selectors.PollSelector()
         self._wire: selectors.SelectorKey | None = None
         self._receive: Callable[[], None] = _no_op
         self._flush: Callable[[], None] = _no_op
         self._deliver: Callable[[Sequence[int]], None] = _no_op
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
+
+        # -- recording and replay
         # An event is the number of the call that the host answered, the negative number of the
         # timer that fired, or _SENT_FRAME. Each event to replay comes with the number of its
-        # iteration.
+        # iteration. Iterations and timers are numbered from 1 in each script.
         self._events_to_replay: deque[tuple[int, int]] = deque()
         # The number of an iteration and an event of that iteration, alternately.
         self._recording: list[int] = []
@@ -104,9 +110,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # The iteration of the last event that was recorded or replayed.
         self._last_event_iteration = 0
         self._timer_count = 0
-        # True during a replay, and after its last event until the script only waits for answers.
-        self._is_catching_up = False
-        self._catch_up_iterations_left = 0
+        # True from the script's start, through the replay of its events, until the script can go on
+        # only by a new answer of the host: no such answer is delivered before.
+        self._holds_back_answers = False
+        self._hold_back_iterations_left = 0
         # How far the loop's clock is ahead of the real clock. Not 0 after a replay has set the
         # loop's clock to a recorded time.
         self._clock_offset_ns = 0
@@ -176,8 +183,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._recordable_events_left = _MAX_EVENTS - len(events)
         # Also without a recording, the script first runs until it only waits for answers of the
         # host, and only then gets answers, so that a replay numbers the iterations in the same way.
-        self._is_catching_up = True
-        self._catch_up_iterations_left = _MAX_CATCH_UP_ITERATIONS
+        # The numbers of iterations, tasks and timers start again, as in the recorded run.
+        self._holds_back_answers = True
+        self._hold_back_iterations_left = _MAX_HOLD_BACK_ITERATIONS
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
         self._recording.clear()
 
@@ -219,11 +227,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def record_sent_frame(self) -> None:
         """Record that the script sent a frame which shows the host how far the script has come.
 
-        A replay delivers no new answer before this iteration. Without the record, the replay would
-        deliver new answers ``_MAX_CATCH_UP_ITERATIONS`` after the last event, and the script could
-        send another frame than the recorded one. Within this limit, nothing is recorded.
+        A replay holds back new answers for ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
+        event. If the script sends a frame later than that, the frame has to be an event, too: the
+        replay would otherwise deliver new answers before, and the script could send another frame
+        than the recorded one.
         """
-        if self._iteration_number - self._last_event_iteration > _MAX_CATCH_UP_ITERATIONS:
+        if self._iteration_number - self._last_event_iteration > _MAX_HOLD_BACK_ITERATIONS:
             self.record(_SENT_FRAME)
 
     @property
@@ -234,7 +243,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         to its calls. Until then, no new answer is delivered: the recorded run got none before this
         wait, so a new answer would change the order of the script's steps.
         """
-        return bool(self._events_to_replay) or self._is_catching_up
+        return bool(self._events_to_replay) or self._holds_back_answers
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -307,7 +316,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 "and await the calls"
             )
         task = self.create_task(coro)
-        if outer is not None:  # asyncio requires that no other task is current
+        if outer is not None:
+            # The iterations below run tasks, and asyncio allows only one current task at a time.
             asyncio.tasks._leave_task(self, outer)
         self._block_depth += 1
         try:
@@ -353,6 +363,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         super().add_signal_handler(sig, callback, *args)
 
     def _open_wake_up(self) -> None:
+        """Create the descriptors by which a thread or signal wakes up the loop, at the first call.
+
+        asyncio keeps one of them in ``_csock``. The constructor does not create them, because
+        processes that are forked from this one would share them.
+        """
         if self._csock is None:
             super()._make_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
@@ -360,14 +375,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Do nothing: the wake-up descriptor is created when it is needed."""
 
     def _close_self_pipe(self) -> None:
+        """Close the wake-up descriptors as asyncio does, if :meth:`_open_wake_up` created them."""
         if self._csock is not None:
             super()._close_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def time(self) -> float:
         """Return the time of the loop in seconds, on which timers are based."""
-        # In a replay, read_clock() returns the recorded time instead of the present time.
+        # In a replay, read_clock() returns the recorded time instead of calling _now_ns().
         now_ns = self._now_ns() if self._read_clock is None else self._read_clock(self._now_ns)
-        # The following times continue from the recorded time.
+        # The next call of _now_ns() continues from this time, which may be a recorded one.
         self._clock_offset_ns = now_ns - monotonic_ns()
         return now_ns / 1e9
 
@@ -391,18 +407,19 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._iteration_number += 1
         if self._events_to_replay:
             self._replay_iteration()
-        elif self._is_catching_up and self._ready and self._catch_up_iterations_left > 0:
-            # An answer that is delivered before the script waits again would change the order.
-            self._catch_up_iterations_left -= 1
+        elif self._holds_back_answers and self._ready and self._hold_back_iterations_left > 0:
+            # Do not wait for answers, but only run the callbacks that are ready: an answer that is
+            # delivered before the script waits again would change the order.
+            self._hold_back_iterations_left -= 1
         else:
-            if self._is_catching_up:
-                self._is_catching_up = False
+            if self._holds_back_answers:
+                self._holds_back_answers = False
                 # Deliver the answers that arrived during the replay.
                 self._deliver(())
             self._wait()
         if not self._ready:
-            # Do not count an idle wake-up as an iteration, because the number of wake-ups depends
-            # on the machine.
+            # Nothing to run: the loop woke up for nothing. Do not count this as an iteration,
+            # because the number of such wake-ups depends on the machine.
             self._iteration_number -= 1
         # Run only the callbacks that are ready now: callbacks that these schedule belong to the
         # next iteration.
@@ -487,9 +504,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._receive()
 
     def _replay_iteration(self) -> None:
-        """Replay the recorded events of this iteration."""
+        """Replay the recorded events of this iteration.
+
+        Without such events, the iteration only runs the callbacks that are ready. Without ready
+        callbacks, it becomes the iteration of the next recorded event.
+        """
         next_iteration, _ = self._events_to_replay[0]
         if next_iteration > self._iteration_number:
+            # The recorded run had iterations before that event. If no callback is ready for them
+            # now, a thread has to provide one.
             self._wait_for_threads()
             if self._ready:
                 return
@@ -513,11 +536,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Wait until a thread of a library calls back, if nothing else can run.
 
         The recorded run had more iterations before its next event than the replay has had. As no
-        callback is ready now, a callback of a thread must have caused the missing iterations. The
-        wait has a time limit, because the replay may have run this callback in an earlier iteration
-        already.
+        callback is ready now, and an iteration is only counted if it runs a callback, a callback of
+        a thread must have caused the missing iterations. The wait has a time limit, because the
+        replay may have run this callback in an earlier iteration already.
         """
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
+        # More threads than at first: a library of the script has started one that is still running.
         while not self._ready and _thread_count() != self._initial_thread_count:
             seconds_left = (deadline - monotonic_ns()) / 1e9
             if seconds_left <= 0:

@@ -74,6 +74,16 @@ def check_uses(tree: ast.Module, names: ToolNames) -> None:
 
 
 class _Uses:
+    """The uses of connections and actions in a script.
+
+    A misuse is a use of a tool as a value. The unused result of a lazy function such as ``map`` is
+    one, too: the function that is passed to ``map``, a tool or one that calls tools, never runs.
+
+    Args:
+        tree: The parsed script.
+        names: The tool names in the script.
+    """
+
     def __init__(self, tree: ast.Module, names: ToolNames) -> None:
         self._names = names
         self._tools = names.initial_names.tools
@@ -150,7 +160,8 @@ class _Uses:
         """Record an error if the script uses a tool as a value instead of calling the tool.
 
         A tool that is printed, compared or left as a statement without a call is an error. A tool
-        that is called, or passed to a function of the script, is not an error.
+        that is called, or passed to a function of the script, is not an error. Where the use gives
+        its value another name, the uses of that name decide.
 
         Returns:
             The uses to check next. After ``send = mail.send``, these are the reads of ``send``.
@@ -195,7 +206,8 @@ class _Uses:
                     return self._uses_of_alias(use, node, name)
             case _:
                 pass
-        # Here the tool is in any other place, or a condition in a case above is false.
+        # Here the tool is in any other place, or a condition in a case above is false: the use is
+        # allowed unless it needs a value, such as an operand.
         if self._needs_value(parent, node):
             return self._record_misuse(use, node)
         return []
@@ -209,21 +221,26 @@ class _Uses:
         while True:
             parent = self._parents.get(id(node))
             match parent:
-                case ast.IfExp() if parent.test is not node:
-                    pass
-                case ast.BoolOp() if parent.values[-1] is node:
-                    pass
+                case ast.IfExp():
+                    has_same_value = parent.test is not node
+                case ast.BoolOp():
+                    has_same_value = parent.values[-1] is node
                 case ast.Call() if node in parent.args:
-                    is_partial = self._original_name_of(parent) == "partial"
-                    if not is_partial:  # a partial of an action is used like the action
-                        return node
-                case ast.Call(args=[], keywords=[]) if parent.func is node and use.is_connection:
-                    pass  # such as ``mail()`` in ``mail().send(…)``
+                    # A partial of an action is used like the action.
+                    has_same_value = self._original_name_of(parent) == "partial"
+                case ast.Call(args=[], keywords=[]):  # such as ``mail()`` in ``mail().send(…)``
+                    has_same_value = parent.func is node and use.is_connection
                 case _:
-                    return node
-            node = parent  # whose value is the same tool
+                    has_same_value = False
+            if not has_same_value:
+                return node
+            node = parent
 
     def _is_argument_of_lazy_function(self, node: Any, function_call: ast.Call) -> bool:
+        """Return True for an argument such as ``mail.send`` in ``map(mail.send, names)``.
+
+        A lazy function calls the passed tool only when its result is iterated.
+        """
         if node not in function_call.args:
             return False
         return self._original_name_of(function_call) in _LAZY_FUNCTIONS
@@ -261,7 +278,7 @@ class _Uses:
         if not reads and not is_expression:
             return self._record_misuse(use, value)
         if name in self._tools:
-            return []  # _direct_uses() returns the reads of a tool's own name
+            return []  # _direct_uses() returns the reads of a tool's own name already
         owner = use.scope.owner(name)
         # The name refers to the tool for certain only if this assignment is its only binding.
         assigned_values = [part.expression for part in owner.assigned_values.get(name, [])]
@@ -269,6 +286,7 @@ class _Uses:
         is_only_variable = owner.binding_kinds.get(name) == {"variable"}
         if not is_only_assignment or not is_only_variable:
             return []
+        # Another function may have a variable of the same name, with another value.
         return [
             _Use(use.label, use.methods, node, scope)
             for node, scope in reads
@@ -333,7 +351,8 @@ class _Uses:
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
         """Return True if the script does not use the result of a call.
 
-        Before a script runs, it is rewritten so that a statement such as ``map(send, names)``
+        Any place but a statement of its own is a use, and so is an assignment to a variable that is
+        read. Before a script runs, it is rewritten so that a statement such as ``map(send, names)``
         iterates its result, like a loop. The result of such a statement is used.
         """
         match self._parents.get(id(node)):
@@ -341,7 +360,7 @@ class _Uses:
                 return self._original_name_of(node) not in _REWRITTEN_AS_LOOP
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 owner = scope.owner(name)
-                if owner.kind == "class":
+                if owner.kind == "class":  # a class attribute, which may be read through the class
                     return False
                 is_read = any(
                     read.id == name and reader.owner(name) is owner
@@ -428,6 +447,7 @@ class _Uses:
                 return False
 
     def _record_misuse(self, use: _Use, node: Any) -> list[_Use]:
+        """Record the misuse of a tool at a node, and return no further uses to check."""
         self._add_misuse(node, misuse_message(use.label, use.methods))
         return []
 

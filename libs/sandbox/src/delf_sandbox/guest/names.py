@@ -24,7 +24,8 @@ from delf_sandbox.guest.scopes import CallPlace, Place, Scope, ScriptSyntax
 BUILTINS = frozenset(dir(builtins))
 
 
-def _never(_name: str) -> bool:
+def _false_for_any_name(_name: str) -> bool:
+    """Return False: by default, nothing can be imported, and no earlier script has run."""
     return False
 
 
@@ -43,9 +44,9 @@ class InitialNames:
 
     tools: Mapping[str, Sequence[str]]
     write_actions: Collection[str] = ()
-    can_import: Callable[[str], bool] = _never
-    is_bound: Callable[[str], bool] = _never
-    is_async: Callable[[str], bool] = _never
+    can_import: Callable[[str], bool] = _false_for_any_name
+    is_bound: Callable[[str], bool] = _false_for_any_name
+    is_async: Callable[[str], bool] = _false_for_any_name
 
     def is_connection(self, name: str) -> bool:
         """Return True if a name is that of a connection, whose actions are the tools."""
@@ -80,6 +81,7 @@ class _ToolName(NamedTuple):
 
     @property
     def is_action(self) -> bool:
+        """True for an action of a connection; False for a connection or plain tool itself."""
         return bool(self.method)
 
 
@@ -215,6 +217,7 @@ class ToolNames:
             return "tool"
         if "param" in owner.binding_kinds[word]:
             return "parameter"
+        # A name that only a class rebinds is not among the rebound names.
         return self.rebound_names.get(word, "variable")
 
     def _find_rebound_names(self) -> None:
@@ -227,8 +230,10 @@ class ToolNames:
         for scope in self._all_scopes():
             for word, binding in scope.binding_kinds.items():
                 if word in tools and "param" not in binding and scope.kind != "class":
-                    self.rebound_names.setdefault(word, "variable")
+                    self.rebound_names[word] = "variable"
+        # The bindings above include the functions, for which the kind is replaced here.
         for place in self.syntax.definitions:
+            # A definition is ``def``, ``class`` or an assignment of a lambda.
             is_lambda = isinstance(place.node, ast.Assign)
             defined_name: str = place.node.targets[0].id if is_lambda else place.node.name
             if defined_name in tools and place.scope.kind != "class":
@@ -433,6 +438,8 @@ class ToolNames:
         connection = module.rpartition(".")[2]
         if is_from_import and word in self.initial_names.tools.get(connection, ()):
             return _ToolName(connection, word)
+        # The module is not a connection, or has no such action: go by the imported name
+        # alone, which may be another spelling of a tool's name.
         intended_tool = self._tool_by_spelling.get(normalized_name(word))
         is_action = intended_tool is not None and intended_tool.is_action
         if is_action and not is_from_import:
@@ -452,13 +459,14 @@ class ToolNames:
 
         ``tools`` is such a prefix in ``tools.shop``.
         """
-        prefixes = {
+        ids_of_prefixes = {
             id(place.node.value)
             for place, _ in self.syntax.attributes
             if normalized_name(place.node.attr) in self._tool_by_spelling
         }
         reads = [place.node for place, _ in self.syntax.loads if place.node.id == word]
-        return any(id(read) not in prefixes for read in reads)
+        # A prefix is not a read, because the rewriting replaces ``tools.shop`` by the tool itself.
+        return any(id(read) not in ids_of_prefixes for read in reads)
 
 
 def _is_record(node: ast.AST) -> bool:

@@ -56,8 +56,8 @@ class Printer(io.TextIOBase):
         self._parts: list[str] = []
         self._buffered_chars = 0
         self._total_chars = 0
-        self._sent_at = 0.0
-        self._has_ended = False
+        self._sent_at = 0.0  # when text was sent last, on the monotonic clock
+        self._has_ended = False  # True after the script's end: later text is ignored
         # True in a process in which SIGALRM may flush the buffer.
         self._can_use_alarm_signal = False
         # True while a timer runs, at whose end SIGALRM flushes the buffer.
@@ -73,7 +73,7 @@ class Printer(io.TextIOBase):
         self._can_use_alarm_signal = True
 
     def start(self) -> None:
-        """Reset the output count for a new script."""
+        """Reset the state for a new script: nothing is printed, and no alarm timer runs."""
         self._total_chars = 0
         self._sent_at = monotonic()
         self._has_ended = self._is_alarm_set = False
@@ -88,7 +88,10 @@ class Printer(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
-        """Buffer text; flush the buffer if it is large or has not been flushed for a while."""
+        """Buffer text; flush the buffer if it is large or has not been flushed for a while.
+
+        Otherwise set the alarm, which flushes the buffer if the script prints nothing more for now.
+        """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         size = len(text)
@@ -104,6 +107,7 @@ class Printer(io.TextIOBase):
         self._buffered_chars += size
         is_buffer_full = self._buffered_chars >= _MAX_BUFFERED_CHARS
         if is_buffer_full or monotonic() - self._sent_at > _MAX_BUFFER_SECONDS:
+            # At once, because the script may compute for long before its next frame.
             self._send_buffered_text(at_once=True)
         elif self._can_use_alarm_signal and not self._is_alarm_set:
             self._set_alarm()
@@ -203,9 +207,10 @@ class FileSender:
 
     def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
         self.row_files: Collection[str] = ()
+        """The suffixes of the file formats that the host writes from rows, such as ``.xlsx``."""
         self.scratch: Scratch | None = None
         """The folder in which scripts can create files; None if there is none."""
-        self._send = send
+        self._send = send  # (kind, file name, is last chunk, bytes)
 
     def __call__(self, name: Any, content: Any = NOT_GIVEN) -> NoResult:
         """Send a file to the host. The script may await the result.
@@ -228,7 +233,8 @@ class FileSender:
                 "no content was given"
             )
         if scratch is not None and isinstance(name, str):
-            # At the script's end, a file of this name must not replace the given content.
+            # At the script's end, send_written() must not send the script's own file of this name,
+            # which would replace the given content.
             scratch.mark_sent(name)
         return self._send_file(name, content)
 
@@ -287,7 +293,10 @@ class NoResult:
 
     def __await__(self) -> Generator[Any, Any, None]:
         return
+        # Never reached; it makes this method a generator, as ``__await__`` has to return an
+        # iterator.
         yield
 
     def __repr__(self) -> str:
+        """Return ``None``, which is what a script that prints the result expects."""
         return "None"

@@ -101,10 +101,12 @@ def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Cal
         if isinstance(fromlist, list):
             # C code, such as that of strptime(), passes a list, and import statements pass a tuple.
             # An import by C code needs no check: the check only gives the model a clear error,
-            # while the confinement of the process is what protects the machine.
+            # while the confinement of the process is what protects the machine. C code takes the
+            # module from ``sys.modules`` and ignores this result, so no names are passed on.
             return real_import(name, globals, locals, (), 0)
         if name in stand_ins:
-            # ``import os.path`` binds the name ``os``, and ``from os.path import join`` does not.
+            # ``import os.path`` binds the module ``os`` and so needs this module;
+            # ``from os.path import join`` needs ``os.path``.
             top_level_name = name.partition(".")[0]
             return stand_ins[name if fromlist else top_level_name]
         submodules = [f"{name}.{item}" for item in fromlist or ()]

@@ -37,6 +37,7 @@ def _make_record_type() -> type[dict[str, Any]]:
                 raise AttributeError(f"there is no {name!r} here, but {key_list}") from None
 
         def _to_dict(self, **_options: Any) -> dict[str, Any]:
+            """Return a dict, whatever options a library has, such as ``mode`` in pydantic."""
             return dict(self)
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -52,6 +53,7 @@ def _make_record_type() -> type[dict[str, Any]]:
 
         @property
         def __dict__(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+            """A copy of the items, which scripts get by ``vars(record)``."""
             return dict(self)
 
     Record.__name__ = Record.__qualname__ = "dict"  # scripts see a dict
@@ -108,7 +110,10 @@ _real_loads = json.loads
 
 
 def patch_json_and_dataclasses() -> None:
-    """Make records encodable, and patch the json and dataclasses modules to accept them."""
+    """Make records encodable, and patch the json and dataclasses modules to accept them.
+
+    The patched ``json.loads`` also accepts a record, or another result that is parsed already.
+    """
     values.ENCODERS[Record] = values.encode_mapping
     # Any, because the type checker refuses assignments to the attributes of modules and classes.
     json_encoder: Any = json.JSONEncoder

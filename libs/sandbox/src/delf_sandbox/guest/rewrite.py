@@ -102,8 +102,10 @@ class Rewriting:
         may_return_awaitables = self.may_return_awaitables()
         for scope in self._syntax.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
+                # An async function with ``@cache`` returns one coroutine to several callers.
                 self._make_cached_result_reusable(scope.node)
         # A place is a node with its position in the tree, so that the node can be replaced.
+        # Keep the call of an async generator in an ``async for`` as it is.
         for place in self._syntax.loops:
             self._exclude_async_generator(place)
         for place in self._syntax.awaits:
@@ -126,8 +128,8 @@ class Rewriting:
             self._rewrite_with(place)
         for scope in self._syntax.functions:
             if id(scope) in self._functions.made_async:
-                # Change the class in place, because other parts of the tree refer to this node;
-                # both classes have the same fields.
+                # The plain function now has an ``await``. Change the class in place, because other
+                # parts of the tree refer to this node; both classes have the same fields.
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _make_cached_result_reusable(self, function: ast.AsyncFunctionDef) -> None:
@@ -241,6 +243,7 @@ class Rewriting:
         elif kind == "async":
             place.put(self.await_or_block(place, node))
         elif kind == "maybe_awaitable" and can_await:
+            # An action has an async variant; any other function may return a plain value.
             node.func = self.awaitable_variant(node.func)
             place.put(await_node(call(AS_AWAITABLE, node)))
         elif kind in ("stream", "maybe_awaitable") or is_possibly_awaitable:
@@ -288,7 +291,8 @@ class Rewriting:
     def _exclude_async_generator(self, place: Place) -> None:
         """Mark the call of an async generator in an ``async for`` as awaited later.
 
-        Thus :meth:`_rewrite_call` leaves the call unchanged, as ``async for`` needs the generator.
+        :meth:`_rewrite_call` would otherwise wrap the call for a plain ``for``. A call that is
+        marked stays as it is, and ``async for`` gets the generator.
 
         Args:
             place: Any loop, or ``for`` clause of a comprehension.
@@ -397,9 +401,14 @@ class Rewriting:
         The function must be defined in the script, without decorators.
         """
         functions = self._functions.targets(place)
-        return bool(functions) and all(map(self._is_calling_generator, functions))
+        return bool(functions) and all(map(self._is_generator_with_tool_calls, functions))
 
-    def _is_calling_generator(self, scope: Scope) -> bool:
+    def _is_generator_with_tool_calls(self, scope: Scope) -> bool:
+        """Return True for a plain generator function that makes tool calls.
+
+        The result of an async function is not a plain iterator, and a decorator may replace the
+        function, so that its result need not be lazy.
+        """
         if not scope.is_generator or not isinstance(scope.node, ast.FunctionDef):
             return False
         return not scope.node.decorator_list and self._makes_tool_calls(scope)
@@ -421,6 +430,7 @@ class Rewriting:
         return self._initial_names.is_plain_tool(tool_name)
 
     def _rewrite_lazily_made_calls(self, place: Place) -> None:
+        """Make a lazy expression run now, or warn about it if the script never iterates it."""
         # A lazy call that is a whole statement is meant to run now; the script may iterate any
         # other lazy call later.
         helper = AS_LIST if isinstance(place.container, ast.Expr) else WATCHED_ITERATOR

@@ -169,10 +169,10 @@ class Scope:
         for scope in self.visible_scopes():
             if name in scope.declared_outside:
                 # The name is declared ``global`` or ``nonlocal``, so an outer scope binds the name.
-                # For ``nonlocal``, this may be a scope further out than the owner.
                 owner = scope.owner(name)
                 if name in owner.binding_kinds:
                     return owner
+                # After ``nonlocal``, the owner is only the next scope, which may not bind the name.
                 return owner.find(name)
             if name in scope.binding_kinds:
                 return scope
@@ -346,6 +346,10 @@ class ScriptSyntax:
                 self._visit(node, scope, nodes, index)
 
     def _visit_name(self, node: ast.Name, scope: Scope, container: Any, key: Any) -> None:
+        """Record a read of a name, or the variable that an assignment, loop or ``del`` binds.
+
+        The name stands in the field or at the index ``key`` of ``container``.
+        """
         if node.ctx.__class__ is ast.Load:
             self.loads.append(Read(Place(node, scope, container, key), is_called=False))
         else:
@@ -367,6 +371,7 @@ class ScriptSyntax:
             self.loads.append(Read(Place(function, scope, node, "func"), is_called=True))
         elif function.__class__ is ast.Attribute:
             inner: Any = function.value
+            # ``mail.send()`` calls the attribute ``mail.send``, and reads the name ``mail``.
             if inner.__class__ is ast.Name:
                 self.attributes.append(Read(Place(function, scope, node, "func"), is_called=True))
             self._visit(inner, scope, function, "value")
@@ -421,6 +426,7 @@ class ScriptSyntax:
                     if isinstance(item, ast.Starred):
                         is_after_star = True
                         # The variable gets a list of items, whose indexes in the value are unknown.
+                        # The step from an item to this list comes first, as in every path.
                         to_list = (TO_CONTAINER, *path, EACH_ITEM)
                         self._record_binding(item.value, value, scope, to_list)
                     elif is_after_star:
@@ -436,6 +442,7 @@ class ScriptSyntax:
         for index, target in enumerate(node.targets):
             self._record_binding(target, node.value, scope, path=())
             self._visit(target, scope, node.targets, index)
+            # ``name = lambda: …`` defines a function, as ``def name`` does.
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
                 self.definitions.append(Place(node, scope, container, key))
 
@@ -450,6 +457,10 @@ class ScriptSyntax:
     def _visit_augmented_assignment(
         self, node: ast.AugAssign, scope: Scope, container: Any, key: Any
     ) -> None:
+        """Visit ``name += value`` like an assignment: after ``tasks += [first]``, as ``[first]``.
+
+        The position of the statement, ``container`` and ``key``, is not needed.
+        """
         self._visit(node.value, scope, node, "value")
         self._record_binding(node.target, node.value, scope, path=())
         self._visit(node.target, scope, node, "target")

@@ -33,6 +33,7 @@ class Script:
     """
 
     def __init__(self, source: str, filename: str, initial_names: InitialNames) -> None:
+        # True if the script has a top-level ``return``, so that _compile() puts it into a function.
         self._is_wrapped = False
         self.rebound_names: list[str] = []
         """The tool names that the script binds to something else."""
@@ -170,6 +171,7 @@ def keep_last_value(body: list[ast.stmt]) -> None:
         return
     last = body[-1]
     match last:
+        # A last line ``...`` is a placeholder, as for ``pass``.
         case ast.Expr(value=value) if not _is_ellipsis(value):
             target = _name(VALUE, ast.Store(), last)
             body[-1] = ast.Assign(targets=[target], value=value, **position_of(last))
@@ -184,6 +186,7 @@ def keep_last_value(body: list[ast.stmt]) -> None:
         case ast.If(body=first, orelse=second):
             keep_last_value(first)
             keep_last_value(second)
+        # The body of a ``try`` with ``else`` is not what runs last.
         case ast.With(body=inner) | ast.AsyncWith(body=inner) | ast.Try(body=inner, orelse=[]):
             keep_last_value(inner)
         case _:
@@ -238,11 +241,12 @@ class _FunctionBodyRewriter(ast.NodeTransformer):
     """Rewrites a script's statements as the body of a function that declares all names ``global``.
 
     ``global`` statements become ``pass``, and annotations of variables are removed, because both
-    would clash with the function's own ``global`` statement. Nested functions and
-    classes are not changed.
+    would clash with the function's own ``global`` statement. Nested functions and classes are not
+    changed.
     """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
+        # The function itself begins with one ``global`` statement for all names.
         return ast.copy_location(ast.Pass(), node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
@@ -251,14 +255,11 @@ class _FunctionBodyRewriter(ast.NodeTransformer):
         assign = ast.Assign(targets=[node.target], value=node.value)
         return ast.copy_location(assign, node)
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+    def _keep(self, node: ast.stmt) -> ast.AST:
+        """Return a nested function or class unchanged: its names are not those of the script."""
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return node
+    visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _keep  # noqa: N815 - names of ast
 
 
 def bound_names(tree: ast.AST) -> set[str]:

@@ -42,7 +42,7 @@ class Server:
                 self._loop.run_until_complete(main)
             except (SystemExit, KeyboardInterrupt):
                 # A task of the script raised this. The code that awaits the task gets the same
-                # exception.
+                # exception, so the session goes on.
                 continue
             except (MemoryError, RecursionError) as error:  # an answer of the host did not fit
                 self._session.end_after(error)
@@ -50,5 +50,6 @@ class Server:
             except RuntimeError:  # the script closed the loop, or called loop.stop()
                 if self._loop.is_closed():
                     break
+                # After loop.stop(), the session goes on.
         # The session ends the process when the host closes the connection, so this is a failure.
         raise SystemExit(os.EX_SOFTWARE)

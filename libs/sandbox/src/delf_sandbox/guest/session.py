@@ -23,6 +23,7 @@ from delf_sandbox.guest.calls import (
     EXCEPTIONS,
     SCRIPT_NAME,
     Caller,
+    ToolArgumentError,
     ToolFunction,
     ToolNamespace,
     misuse_in,
@@ -78,8 +79,10 @@ class GuestSession:
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
         self._channel = Channel(self._receive)
+        # The host's frames that start a session or a script, from _receive() to serve().
         self._commands: asyncio.Queue[list[Any]] = asyncio.Queue()
         self._caller = Caller(self._send_call, self._channel.receive_blocking, loop)
+        # Every sender of frames holds this lock, because threads of the script may print.
         self._lock = self._channel.lock
         self._printer = Printer(self._send_print, self._lock)
         self._tools: dict[str, Any] = {}
@@ -96,6 +99,8 @@ class GuestSession:
         self._clock_and_random = RecordedClockAndRandom(
             lambda readings: self._channel.send(["clock", readings])
         )
+        # The loop flushes before it waits. In a replay, it also delivers answers, and reads the
+        # recorded clock.
         loop.attach(self._flush, self._caller.deliver, self._clock_and_random.read_clock)
         # The module whose namespace has the scripts' variables.
         self._main_module = types.ModuleType("__main__")
@@ -192,6 +197,10 @@ class GuestSession:
             self._channel.send(["turns", recording])
 
     def _send_print(self, text: str, at_once: bool) -> None:
+        """Send printed text, after the clock reads and events that led to it.
+
+        The host has to record these first, so that a replay prints the same text.
+        """
         self._loop.record_sent_frame()
         self._send_recorded()
         self._channel.send(["print", text], at_once)
@@ -203,13 +212,22 @@ class GuestSession:
             self._channel.send([kind, name, last, chunk])
 
     def _send_call(self, frame: list[Any], at_once: bool) -> None:
+        """Send a call, after all that the script did before the call.
+
+        Args:
+            frame: The call.
+            at_once: Whether to send all queued frames now, not only before the event loop waits.
+
+        Raises:
+            ToolArgumentError: If the arguments do not fit into a frame.
+        """
         try:
             with self._lock:
                 self._loop.record_sent_frame()
                 self._send_buffered()
                 self._channel.send(frame, at_once)
         except FrameTooLargeError as error:
-            raise EXCEPTIONS["ToolArgumentError"](f"the arguments are too large: {error}") from None
+            raise ToolArgumentError(f"the arguments are too large: {error}") from None
 
     def _initialise(self, spec: dict[str, Any]) -> None:
         """Set up the tools, names, limits and files that the host specified for the session."""
@@ -292,14 +310,7 @@ class GuestSession:
         Returns:
             The message to the host that reports the script's end.
         """
-        self._printer.start()
-        self._rerun_request = None  # set if the script calls rerun()
-        self._caller.begin_script()
-        self._script_helpers.begin_script()
-        self._tolerant_asyncio.abandoned.clear()
-        self._namespace.update(self._provided_names)  # an earlier script may have rebound them
-        self._rebound_names = []
-        self._loop.begin(self._recorded_iterations)
+        self._begin_script()
         filename = f"{SCRIPT_NAME}{number}>"
         self._source_by_filename[filename] = source
         # The script gets a separate task: if it cancels the current task, the session goes on.
@@ -338,6 +349,17 @@ class GuestSession:
             self._send_buffered()
             self._printer.end()
         return self._build_final_frame(value, error)
+
+    def _begin_script(self) -> None:
+        """Reset what an earlier script has left, and start the replay of the script, if any."""
+        self._printer.start()
+        self._rerun_request = None  # set if the script calls rerun()
+        self._caller.begin_script()
+        self._script_helpers.begin_script()
+        self._tolerant_asyncio.abandoned.clear()
+        self._namespace.update(self._provided_names)  # an earlier script may have rebound them
+        self._rebound_names = []
+        self._loop.begin(self._recorded_iterations)
 
     async def _run(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
         """Run a script; return its final value and None, or None and the exception."""

@@ -37,7 +37,9 @@ class Spin:
 
     def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
         self._has_several_processors = has_several_processors
+        # How many waits from now on sleep at once: the first wait of a session does.
         self._waits_without_spin = 1
+        # How many will do so after the next spin without a message; doubled after each.
         self._next_waits_without_spin = 1
 
     def should_spin(self) -> bool:
@@ -52,7 +54,10 @@ class Spin:
         return self._has_several_processors
 
     def record_success(self) -> None:
-        """Record a spin during which a message arrived, or a sleep that was shorter than a spin."""
+        """Record a spin during which a message arrived, or a sleep that was shorter than a spin.
+
+        The next wait spins. If that spin fails, only one wait after it sleeps at once.
+        """
         self._waits_without_spin = 0
         self._next_waits_without_spin = 1
 

@@ -160,12 +160,14 @@ def _thread_class(result_of: Callable[[Any], Any]) -> type:
                 result_of(self._target(*self._args, **self._kwargs))
 
         def start(self) -> None:
+            """Run the function to its end during this call, because the sandbox has no threads."""
             self.run()
 
         def join(self, timeout: float | None = None) -> None:
             """Do nothing, because the function has already ended."""
 
         def is_alive(self) -> bool:
+            """Return False, because :meth:`start` has run the function to its end already."""
             return False
 
     return Thread

@@ -41,7 +41,8 @@ def as_awaitable(value: Any) -> Awaitable[Any]:
     if inspect.isawaitable(value):
         return value
     if isinstance(value, (ToolFunction, ToolNamespace)):
-        raise value.misuse()
+        error = value.__delf_misuse__()
+        raise error
     if isinstance(value, _FUNCTIONS):
         name = getattr(value, "__name__", "it")
         raise TypeError(f"{name} is a function: call it, as `await {name}(…)`")
@@ -155,13 +156,14 @@ class ScriptHelpers:
     def _callable_or_tool(self, value: Any, name: str) -> Any:
         """Return what a call of a tool's name calls if the script assigned a value to the name.
 
-        This is the value if it is callable, else the tool.
+        This is the value if it is callable, else the tool: with a value such as a text, the call of
+        the name can only mean the tool.
         """
         return value if callable(value) else self._tools[name]
 
     def _watched_generator(self, iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
         """Return a generator of the items; record the line for a warning if nothing iterates it."""
-        generator = _iterate_awaiting(iterable)
+        generator = _as_generator(iterable)
         self._generators.append((generator, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return generator
 
@@ -180,6 +182,7 @@ class ScriptHelpers:
         return value
 
     def _context(self, value: Any) -> Any:
+        """Return a context manager for a plain ``with``, which replaces an ``async with``."""
         # Look up the attribute on the type, as ``with`` does; the instance's attributes do not
         # count.
         if hasattr(_type_of(value), "__aenter__"):
@@ -191,7 +194,8 @@ def _is_new(generator: Generator[Any, Any, Any]) -> bool:
     return inspect.getgeneratorstate(generator) == inspect.GEN_CREATED
 
 
-def _iterate_awaiting(iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
+def _as_generator(iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
+    """Yield the items: of a generator, unlike other iterators, one can ask if it was iterated."""
     yield from iterable
 
 
@@ -220,6 +224,7 @@ class _Stream:
     def __init__(self, stream: Any, wait: Callable[[Any], Any]) -> None:
         self._stream = stream
         self._wait = wait
+        # False if the script has not used the generator, so that no tool call in it was made.
         self.is_begun = False
 
     def __iter__(self) -> Iterator[Any]:
@@ -237,12 +242,18 @@ class _Stream:
         return self._stream
 
     def __getattr__(self, name: str) -> Any:
+        # The script may iterate by a method of the generator, such as ``asend``.
         self.is_begun = True
         return getattr(self._stream, name)
 
 
 class _SyncContext:
-    """A wrapper that makes an async context manager usable in a plain ``with``."""
+    """A wrapper that makes an async context manager usable in a plain ``with``.
+
+    Args:
+        manager: The async context manager.
+        wait: Blocks until an awaitable is done, and returns its result.
+    """
 
     def __init__(self, manager: Any, wait: Callable[[Any], Any]) -> None:
         self._manager = manager
@@ -269,6 +280,7 @@ class _AsyncContext:
         return _AsyncContext(manager) if is_plain else manager
 
     async def __aenter__(self) -> Any:
+        # ``with`` looks up the method on the type, too.
         return _type_of(self._manager).__enter__(self._manager)
 
     async def __aexit__(self, *error: object) -> Any:
@@ -314,9 +326,11 @@ class TolerantAsyncio:
         module.set_event_loop = _no_op
 
     def _new_loop(self) -> GuestLoop:
+        """Return the guest's only loop, which all scripts use instead of a new one."""
         return self._loop
 
     def _runner(self, **_options: Any) -> _Runner:
+        """Replace ``asyncio.Runner``, whose options would be for a new loop."""
         return _Runner(self.run, self._loop)
 
     def coroutine(self, value: Any) -> Any:
@@ -328,6 +342,8 @@ class TolerantAsyncio:
         if inspect.iscoroutine(value) or isinstance(value, ToolCall):
             return value
         if isinstance(value, _FUNCTIONS) or type(value) is functools.partial:
+            # The script passed ``fetch`` instead of ``fetch()``. A tool would block if it were
+            # called itself, so its async variant is called.
             value = awaitable_variant(value)()
         return value if inspect.iscoroutine(value) else as_coroutine(value)
 
@@ -382,11 +398,18 @@ class TolerantAsyncio:
 
     async def to_thread(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function in this thread, because the guest has no other; await its result."""
+        # A tool would block if it were called itself; its async variant returns an awaitable. The
+        # result of any other function may be a plain value.
         return await as_awaitable(awaitable_variant(func)(*args, **kwargs))
 
 
 class _Runner:
-    """A replacement for ``asyncio.Runner``: runs coroutines on the only loop of the sandbox."""
+    """A replacement for ``asyncio.Runner``: runs coroutines on the only loop of the sandbox.
+
+    Args:
+        run: Blocks until a coroutine is done, and returns its result.
+        loop: The loop on which ``run`` runs the coroutine.
+    """
 
     def __init__(self, run: Callable[..., Any], loop: GuestLoop) -> None:
         self.run = run

@@ -36,6 +36,7 @@ class RecordedClockAndRandom:
         self._reads_to_replay: deque[int] = deque()
         # The new clock reads, which the host gets with the next frame and records.
         self._reads_to_send: list[int] = []
+        # How many further reads of this script are recorded.
         self._reads_left_to_record = 0
         self._first_monotonic_read_ns: int | None = None
         self._latest_monotonic_ns = 0
@@ -114,6 +115,8 @@ class RecordedClockAndRandom:
 
     def cpu_ns(self) -> int:
         """Return the processor time that the script has used, in nanoseconds."""
+        # After a replay of the reads of another process, the time of this process may be less, and
+        # a clock of processor time never goes back.
         self._latest_processor_ns = max(
             self._latest_processor_ns, self.read_clock(_real_process_time_ns)
         )
@@ -221,6 +224,7 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
     def function_of_date(*args: Any) -> str:
         if len(args) > date_index:
             return real(*args)
+        # The default of the real function is the system's time; this localtime() is replaced, too.
         return real(*args, time.localtime())
 
     return function_of_date
@@ -242,6 +246,7 @@ def _patch_during_load(loader: type, step: str, date_type: Any, datetime_type: A
     load = getattr(loader, step)
 
     def load_with_types(self: Any, module_or_spec: Any) -> Any:
+        # The loaded module may keep the types, as in ``from datetime import date``.
         previous_date_type = dt.date
         previous_datetime_type = dt.datetime
         dt.date = date_type
@@ -286,12 +291,15 @@ class _ComparableWithText:
         return parent.strptime(text, format)
 
     def __getitem__(self: Any, key: Any) -> str:
+        """Return a part of the ISO 8601 text: scripts take ``date[:7]`` for the month."""
         return self.isoformat()[key]
 
     def __contains__(self: Any, part: str) -> bool:
+        """Return True if the ISO 8601 text has a part, as in ``"2026-05" in date``."""
         return part in self.isoformat()
 
     def __getattr__(self: Any, name: str) -> Any:
+        """Return a method of the ISO 8601 text, for scripts that take a date for a text."""
         if name in _TEXT_METHODS:
             return getattr(self.isoformat(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -314,12 +322,13 @@ class _ComparableWithText:
             )  # fmt: skip
         return parent.__sub__(other)
 
-    def __hash__(self: Any) -> int:
-        return super().__hash__()
-
 
 def _comparison_method(name: str) -> Callable[[Any, Any], Any]:
-    """Build a comparison method that also compares a date with its ISO 8601 text."""
+    """Build a comparison method that also compares a date with its ISO 8601 text.
+
+    Args:
+        name: The name of the method, such as ``__lt__``.
+    """
 
     def compare(self: Any, other: Any) -> Any:
         if isinstance(other, str):
@@ -330,6 +339,7 @@ def _comparison_method(name: str) -> Callable[[Any, Any], Any]:
             # A text without a time zone is a time in the zone of this datetime.
             if isinstance(other, _REAL_DATETIME) and other.tzinfo is None:
                 other = other.replace(tzinfo=self.tzinfo)
+        # The method of the real date or datetime, which is the next base class after this one.
         return getattr(super(_ComparableWithText, self), name)(other)
 
     return compare
@@ -340,7 +350,11 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
-    """Build replacements for ``date`` and ``datetime`` that use the script's clock."""
+    """Build replacements for ``date`` and ``datetime`` that use the script's clock.
+
+    The base class lets scripts use a date like its ISO 8601 text. The metaclass counts real dates,
+    which modules in C create, as instances of the replacements.
+    """
     # A mapping from each replacement to the type that it replaces.
     real_types: dict[type, type] = {}
     metaclass = _date_metaclass(real_types)
@@ -349,7 +363,9 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
         __slots__ = ()
 
         def __repr__(self) -> str:
-            return _qualify_name(super().__repr__(), type(self) in real_types)
+            # Not True for a class that a script derives from this one.
+            is_of_module = type(self) in real_types
+            return _qualify_name(super().__repr__(), is_of_module)
 
         @classmethod
         def today(cls) -> Any:
@@ -359,7 +375,9 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
         __slots__ = ()
 
         def __repr__(self) -> str:
-            return _qualify_name(super().__repr__(), type(self) in real_types)
+            # Not True for a class that a script derives from this one.
+            is_of_module = type(self) in real_types
+            return _qualify_name(super().__repr__(), is_of_module)
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -398,11 +416,13 @@ def _date_metaclass(real_types: Mapping[type, type]) -> type[abc.ABCMeta]:
 
     class DateMeta(abc.ABCMeta):
         def __instancecheck__(cls, instance: object) -> bool:
+            """Return True for a real date, too, if this class replaces the type of real dates."""
             if cls in real_types:
                 return isinstance(instance, real_types[cls])
             return super().__instancecheck__(instance)
 
         def __subclasscheck__(cls, subclass: type) -> bool:
+            """Return True for the real type, too, if this class replaces the real type."""
             if cls in real_types:
                 return issubclass(subclass, real_types[cls])
             return super().__subclasscheck__(subclass)
