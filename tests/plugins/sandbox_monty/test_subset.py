@@ -104,6 +104,14 @@ WORKS = {
         "for kind in (ToolError, ApprovalRejected):\n    try:\n        await refused()\n    except kind as error:\n        print(error)",
         "no\nno\n",
     ),
+    "print into a file of an object": (
+        (
+            "import io\nclass Report:\n    def __init__(self):\n        self.out = io.StringIO()\n"
+            "    def add(self, text):\n        print(text, file=self.out)\n"
+            "report = Report()\nreport.add('hidden')\nprint('read:', report.out.getvalue(), end='')"
+        ),
+        "read: hidden\n",
+    ),
     "scratch files": ("open('a', 'w').write('x')\nprint(open('a').read())", "x\n"),
 }
 

@@ -15,6 +15,7 @@ from delf_sandbox.guest.functions import Functions
 from delf_sandbox.guest.nodes import AmbiguousError, attribute, name, position_of
 from delf_sandbox.guest.scopes import FunctionNode
 
+# The variable of a rewritten generator function that holds the list of the yielded values.
 ITEMS: Final = "__delf_items__"
 # Names of functions that consume all items of their argument immediately.
 _CONSUMES_ALL: Final = frozenset(
@@ -66,8 +67,8 @@ def check_generators(tree: ast.Module, functions: Functions) -> None:
 def _assignment_text(node: ast.AST) -> str | None:
     """Return the text "x := … is evaluated" for a generator expression with an assignment to ``x``.
 
-    The text is a part of an error message. Return None for any other node. The script can use the
-    assigned variable after the generator expression.
+    The text is a part of an error message: as Monty evaluates all items, the variable may later
+    have another value than in Python. Return None for any other node.
     """
     if not isinstance(node, ast.GeneratorExp):
         return None
@@ -135,6 +136,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _return_items(node: Any) -> ast.Return:
+    """Build ``return iter(__delf_items__)``, by which a rewritten generator gives its values."""
     value = ast.Call(
         func=name(node, "iter"), args=[name(node, ITEMS)], keywords=[], **position_of(node)
     )
@@ -170,5 +172,5 @@ class _Yields(ast.NodeTransformer):
         return node
 
     def visit_Return(self, node: ast.Return) -> Any:
-        """Replace a ``return`` by a return of the collected values."""
+        """Replace a ``return``, which ends a generator, by a return of its values so far."""
         return _return_items(node)

@@ -26,6 +26,10 @@ from delf_sandbox.guest.scopes import CallPlace, Place
 from delf_sandbox_monty.lazy import check_generators, lower_generator
 
 LATER: Final = "__delf_later__"
+"""The prelude's function that wraps a tool; a call of the result only prepares the tool's call.
+
+The tool is called when the script awaits the prepared call.
+"""
 SUBSET: Final = "this sandbox runs a subset of Python"
 # Library functions, each with the name of the function that replaces it in Monty.
 _REPLACED_FUNCTIONS: Final = {
@@ -61,6 +65,7 @@ _RENAMED: Final = {
     "repr": "__delf_repr__",
     "round": "__delf_round__",
 }
+_STANDARD_STREAMS: Final = frozenset({"stdout", "stderr", "__stdout__", "__stderr__"})
 _TAKES_FUNCTION: Final = frozenset({"map", "filter", "sorted", "min", "max", "reduce"})
 _UNWRAPPED: Final = frozenset({ASYNC_ITER, ITER, ASYNC_WITH})
 # The attributes of dicts, which are not items of a record.
@@ -141,8 +146,9 @@ class MontyRewriting(Rewriting):
     def replace_passed_function(self, place: Place) -> None:
         """Wrap a tool that is passed to a function, so that calls of the tool return awaitables.
 
-        The name ``f`` of the tool becomes a call of ``LATER`` with ``f`` and a description of this
-        place for error messages.
+        The function may await them together, as by ``asyncio.gather``. The name ``f`` of the tool
+        becomes a call of ``LATER`` with ``f`` and a description of this place for error messages. A
+        name that the script has bound to something else is no tool, and stays as it is.
         """
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
@@ -208,8 +214,8 @@ class Lowering(ast.NodeTransformer):
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._modules_and_classes: set[str] = set()
-        # The functions passed to ``functools.wraps``. A decorated function gets the name of one of
-        # them, so the names of other functions are uncertain.
+        # The functions passed to ``functools.wraps``. In Python, a decorated function gets the name
+        # of one of them, which the prelude's wraps() does not copy; see visit_Attribute().
         self._functions_passed_to_wraps: set[str] = set()
         # The number of context managers rewritten so far, for unique names of variables.
         self._context_manager_count = 0
@@ -226,6 +232,7 @@ class Lowering(ast.NodeTransformer):
                 self._modules_and_classes.add(node.name)
             elif isinstance(node, ast.Call):
                 function_name = label_of(node.func)
+                # ``wraps(f)`` or ``functools.wraps(f)``; visit_Attribute() looks ``f`` up.
                 if function_name is not None and function_name.endswith("wraps"):
                     names = [item.id for item in node.args if isinstance(item, ast.Name)]
                     self._functions_passed_to_wraps.update(names)
@@ -443,7 +450,10 @@ class Lowering(ast.NodeTransformer):
         ]
 
     def visit_Delete(self, node: ast.Delete) -> Any:
-        """Rewrite ``del rows[0]`` to ``rows.pop(0)``; a deleted name becomes None."""
+        """Rewrite ``del``, which Monty does not support: ``del rows[0]`` becomes ``rows.pop(0)``.
+
+        A deleted name becomes None. Any other ``del`` is left for _check_syntax() to refuse.
+        """
         self.generic_visit(node)
         new: list[ast.stmt] = []
         for target in node.targets:
@@ -534,7 +544,7 @@ class Lowering(ast.NodeTransformer):
                 node.args[0] = call_of(name(node, "__delf_lines__"), [node.args[0]])
             case ast.Attribute(value=ast.Name(id="re"), attr="sub") if len(node.args) > 2:
                 # Monty's re.sub accepts no function as the replacement.
-                if not _is_text(node.args[1]):
+                if not _is_certainly_no_function(node.args[1]):
                     node.func = name(node.func, "__delf_sub__")
             case ast.Attribute(value=pattern, attr="sub"):
                 # The method of a compiled pattern does not accept a function, either.
@@ -545,7 +555,8 @@ class Lowering(ast.NodeTransformer):
                 # The argument may already be a date, which these functions refuse.
                 node.args[0] = _date_to_text(node.args[0])
             case ast.Attribute(attr="startswith" | "endswith" | "split" as word, value=inner):
-                # Scripts may use a date as ISO 8601 text.
+                # Scripts may use a date as ISO 8601 text. Any value may be a date, and is converted
+                # at run time if it is one.
                 is_module_or_class = (
                     isinstance(inner, ast.Name) and inner.id in self._modules_and_classes
                 )
@@ -581,11 +592,19 @@ class Lowering(ast.NodeTransformer):
             case _:
                 return False
 
-    @staticmethod
-    def _prints_to_standard_stream(node: ast.Call) -> bool:
+    def _prints_to_standard_stream(self, node: ast.Call) -> bool:
         """Return True if a call of ``print`` has no ``file``, or one such as ``sys.stderr``."""
-        files = [item.value for item in node.keywords if item.arg == "file"]
-        return all(isinstance(file, ast.Attribute) for file in files)
+        for item in node.keywords:
+            if item.arg != "file":
+                continue
+            match item.value:
+                case ast.Attribute(value=ast.Name(id=module), attr=stream) if (
+                    module in self._modules_and_classes and stream in _STANDARD_STREAMS
+                ):
+                    pass
+                case _:
+                    return False
+        return True
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Replace an attribute missing in Monty; each case below begins with an example."""
@@ -610,7 +629,8 @@ class Lowering(ast.NodeTransformer):
                 return call_of(name(node, "__delf_kind__"), [value])
             # fetch.__name__: the name of the function, as the script defines it. In a script that
             # uses functools.wraps, a decorated function has the name of the function passed to
-            # wraps(), so there only the names of the functions passed to wraps() are certain.
+            # wraps(), which the prelude's wraps() does not copy. There, only the names of the
+            # functions passed to wraps() are certain, and other names are left to Monty.
             case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
                 uses_wraps = bool(self._functions_passed_to_wraps)
                 is_name_certain = not uses_wraps or word in self._functions_passed_to_wraps
@@ -710,8 +730,8 @@ def _is_date_text(node: Any) -> bool:
             return False
 
 
-def _is_text(node: Any) -> bool:
-    """Return True if the value of an expression is certainly a text."""
+def _is_certainly_no_function(node: Any) -> bool:
+    """Return True for a literal, an f-string or an operation, such as ``prefix + name``."""
     return isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp))
 
 
@@ -724,7 +744,8 @@ def _date_to_text(node: Any) -> Any:
 def _may_be_date(node: Any) -> bool:
     """Return True if the value of an expression may be a date or the text of a date.
 
-    Arithmetic counts as a number, although the sum of a date and a duration is a date.
+    Arithmetic counts as a number, although the sum of a date and a duration is a date: it nearly
+    always is one, and a comparison of numbers shall stay as it is.
     """
     match node:
         case ast.Constant(value=str()):
@@ -742,6 +763,8 @@ def _has_call_or_await(function: ast.Lambda) -> bool:
 
 def _let_return_awaitables(function: Any, label: str, *, line: int) -> ast.Call:
     """Build an expression for a tool's function whose calls return awaitables.
+
+    The expression is a call of the prelude's function ``LATER``.
 
     Args:
         function: The expression of the tool's function.

@@ -46,6 +46,7 @@ class Prepared:
     @property
     def may_leave_calls_unawaited(self) -> bool:
         """True if the script may end before it has awaited all of its tool calls."""
+        # A script that only contains these words has nothing to await; the check costs little.
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 
@@ -81,6 +82,7 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     # Add each missing ``await`` first; then replace syntax and modules missing in Monty.
     rewritten = MontyRewriting(tree, initial_names).result
     reassigned_tools = rewritten.rebound_names
+    # Lowering takes attributes that are not called for items of records: row.price is row["price"].
     mark_called_attributes(tree)
     Lowering(set(initial_names.tools).difference(reassigned_tools)).lower(tree)
     _export_main_variables(tree)
@@ -198,13 +200,15 @@ def _map_lines(tree: ast.Module, reparsed: ast.Module) -> list[int]:
     def record_lines(node: ast.AST, reparsed_node: ast.AST) -> None:
         """Store the original line of each statement below a node in ``line_numbers``.
 
+        Both trees have the same statements in the same order.
+
         Args:
             node: A node of ``tree``.
             reparsed_node: The same node in ``reparsed``.
         """
         pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(reparsed_node), strict=False)
         for child, reparsed_child in pairs:
-            if type(child) is not type(reparsed_child):
+            if type(child) is not type(reparsed_child):  # an expression may be parsed differently
                 continue
             if isinstance(child, (ast.stmt, ast.ExceptHandler)) and isinstance(
                 reparsed_child, (ast.stmt, ast.ExceptHandler)
@@ -215,19 +219,24 @@ def _map_lines(tree: ast.Module, reparsed: ast.Module) -> list[int]:
 
     record_lines(tree, reparsed)
     lines: list[int] = []
-    last = 1
+    original_line = 1
     for number in range(1, max(line_numbers, default=0) + 1):
-        last = line_numbers.get(number, last)
-        lines.append(last)
+        # A line at which no statement begins, such as ``else:``, belongs to the statement before.
+        original_line = line_numbers.get(number, original_line)
+        lines.append(original_line)
     return lines
 
 
 @cache
 def prelude() -> str:
-    """Return the code that Monty runs before the first script of a session."""
+    """Return the code that Monty runs before the first script of a session.
+
+    The file with the code has two placeholders: a table from the exceptions of Monty to those of
+    delf that they represent, and the beginning of messages about unsupported Python.
+    """
     text = resources.files("delf_sandbox_monty").joinpath("prelude.txt").read_text("utf-8")
-    aliases = {alias: name for name, alias in ALIASES.items()}
-    return text.replace("{ALIASES}", repr(aliases)).replace("{SUBSET}", SUBSET)
+    delf_exceptions = {monty_exception: name for name, monty_exception in ALIASES.items()}
+    return text.replace("{ALIASES}", repr(delf_exceptions)).replace("{SUBSET}", SUBSET)
 
 
 def initial_names_of(
@@ -235,15 +244,15 @@ def initial_names_of(
 ) -> tuple[InitialNames, set[str], set[str]]:
     """Return the names that are defined when a session's scripts start.
 
-    Two sets are returned as well, to which the session adds what scripts define: all names, and the
-    names of async functions.
+    Two empty sets are returned as well, to which the session adds what its scripts define: all
+    names, and the names of async functions. The returned names look into these sets.
 
     Args:
         tools: The tools of the session.
         modules: The names of the importable modules.
     """
     names: set[str] = set()
-    functions: set[str] = set()
+    async_functions: set[str] = set()
     # The names of calls that change data, such as ``mail.send``. A tool that is a function has the
     # method "", and the call has only the tool's name.
     write_actions: set[str] = set()
@@ -255,6 +264,6 @@ def initial_names_of(
         write_actions=write_actions,
         can_import=lambda module: module.partition(".")[0] in modules,
         is_bound=names.__contains__,
-        is_async=functions.__contains__,
+        is_async=async_functions.__contains__,
     )
-    return initial_names, names, functions
+    return initial_names, names, async_functions

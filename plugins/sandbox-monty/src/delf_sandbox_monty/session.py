@@ -89,18 +89,20 @@ class MontySession:
         self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
+        # The two sets, which self._initial_names looks into, grow with each script.
         names = initial_names_of(spec.tools, STANDARD_MODULES | SHIMS)
         self._initial_names, self._script_names, self._async_function_names = names
         self._reassigned_tools: set[str] = set()
         self._uncalled_tools = UncalledTools(self._tools)
+        # The number of calls that leftover tasks may make after the script's last line; else None.
         self._remaining_calls_after_script: int | None = None
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, Source] = {}  # the scripts, by Monty's name of the file
         self._run_count = 0  # the number of texts that Monty ran; Monty numbers their files
         self._calls: set[asyncio.Task[CallAnswer]] = set()
         self._running: asyncio.Task[Any] | None = None
         self._host: ScriptHost | None = None
         self._reached_limit: LimitReached | None = None
-        self._requested_rerun: Rerun | None = None
+        self._requested_rerun: Rerun | None = None  # set by rerun(), which ends the script
         self._printed_characters = 0
         self._last_call_id = 0
         # For the name and message of each exception, the number of the call that raised it. Monty
@@ -299,7 +301,7 @@ class MontySession:
             listing = await self._run_in_monty(_VARIABLES)
         except MontyError:
             return outcome
-        except RuntimeError:
+        except RuntimeError:  # the worker is gone, although the script has ended
             await self.aclose()
             return outcome
         return replace(outcome, variables=_describe_variables(listing, self._tools))
@@ -331,6 +333,7 @@ class MontySession:
         names: dict[str, Any] = {
             "add_to_output_files": FunctionWithUsage(ADD_FILE, self._add_file),
             "rerun": FunctionWithUsage(RERUN, self._rerun),
+            # The prelude calls it for ``error.status``, which an exception in Monty cannot have.
             "__delf_status__": self._status,
         }
         for name, methods in self._tools.items():
@@ -340,6 +343,7 @@ class MontySession:
             callers = {method: self._caller(name, method) for method in methods}
             # Rewritten scripts use plain functions where a method is used as a value.
             names |= {method_name(name, method): call for method, call in callers.items()}
+            # The object whose methods a script calls, as in ``mail.send()``.
             members = {method: _as_method(call) for method, call in callers.items()}
             thing = type(type_name(name), (), members)()
             names[name] = ClassInstance(thing, allowed_methods=set(methods))
@@ -375,6 +379,7 @@ class MontySession:
         plain_args, plain_kwargs, size = await _in_thread_if_large(
             self._check_arguments, args, kwargs
         )
+        # Unlike other sandboxes, Monty has no frames whose length was counted before.
         exceeded = self._budget.count_call(length=0, size=size)
         if exceeded is not None:
             self._end_by_limit(exceeded.limit, exceeded.message)
@@ -526,6 +531,7 @@ class MontySession:
         self._requested_rerun = Rerun(
             context=str(context), remaining=str(remaining), carry=carried_names
         )
+        # The script cannot catch this by ``except Exception``; _run() then returns the request.
         raise KeyboardInterrupt("the script asked for another script")
 
     def _end_by_limit(self, limit: str, message: str) -> None:
@@ -549,6 +555,7 @@ async def _in_thread_if_large(work: Callable[..., T], *values: Any) -> T:
 
 
 async def _call_async(take: Callable[[str, bytes], None], name: str, data: bytes) -> None:
+    """Call a function in a coroutine, because run_coroutine_threadsafe() takes nothing else."""
     take(name, data)
 
 

@@ -39,7 +39,7 @@ class UncalledTools:
     """
 
     def __init__(self, tools: Mapping[str, Sequence[str]]) -> None:
-        # From the text that Monty shows for a tool to the tool's name and actions.
+        # From the text that Monty shows for a tool to the tool's name and actions, for messages.
         self._tool_by_shown_text: dict[str, tuple[str, Sequence[str]]] = {}
         for name, methods in tools.items():
             shown_text = type_name(name) if methods else f"<function '{name}' external>"
@@ -48,6 +48,7 @@ class UncalledTools:
                 self._tool_by_shown_text[method_name(name, method)] = (f"{name}.{method}", ())
         # The longest first, because the pattern takes the first text that fits.
         shown_texts = sorted(self._tool_by_shown_text, key=len, reverse=True)
+        # Finds such a text in what a script outputs.
         self._pattern: re.Pattern[str] | None = None
         if shown_texts:
             self._pattern = re.compile("|".join(map(re.escape, shown_texts)))

@@ -37,11 +37,18 @@ def plain(value: Any, max_bytes: int) -> Any:
 
 
 class _Copy:
+    """Copies a value of Monty to plain data.
+
+    Args:
+        max_bytes: The maximum size of the result in bytes, approximately.
+        rejects_reprs: Whether a text is an error if it is the ``repr`` of a value that is no data.
+    """
+
     def __init__(self, max_bytes: int, *, rejects_reprs: bool) -> None:
         self._max_bytes = max_bytes
         self._rejects_reprs = rejects_reprs
         self._size = 0
-        self._copies: dict[int, Any] = {}
+        self._copies: dict[int, Any] = {}  # by the id() of the original
 
     def of(self, value: Any) -> Any:
         """Return a copy of a value, or the existing copy of a shared part."""
@@ -75,6 +82,7 @@ class _Copy:
                 return {str(name): self.of(item) for name, item in value.attributes.items()}
             case list() | tuple() | set() | frozenset() | dict():
                 return _convert_members(cast("Any", value), self.of)
+            # A built-in function or a type, of which Monty passes only the name.
             case _ if type(value).__module__.startswith("pydantic_monty"):
                 return str(getattr(value, "name", value))
             case _:
