@@ -59,6 +59,7 @@ class TestHost(PluginHost):
 def _plugin(spec: Spec) -> object:
     """Return a plugin object whose only hook returns the spec."""
     hook = next(name for name, kind in HOOKS.items() if isinstance(spec, kind))
+    # A plugin is any object with a method that has the hook's name and the mark of hookimpl().
 
     def specs(_self: object) -> Iterable[Spec]:
         return (spec,)

@@ -144,12 +144,12 @@ class FileModel(ScriptedModel):
     def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         path = Path(config.model.removeprefix(FILE_PREFIX))
         super().__init__(replies=deque(_texts(json.loads(path.read_text(encoding="utf-8")))))
-        self._asked = path.with_suffix(".asked")
+        self._requests_path = path.with_suffix(".asked")  # tests read there what delf has asked
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the next reply, and log the request's text in a file."""
         text = "\n\n".join(message.text for message in request.messages)
-        with self._asked.open("a", encoding="utf-8") as file:
+        with self._requests_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(text) + "\n")
         return replace(await super().complete(request), model="scripted-file")
 

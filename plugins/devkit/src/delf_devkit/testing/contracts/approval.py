@@ -102,8 +102,8 @@ def _effect_line(request: ApprovalRequest) -> str:
     return "\n".join(plain_lines(effect))
 
 
-def _decision_without_name(answer: Any) -> Any:
-    """Return a channel's decision without the name of the person who made it."""
+def _decision_without_decider(answer: Any) -> Any:
+    """Return a channel's decision without the name that :class:`DecidedBy` adds."""
     return answer.decision if isinstance(answer, DecidedBy) else answer
 
 
@@ -189,7 +189,8 @@ class ApprovalContract(Contract):
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
         channel = channel_to_person_who("answers")
-        assert _decision_without_name(await channel.answer(question_for())) == Answered("Bob")
+        # A channel may wrap a decision in DecidedBy, which names the person who decided.
+        assert _decision_without_decider(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_with_answer_method_declares_questions(
         self, channel_to_person_who: Callable[[Person], ApprovalChannel]
@@ -223,7 +224,7 @@ class ApprovalContract(Contract):
         plain_requests, requests_with_odd_arguments = requests[:5], requests[5:]
         decided = await asyncio.gather(*(channel.decide(request) for request in plain_requests))
         decided += [await channel.decide(request) for request in requests_with_odd_arguments]
-        for request, answer in zip(requests, map(_decision_without_name, decided), strict=True):
+        for request, answer in zip(requests, map(_decision_without_decider, decided), strict=True):
             if isinstance(answer, Approved):
                 assert answer.remember == "no", (
                     "the channel remembers an approval, and the person did not ask for it"
@@ -236,7 +237,8 @@ class ApprovalContract(Contract):
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to_person_who: Callable[..., Any]) -> None:
-        decision = _decision_without_name(
+        # A channel may wrap a decision in DecidedBy, which names the person who decided.
+        decision = _decision_without_decider(
             await channel_to_person_who("rejects").decide(request_for())
         )
         assert isinstance(decision, Rejected)
@@ -255,7 +257,7 @@ class ApprovalContract(Contract):
                 "an edit changed the arguments of the request itself: what was asked is in the "
                 "journal, and stays as it was"
             )
-        for name, decision in zip(names, map(_decision_without_name, answers), strict=True):
+        for name, decision in zip(names, map(_decision_without_decider, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}, (
                 "an edit returns all arguments, changed or not"
@@ -269,7 +271,7 @@ class ApprovalContract(Contract):
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         requests = [_with_unique_id(number, request) for number, request in enumerate(requests)]
         first, *other_decisions = [
-            _decision_without_name(await channel.decide(request)) for request in requests
+            _decision_without_decider(await channel.decide(request)) for request in requests
         ]
         assert isinstance(first, Approved), "the person approves the first request"
         for decision in other_decisions:
@@ -293,7 +295,7 @@ class ApprovalContract(Contract):
             each.cancel()
         await asyncio.wait(pending)
         decisions = [
-            _decision_without_name(each.result()) for each in decided if each.exception() is None
+            _decision_without_decider(each.result()) for each in decided if each.exception() is None
         ]
         approved = sum(isinstance(decision, Approved) for decision in decisions)
         assert approved <= 1, (
@@ -311,7 +313,7 @@ class ApprovalContract(Contract):
         try:
             await asyncio.wait({other}, timeout=0.05)
             decision = channel.decide(request_for("bank.pay_1"))
-            answer = _decision_without_name(await self.within(decision, self.seconds))
+            answer = _decision_without_decider(await self.within(decision, self.seconds))
             assert isinstance(answer, Approved), "the person approves this request"
             await asyncio.wait({other}, timeout=0.1)
             assert not other.done(), (
@@ -389,7 +391,7 @@ class ApprovalContract(Contract):
             request_for("bank.close", account=7),
         )
         for number, request in enumerate((request_for(), *others)):
-            decision = _decision_without_name(
+            decision = _decision_without_decider(
                 await channel.decide(_with_unique_id(number, request))
             )
             assert isinstance(decision, Approved)
@@ -413,7 +415,7 @@ class ApprovalContract(Contract):
         person: Person = "is away"
         channel = channel_to_person_who(person)
         assert not _can_ask(channel), "can_ask() is true, although the only person is away"
-        decision = _decision_without_name(await channel.decide(request_for()))
+        decision = _decision_without_decider(await channel.decide(request_for()))
         # None passes the request on to the next channel.
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
@@ -429,7 +431,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
             return  # the engine treats a failure as no decision
-        decision = _decision_without_name(asking.result())
+        decision = _decision_without_decider(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
@@ -448,7 +450,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({waiting})
         if waiting.cancelled() or waiting.exception() is not None:
             return  # an error does not approve anything, either
-        decision = _decision_without_name(waiting.result())
+        decision = _decision_without_decider(waiting.result())
         assert decision is None or isinstance(decision, (Rejected, Expired)), (
             f"after some hours without an answer it returned {decision!r}: silence is never a yes"
         )
@@ -460,7 +462,7 @@ class ApprovalContract(Contract):
         channel = channel_to_person_who("approves")
 
         async def use() -> None:
-            decision = _decision_without_name(await channel.decide(request_for(to=_MARK)))
+            decision = _decision_without_decider(await channel.decide(request_for(to=_MARK)))
             assert isinstance(decision, Approved)
 
         await self.check_nothing_remains(channel, use, forbidden_texts=(_MARK,), may_print=True)

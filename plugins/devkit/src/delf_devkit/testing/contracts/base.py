@@ -110,7 +110,8 @@ class Contract:
         """Await an operation, and fail if it blocks the event loop.
 
         The operation is repeated, because a single slow run may be caused by the machine. The time
-        for which the machine ran other processes instead of the loop is subtracted.
+        for which the machine ran other processes instead of the loop is subtracted, by
+        :func:`_longest_pause`.
         """
         __tracebackhide__ = True
         pauses: list[float] = []
@@ -121,7 +122,7 @@ class Contract:
                 await asyncio.sleep(0)
                 await work()
                 await asyncio.sleep(0)
-                measurement.cancel()
+                measurement.cancel()  # ends the measurement, which returns the longest pause
                 pauses.append(await measurement)
             if calls:
                 pytest.fail(f"it waits on the event loop, in {calls[0]}; use a thread, or await")

@@ -25,20 +25,20 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
         number: The number of the test day, below ``OTHER_DAYS``.
     """
     package = type(subject).__module__.partition(".")[0]
-    offset = _OFFSETS[number]
-    clocks = _Clocks(offset)
+    shift = _OFFSETS[number]
+    clocks = _Clocks(shift)
     # The clocks of the other day, by the function or class that each one replaces.
     moved: dict[Any, Any] = {
-        dt.datetime: _moved_datetime(offset),
-        dt.date: _moved_date(offset),
+        dt.datetime: _moved_datetime(shift),
+        dt.date: _moved_date(shift),
         time.time: clocks.time,
         time.time_ns: clocks.time_ns,
-        time.localtime: clocks.default(time.localtime),
-        time.gmtime: clocks.default(time.gmtime),
-        time.ctime: clocks.default(time.ctime),
+        time.localtime: clocks.with_shifted_default(time.localtime),
+        time.gmtime: clocks.with_shifted_default(time.gmtime),
+        time.ctime: clocks.with_shifted_default(time.ctime),
         time.asctime: clocks.asctime,
-        time.clock_gettime: clocks.gettime(time.clock_gettime, 1),
-        time.clock_gettime_ns: clocks.gettime(time.clock_gettime_ns, 10**9),
+        time.clock_gettime: clocks.shifted_gettime(time.clock_gettime, 1),
+        time.clock_gettime_ns: clocks.shifted_gettime(time.clock_gettime_ns, 10**9),
         time.strftime: clocks.strftime,
     }
     modules = [
@@ -57,27 +57,30 @@ class _Clocks:
     """Replacements for the functions of :mod:`time` that return a moved time.
 
     Args:
-        offset: The time from the real time to the moved time.
+        shift: The time from the real time to the moved time.
     """
 
-    def __init__(self, offset: dt.timedelta) -> None:
-        self._seconds = round(offset.total_seconds())
+    def __init__(self, shift: dt.timedelta) -> None:
+        self._shift_seconds = round(shift.total_seconds())
+        # The real functions, because the names in ``time`` are patched while the clocks are used.
         self._time, self._time_ns = time.time, time.time_ns
         self._local, self._strftime, self._asctime = time.localtime, time.strftime, time.asctime
 
     def time(self) -> float:
-        return self._time() + self._seconds
+        """Return the moved time, as ``time.time`` would on the other day."""
+        return self._time() + self._shift_seconds
 
     def time_ns(self) -> int:
-        return self._time_ns() + self._seconds * 10**9
+        """Return the moved time in nanoseconds."""
+        return self._time_ns() + self._shift_seconds * 10**9
 
-    def default(self, real: Callable[..., Any]) -> Callable[..., Any]:
+    def with_shifted_default(self, real_function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function such as ``time.localtime``; without an argument, use the shifted time."""
 
-        def shifted(seconds: float | None = None, /) -> Any:
-            return real(self.time() if seconds is None else seconds)
+        def function_with_shifted_default(seconds: float | None = None, /) -> Any:
+            return real_function(self.time() if seconds is None else seconds)
 
-        return shifted
+        return function_with_shifted_default
 
     def asctime(self, *given: Any) -> str:
         return self._asctime(*(given or (self._local(self.time()),)))
@@ -85,80 +88,83 @@ class _Clocks:
     def strftime(self, form: str, *given: Any) -> str:
         return self._strftime(form, *(given or (self._local(self.time()),)))
 
-    def gettime(self, real: Callable[[int], Any], unit: int) -> Callable[[int], Any]:
-        """Wrap ``clock_gettime``: add the offset to the wall clock, and to no other clock.
+    def shifted_gettime(
+        self, real_function: Callable[[int], Any], unit: int
+    ) -> Callable[[int], Any]:
+        """Wrap ``clock_gettime``: shift the wall clock, and no other clock.
 
         Args:
-            real: The function to wrap, such as ``time.clock_gettime``.
+            real_function: The function to wrap, such as ``time.clock_gettime``.
             unit: The number of the function's time units in a second.
         """
 
-        def shifted(clock: int, /) -> Any:
+        def shifted_function(clock: int, /) -> Any:
             is_wall_clock = clock == time.CLOCK_REALTIME
-            offset = self._seconds * unit if is_wall_clock else 0
-            return real(clock) + offset
+            shift = self._shift_seconds * unit if is_wall_clock else 0
+            return real_function(clock) + shift
 
-        return shifted
+        return shifted_function
 
 
-class _AcceptsReal(type):
-    """A metaclass for a replacement of ``date`` or ``datetime`` with another current time.
+class _ReplacementOfRealClass(type):
+    """A metaclass for a replacement of ``date`` or ``datetime`` with another current time."""
 
-    Objects of the replaced class, ``real``, count as instances of the replacement.
-    """
-
-    real: type
+    real_class: type
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, cls.real)
+        """Accept instances of the replaced class, because a replacement makes no others."""
+        return isinstance(instance, cls.real_class)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, cls.real)
+        """Accept what the replaced class accepts, as :meth:`__instancecheck__` does."""
+        return issubclass(subclass, cls.real_class)
 
 
-def _moved_datetime(offset: dt.timedelta) -> Any:
-    """Return a replacement of ``datetime`` whose current time is later by ``offset``.
+def _moved_datetime(shift: dt.timedelta) -> Any:
+    """Return a replacement of ``datetime`` whose current time is later by ``shift``.
 
     The replacement makes instances of the real class, so that they compare as usual.
     """
-    real = dt.datetime
+    real_datetime = dt.datetime
 
-    class Moved(real, metaclass=_AcceptsReal):
+    class Moved(real_datetime, metaclass=_ReplacementOfRealClass):
         def __new__(cls, *given: Any, **named: Any) -> Any:
-            return real(*given, **named)
+            # A real datetime, which compares and computes with others as usual.
+            return real_datetime(*given, **named)
 
         @classmethod
         def now(cls, tz: dt.tzinfo | None = None) -> Any:
-            return real.now(tz) + offset
+            return real_datetime.now(tz) + shift
 
         @classmethod
         def today(cls) -> Any:
-            return real.now() + offset
+            return real_datetime.now() + shift
 
         @classmethod
         def utcnow(cls) -> Any:
-            return real.now(dt.UTC).replace(tzinfo=None) + offset
+            return real_datetime.now(dt.UTC).replace(tzinfo=None) + shift
 
-    Moved.real = real
+    Moved.real_class = real_datetime
     return Moved
 
 
-def _moved_date(offset: dt.timedelta) -> Any:
-    """Return a replacement of ``date`` whose ``today()`` is later by ``offset``.
+def _moved_date(shift: dt.timedelta) -> Any:
+    """Return a replacement of ``date`` whose ``today()`` is later by ``shift``.
 
     The replacement makes instances of the real class, so that they compare as usual.
     """
-    real = dt.date
+    real_date = dt.date
 
-    class Moved(real, metaclass=_AcceptsReal):
+    class Moved(real_date, metaclass=_ReplacementOfRealClass):
         def __new__(cls, *given: Any, **named: Any) -> Any:
-            return real(*given, **named)
+            # A real date, which compares and computes with others as usual.
+            return real_date(*given, **named)
 
         @classmethod
         def today(cls) -> Any:
-            return real.today() + offset
+            return real_date.today() + shift
 
-    Moved.real = real
+    Moved.real_class = real_date
     return Moved
 
 

@@ -65,7 +65,9 @@ _CONCURRENT = 2
 _MOMENT = 0.1
 _START_SECONDS = 60.0
 VERDICTS = (Allowed, NeedsApproval, Refused)
-_COMPARED = frozenset({list, dict, str, int, bool, bytes, tuple, set})
+# The classes of results that ``isinstance`` can check. It rejects many other annotations, such as
+# ``Any``, ``Literal`` or a ``TypedDict``.
+_CHECKED_RESULT_CLASSES = frozenset({list, dict, str, int, bool, bytes, tuple, set})
 _INSTANT = 0.01
 _LIMITS = ("limit", "max_results", "top_k")
 _MAX_VARIANTS = 2
@@ -293,16 +295,20 @@ class ConnectionContract(Contract):
     async def test_connection_refuses_invalid_arguments(self, connection: Any) -> None:
         for action in await connection.actions():
             with pytest.raises(ToolRefusedError):
-                action.validate({**_sample(action), "no_such_argument": 1})
+                action.validate({**_placeholder_arguments(action), "no_such_argument": 1})
             required = [item.name for item in action.parameters if item.required]
             for name in required:
-                rest = {key: value for key, value in _sample(action).items() if key != name}
+                rest = {
+                    key: value
+                    for key, value in _placeholder_arguments(action).items()
+                    if key != name
+                }
                 with pytest.raises(ToolRefusedError, match=name):
                     action.validate(rest)
             for item in action.parameters:
                 if "Any" not in item.type_text:
                     with pytest.raises(ToolRefusedError):
-                        action.validate({**_sample(action), item.name: object()})
+                        action.validate({**_placeholder_arguments(action), item.name: object()})
 
     # -- calls --------------------------------------------------------------------------
 
@@ -624,13 +630,16 @@ def _length_of(result: Any) -> int:
 
 
 def _result_class(action: Action) -> type | None:
-    """Return the class in an action's return annotation, if the class is in ``_COMPARED``."""
+    """Return the class in an action's return annotation; None if it is not a built-in class.
+
+    ``isinstance`` rejects many other annotations, such as ``Any``, ``Literal`` or a ``TypedDict``.
+    """
     try:
         hint = typing.get_type_hints(action.call).get("return")
     except (NameError, TypeError):  # a name that only type checkers import
         return None
     kind = typing.get_origin(hint) or hint
-    return kind if kind in _COMPARED else None
+    return kind if kind in _CHECKED_RESULT_CLASSES else None
 
 
 async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
@@ -661,9 +670,11 @@ async def _describe_in_new_process(kind: type, seed: str) -> str | None:
 
 
 async def _context(connection: Any) -> str | None:
+    """Return what a connection adds to the prompt of a task; None if it adds nothing."""
     if not isinstance(connection, SupportsContext):
         return None
-    return await connection.context("What is there?")
+    any_task = "What is there?"  # a connection has to accept every text as the task
+    return await connection.context(any_task)
 
 
 async def _close(connection: Any) -> None:
@@ -671,8 +682,11 @@ async def _close(connection: Any) -> None:
         await connection.aclose()
 
 
-def _sample(action: Action) -> dict[str, Any]:
-    """Return a value for each required argument; the values may be invalid."""
+def _placeholder_arguments(action: Action) -> dict[str, Any]:
+    """Return a text for each required argument, for calls that must be refused for another reason.
+
+    The texts only prevent the refusal of a missing argument; they may be invalid values.
+    """
     return {item.name: "x" for item in action.parameters if item.required}
 
 

@@ -77,6 +77,7 @@ class EmbedderContract(Contract):
         original_hash = hash
 
         def hash_of_process(seed: int) -> Callable[[Any], int]:
+            # The seed of a process changes the hashes of texts, and not those of numbers.
             return lambda value: (
                 original_hash(value) ^ seed if isinstance(value, str) else original_hash(value)
             )

@@ -42,7 +42,8 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for that time.
+    The test also fails if it blocks the event loop for that time. What the test changes in the
+    process, such as environment variables, is undone.
 
     Args:
         function: The test.
@@ -54,6 +55,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         __tracebackhide__ = True
         seconds = seconds_of(self)
         before = asyncio.all_tasks()
+        # Before the first use of the fixtures: check_nothing_remains() compares with this state.
         for fixture in named.values():
             remember_module_state(fixture)
         test_coroutine = _run_and_close(function(self, *arguments, **named), named.values())
@@ -61,6 +63,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
         try:
             with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
+                # Each check restarts the timer, which shows that the event loop is not blocked.
                 await _wait_or_fail(task, test_coroutine, seconds, restart_timer)
             await task
         finally:
@@ -193,8 +196,9 @@ def _find_awaited(work: Any) -> tuple[object, object]:
 
     Returns:
         The awaited object, by which the caller recognises that the test still waits at the same
-        step, and the object that the timeout message names. Both are None inside
-        :meth:`Contract.within`, which has its own timeout.
+        step, and the object that the timeout message names. Both are the same object, except that
+        a future, which has no name, is reported as the coroutine that awaits it. Both are None
+        inside :meth:`Contract.within`, which has its own timeout.
     """
     current = work
     while True:
@@ -202,11 +206,11 @@ def _find_awaited(work: Any) -> tuple[object, object]:
         if frame is None or not frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER):
             return current, current  # the object belongs to the plugin under test
         awaited = getattr(current, "cr_await", None)
-        if frame.f_code.co_name == "within" or awaited is None:
+        has_own_timeout = frame.f_code.co_name == "within"  # Contract.within()
+        if has_own_timeout or awaited is None:
             return None, None
         if not hasattr(awaited, "__qualname__"):
-            # The next item of an async iterator is named after the iterator. A future has no name,
-            # so that the coroutine that awaits the future is named instead.
+            # A future, or the next item of an async iterator. Only the latter has a name to show.
             is_next_item = type(awaited).__name__.startswith("async_generator")
             object_to_report = awaited if is_next_item else current
             return awaited, object_to_report
@@ -231,14 +235,15 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
         yield lambda: None
         return
 
-    cpu_wait = cpu_wait_seconds()
+    # The time for which this thread had waited for a CPU when the timer was last started.
+    cpu_wait_at_start = cpu_wait_seconds()
 
     def on_alarm(_number: int, frame: FrameType | None) -> None:
         """Fail the test, or extend the time if this thread waited long for a CPU."""
-        nonlocal cpu_wait
-        cpu_wait_before = cpu_wait
-        cpu_wait = cpu_wait_seconds()
-        waited_for_cpu = cpu_wait - cpu_wait_before
+        nonlocal cpu_wait_at_start
+        cpu_wait_before = cpu_wait_at_start
+        cpu_wait_at_start = cpu_wait_seconds()
+        waited_for_cpu = cpu_wait_at_start - cpu_wait_before
         # A long wait for a CPU is the fault of the machine, not of the test.
         if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:
             signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
@@ -249,8 +254,9 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
     previous_handler = signal.signal(signal.SIGALRM, on_alarm)
 
     def restart_timer() -> None:
-        nonlocal cpu_wait
-        cpu_wait = cpu_wait_seconds()
+        nonlocal cpu_wait_at_start
+        # on_alarm() subtracts the time for which this thread waits for a CPU from now on.
+        cpu_wait_at_start = cpu_wait_seconds()
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     restart_timer()
@@ -361,6 +367,7 @@ def install_blocking_hook() -> None:
     @functools.wraps(connect)
     def watched(*arguments: Any, **named: Any) -> sqlite3.Connection:
         connection = connect(*arguments, **named)
+        # Listeners only have to know that this thread executes a statement, and not which one.
         connection.set_trace_callback(lambda _statement: _hook("sqlite3.execute", ()))
         return connection
 

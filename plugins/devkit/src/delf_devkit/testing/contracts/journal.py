@@ -368,19 +368,20 @@ class JournalContract(Contract):
     ) -> None:
         """Use a second journal on a second event loop, as another agent of the process does."""
 
-        async def use(opened: Any, task: str) -> None:
-            names = [f"{task}-{number}" for number in range(_AT_ONCE)]
-            await asyncio.gather(*(opened.append(started(name)) for name in names))
-            assert len(await opened.read(names[0])) == 1
+        async def use(opened: Any, task_prefix: str) -> None:
+            task_ids = [f"{task_prefix}-{number}" for number in range(_AT_ONCE)]
+            await asyncio.gather(*(opened.append(started(task_id)) for task_id in task_ids))
+            assert len(await opened.read(task_ids[0])) == 1
             await opened.aclose()
 
-        async def elsewhere() -> None:
-            opened: Any = reopen()
-            await use(await opened if inspect.isawaitable(opened) else opened, "second")
+        async def use_second_journal() -> None:
+            opened: Any = reopen()  # the fixture may be a plain or an async function
+            second_journal = await opened if inspect.isawaitable(opened) else opened
+            await use(second_journal, "second")
 
         await journal.append(started("before"))
         try:
-            await asyncio.to_thread(asyncio.run, elsewhere())
+            await asyncio.to_thread(asyncio.run, use_second_journal())
             await use(journal, "first")
         except RuntimeError as error:
             pytest.fail(

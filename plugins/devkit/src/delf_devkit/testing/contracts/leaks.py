@@ -35,6 +35,7 @@ class Secrets:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         parts = {part for secret in secrets for part in _secret_parts(secret)}
+        # For hide(), because the redactor leaves very short secrets unchanged.
         self._plain = sorted(parts, key=len, reverse=True)
         self._redactor = Redactor(parts)
 
@@ -62,6 +63,7 @@ class Secrets:
 
 def is_secret_name(name: str) -> bool:
     """Return True if delf treats a value with this name as a secret, as for ``api_key``."""
+    # delf treats only a URL with a password as a secret there, which the probe is not.
     return name.lower() == "dsn" or any(secrets_of_options({name: _PROBE}))
 
 
@@ -86,7 +88,8 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
     """Return the annotation of each setting, by name.
 
-    For a setting with metadata, the value is a text with the annotation and the metadata.
+    For a setting with metadata, the value is a text with the annotation and the metadata, because
+    :func:`plain_secrets` recognises a path by the metadata.
     """
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation

@@ -43,6 +43,7 @@ _MUTABLE: Final = (dict, list, set, deque)
 # The number of items above which a container counts as a table of constants.
 _MAX_CONTAINER_ITEMS: Final = 1_000
 _MIN_TEXT_CHARS: Final = 4
+# The packages of delf itself and of pytest, which are no plugins: their state is not compared.
 _EXEMPT_PACKAGES: Final = frozenset(
     {"delf", "delf_devkit", "delf_engine", "builtins", "_pytest", "pytest", "pytest_asyncio"}
 )
@@ -300,8 +301,10 @@ class _SharedState:
 
     def __init__(self, subject: object, forbidden_texts: Iterable[str]) -> None:
         self._kind = type(subject)
+        # Shorter texts may be in a variable by chance.
         self._forbidden_texts = [text for text in forbidden_texts if len(text) >= _MIN_TEXT_CHARS]
-        remember_module_state(subject)
+        remember_module_state(subject)  # unless a test of the suite has done so before
+        # The values of class variables after the first use, as texts by name; see remember().
         self._remembered_texts: dict[str, str] = {}
 
     def remember(self) -> None:
@@ -412,7 +415,9 @@ def _class_and_module_state(kind: type) -> dict[str, str]:
     package = _package(kind)
     for name, module in list(sys.modules.items()):
         belongs_to_package = name.partition(".")[0] == package and package not in _EXEMPT_PACKAGES
-        if belongs_to_package and (name == kind.__module__ or not _TEST_MODULE.search(name)):
+        # Modules with tests keep texts of the tests; one of them may define the tested class.
+        is_other_test_module = name != kind.__module__ and bool(_TEST_MODULE.search(name))
+        if belongs_to_package and not is_other_test_module:
             state |= dict(_module_state(module))
     return {name: _text(value) for name, value in state.items()}
 
@@ -429,29 +434,31 @@ def _text(value: object) -> str:
 
 
 def _attributes_of(value: object, package: str) -> object:
-    """Return the attributes of an object whose class is in ``package``, or of a thread-local.
+    """Return what code of ``package`` may store in an object of a module variable, between calls.
 
-    For a function of any package, return its mutable defaults and closure values; for any other
-    object, None.
+    This is the attributes of an object whose class is in ``package``, or of a thread-local; and the
+    attributes, mutable defaults and closure values of a function. For any other object, None.
     """
     if isinstance(value, FunctionType):
-        return _attributes_of_function(value)
+        return _state_of_function(value)
     defining_package = str(getattr(type(value), "__module__", "")).partition(".")[0]
     if defining_package == package or isinstance(value, threading.local):
         return getattr(value, "__dict__", None) or None
     return None
 
 
-def _attributes_of_function(function: FunctionType) -> object:
-    """Return a function's attributes, mutable defaults and closure values; None without any."""
+def _state_of_function(function: FunctionType) -> object:
+    """Return what a function can keep from one call to the next; None if it can keep nothing.
+
+    This is its attributes, its mutable defaults and the mutable values of its closure.
+    """
     values: list[Any] = list(function.__defaults__ or ())
     values += (function.__kwdefaults__ or {}).values()
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             values.append(cell.cell_contents)
-    state: list[Any] = [value for value in values if type(value) in _MUTABLE]
-    if function.__dict__:
-        state.insert(0, function.__dict__)
+    state: list[Any] = [function.__dict__] if function.__dict__ else []
+    state += [value for value in values if type(value) in _MUTABLE]
     return state or None
 
 
@@ -475,7 +482,7 @@ def _class_state(kind: type) -> Iterator[tuple[str, object]]:
             elif isinstance(value, threading.local):
                 yield f"{cls.__name__}.{name}", value.__dict__
             elif isinstance(value, FunctionType):
-                held = _attributes_of_function(value)
+                held = _state_of_function(value)
                 if held is not None:
                     yield f"the defaults or the closure of {cls.__name__}.{name}", held
 

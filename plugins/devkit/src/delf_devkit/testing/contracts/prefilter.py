@@ -48,8 +48,8 @@ class PrefilterContract(Contract):
     def answer(self, question: str) -> str:
         """Return the light model's answer: a JSON list of the names in ``wanted``.
 
-        For the other task, the list has the names in ``other_wanted``. Override this method to
-        return something else.
+        If the question is about the task ``other_task``, the list has the names in
+        ``other_wanted``. Override this method to return something else.
         """
         return json.dumps(list(self.wanted_of(question)))
 

@@ -34,6 +34,7 @@ VALUES: tuple[Any, ...] = (
     Decimal("12.50"),
     uuid.UUID(int=7),
 )
+"""Values that must reach a script from a tool, and a tool from a script, unchanged."""
 _BIG = 5_000_000
 MISUSES: tuple[str, ...] = (
     'mail("x")',
@@ -149,11 +150,13 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _value(number: int) -> Any:
+def _value_at(number: int) -> Any:
+    """Return one of the values that must be unchanged by the way to a script and back."""
     return VALUES[number]
 
 
-def _find(**arguments: Any) -> list[dict[str, Any]]:
+def _return_arguments(**arguments: Any) -> list[dict[str, Any]]:
+    """Stand in for a search, so that a test sees the arguments that arrive."""
     return [arguments]
 
 
@@ -161,7 +164,7 @@ class SandboxCalls(SandboxLimits):
     """Tests for tool calls: their values, their errors, and their cancellation."""
 
     async def test_calls_reach_the_host(self, backend: Any) -> None:
-        host = RecordingScriptHost({"add": _add, "desk.find": _find})
+        host = RecordingScriptHost({"add": _add, "desk.find": _return_arguments})
         async with Bench(backend) as bench:
             run = await bench.open(host)
             code = "[await add(1, b=2), await desk.find(state='open', limit=5)]"
@@ -174,7 +177,7 @@ class SandboxCalls(SandboxLimits):
         assert (list(host.calls[0].args), dict(host.calls[0].kwargs)) == ([1], {"b": 2})
 
     async def test_values_round_trip(self, backend: Any) -> None:
-        host = RecordingScriptHost({"give": _value, "take": _identity})
+        host = RecordingScriptHost({"give": _value_at, "take": _identity})
         async with Bench(backend) as bench:
             run = await bench.open(host)
             for number, value in enumerate(VALUES):

@@ -365,8 +365,8 @@ for number in range(40):
             work = asyncio.ensure_future(run("print('one')\nprint('two')\nwhile True: pass"))
             try:
                 while host.text != "one\ntwo\n":
-                    await host.spoke.wait()
-                    host.spoke.clear()
+                    await host.has_printed.wait()
+                    host.has_printed.clear()
             finally:
                 work.cancel()
                 await asyncio.wait({work})
@@ -445,7 +445,7 @@ for number in range(40):
                 outcome = await run(code)
                 assert isinstance(outcome, Failed), f"{code} ended as {outcome!r}"
             assert run.host.text == "", "a script printed a file of the host"
-            await self._check_unreachable(backend, "files")
+            await self._check_unreachable_by_system_calls(backend, "files")
         assert path.read_text(encoding="utf-8") == "hunter2"
 
     @needs("confines:network", "cpython")
@@ -458,7 +458,7 @@ for number in range(40):
         try:
             async with Bench(backend) as bench:
                 outcome = await bench.run(code)
-                await self._check_unreachable(backend, "network")
+                await self._check_unreachable_by_system_calls(backend, "network")
         finally:
             server.close()
             await server.wait_closed()
@@ -467,6 +467,7 @@ for number in range(40):
 
     @needs("confines:processes", "cpython")
     async def test_script_cannot_start_a_process(self, backend: Any) -> None:
+        # Scripts cannot import ``os`` and ``subprocess``, but an allowed module refers to them.
         code = "import asyncio.base_events as b\nb.subprocess.run(['/bin/true'])"
         async with Bench(backend) as bench:
             outcome = await bench.run(code)
@@ -474,10 +475,10 @@ for number in range(40):
             code = "import asyncio.base_events as b\nif b.os.fork() == 0: b.os._exit(0)"
             outcome = await bench.run(code)
             assert not isinstance(outcome, Done), "a script started a process by os.fork()"
-            await self._check_unreachable(backend, "processes")
+            await self._check_unreachable_by_system_calls(backend, "processes")
             await self._check_usable(bench)
 
-    async def _check_unreachable(self, backend: Any, what: str) -> None:
+    async def _check_unreachable_by_system_calls(self, backend: Any, what: str) -> None:
         """Check that a resource is unreachable even by system calls of the operating system."""
         measured = await self._measure_once(backend)
         if self.cpython:
@@ -628,12 +629,12 @@ class _Listening(RecordingScriptHost):
 
     def __init__(self) -> None:
         super().__init__()
-        self.spoke = asyncio.Event()
+        self.has_printed = asyncio.Event()  # set by each print; a test clears it to await the next
 
     def printed(self, text: str) -> None:
         """Record printed text."""
         super().printed(text)
-        self.spoke.set()
+        self.has_printed.set()
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -261,9 +261,10 @@ class StrategyContract(Contract):
                 f"as the model is asked for the last time, the result of keep({name!r}) is not in "
                 "the messages: the model would do the work again, or make the result up"
             )
-            after = text[text.rindex(f"kept {name}") :]
+            # A strategy may truncate the long result, if a note after the rest says so.
+            rest_of_result = text[text.rindex(f"kept {name}") :]
             is_complete = f"until {name} ends" in text  # the last words of the result of keep()
-            assert is_complete or _TRUNCATION_NOTE.search(after), (
+            assert is_complete or _TRUNCATION_NOTE.search(rest_of_result), (
                 f"the result of keep({name!r}), of {len(simulated.long_filler)} characters, was "
                 "truncated without a note: the model takes a part for the whole; send all of it, "
                 "or add a note that there is more"
@@ -287,8 +288,8 @@ class StrategyContract(Contract):
         position_of_ann, position_of_bob = (
             user_text.find(f"kept {name}") for name in ("Ann", "Bob")
         )
-        has_no_results = -1 in (position_of_ann, position_of_bob)
-        assert has_no_results or position_of_ann < position_of_bob, (
+        is_sent_otherwise = -1 in (position_of_ann, position_of_bob)
+        assert is_sent_otherwise or position_of_ann < position_of_bob, (
             "the results are sent in another order than the calls: 'kept Bob' stands where that of "
             "keep('Ann') belongs"
         )
@@ -323,7 +324,7 @@ class StrategyContract(Contract):
             response = await agent.arun("Add 1 and 2.", timeout=20)
         self._fail_unless_mentioned(_MARK, model, response, "a tool failed")
         call_count = sum(call.name == "add" for call in response.trace.tool_calls)
-        # The model has to ask for each repetition, and the last request gets the final answer.
+        # Each reply of the model may ask for the call once, except the last one: the final answer.
         max_call_count = max(1, len(model.requests) - 1)
         assert call_count <= max_call_count, (
             f"the failing call was made {call_count} times for one answer of the model: a tool "
