@@ -102,7 +102,7 @@ class Asking:
         """Ask the channels, and wait until the request is decided.
 
         A channel, the agent's program or another process may decide. If no channel decides, and no
-        answer can come another way, the request is rejected.
+        answer can come another way, the request is rejected, but only after all votes are counted.
         """
         # Concurrently, because an answer may arrive from the page while a channel still shows its
         # prompt on the terminal.
@@ -118,7 +118,7 @@ class Asking:
         finally:
             # If the program or another process has decided, the channel must remove its prompt.
             asking_channels.cancel()
-        # Votes from several channels may add up to a decision.
+        # Votes of people, which are counted in the background, may add up to a decision.
         await self._ballot.wait_until_counted()
         if not self._can_be_answered_later:
             self._reject_unless_decided()

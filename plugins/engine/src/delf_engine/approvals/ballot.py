@@ -33,6 +33,9 @@ def why_refused(
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
+    Everybody may withdraw their own request. Apart from that, the rule may exclude the owner of the
+    task, people who influenced the task, people who are no deciders, and unknown people.
+
     Args:
         request: The request. If no team rule applies to it, every person with the right ``decide``
             may decide it.
@@ -145,11 +148,10 @@ def is_valid(
         return False
     if not rule.deciders:
         return True
-    # The voter's teams in the journal count as they are now, and not as they were at the vote. The
-    # journal does not know the teams of a channel, such as its user groups: these are as recorded.
-    channel_teams = set(vote.teams)
-    for person in all_people:
-        channel_teams.difference_update(person.teams)
+    # The teams of the journal count as they are now, so the vote's record of them is left out. The
+    # other recorded teams belong to a channel, such as its user groups, and count as recorded.
+    journal_teams = {team for person in all_people for team in person.teams}
+    channel_teams = set(vote.teams) - journal_teams
     voter_names = {voter.name, *voter.teams, *channel_teams}
     return not voter_names.isdisjoint(rule.deciders)
 
@@ -232,6 +234,7 @@ class Ballot:
             await asyncio.sleep(0)  # begins to count the votes that came meanwhile
 
     def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
+        """Count a person's vote in a task, because the caller cannot wait for the journal."""
         counting = asyncio.create_task(self._count(rule, answer))
         self._counting_tasks.add(counting)
         counting.add_done_callback(self._counting_tasks.discard)

@@ -173,9 +173,10 @@ def checked_decision(answer: object) -> Decision:
         raise DelfError(f"{type(answer).__name__} is not a decision")
     match answer:
         case Expired() | AlreadyDone() | ChangesRequested():
-            # No field of these decides whether the call is made.
+            # Not validated, because no field of these decides whether the call is made.
             return answer
-        # decision_of() returns None, or a different approval, if a field has an invalid value.
+        # Check the approval as the journal will store it and read it back: decision_of() returns
+        # None, or a different approval, if a field has an invalid value.
         case Approved() if decision_of(decision_data(answer)) == answer:
             return answer
         case Edited(arguments=arguments) if _are_named(arguments):

@@ -107,6 +107,7 @@ class TaskFlows:
                 reason = self.reason(call, rules)
         # Let the model extend the outline, until the outline has the call or cannot be extended.
         while reason is not None:
+            # A concurrent call may extend the outline meanwhile. The model is then not asked again.
             known_answer_count = self._outline_answer_count
             if not await self._extend_outline(known_answer_count):
                 break
@@ -115,7 +116,7 @@ class TaskFlows:
 
     @property
     def _outline_answer_count(self) -> int:
-        """The number of the model's answers in the outline of calls that the user asks for."""
+        """The number of the model's answers that list the calls which the user's words ask for."""
         return self._origins.outline.answers
 
     async def _extend_outline(self, known_answer_count: int) -> bool:
@@ -140,10 +141,11 @@ class TaskFlows:
                 return False
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # After a resume, _shown_text_count is 0. As the model is shown at least one new text
-            # before each answer, the model has seen at least as many texts as it gave answers.
-            min_shown_text_count = max(self._shown_text_count, self._outline_answer_count)
-            if min_shown_text_count >= text_count:
+            # Each request shows the model at least one new text, and gets one answer at most. After
+            # a resume, _shown_text_count is 0, and only the number of answers tells how many texts
+            # the model has seen at least.
+            seen_text_count = max(self._shown_text_count, self._outline_answer_count)
+            if seen_text_count >= text_count:
                 return False
             self._shown_text_count = text_count
             await self._request_outline(texts_to_obey)
@@ -206,13 +208,14 @@ class _Suspect:
         all_values_are_content = not deciding_paths
         if all_values_are_content and len(paths_to_review) < len(checked_paths):
             return None
+        # For each planned call of this action, the parameters in which this call differs from it.
         differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
-        if not differences:  # no planned call calls this action
+        if not differences:  # the user's words ask for no call of this action
             return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
-        most_similar = min(differences, key=len)
-        if not most_similar:  # the call equals a planned call
+        fewest_parameters = min(differences, key=len)  # those of the most similar planned call
+        if not fewest_parameters:  # the call equals a planned call
             return None
-        return self._reason_of(most_similar, paths_to_review)
+        return self._reason_of(fewest_parameters, paths_to_review)
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -221,14 +224,15 @@ class _Suspect:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
         checked_paths = self._paths_to_check(deciding_paths)
-        differences = self._differences_from_plan(sources_by_parameter=None)  # all parameters
-        if not differences:  # no planned call calls this action
+        # For each planned call of this action, the parameters in which this call differs from it.
+        differences = self._differences_from_plan(sources_by_parameter=None)  # of all parameters
+        if not differences:  # the user's words ask for no call of this action
             if not deciding_paths:
                 return "the model wrote this call after it had read what others wrote"
             return self._reason_of([*map(parameter_of, deciding_paths)], deciding_paths)
-        most_similar = min(differences, key=len)
-        if most_similar:
-            return self._reason_of(most_similar, checked_paths)
+        fewest_parameters = min(differences, key=len)  # those of the most similar planned call
+        if fewest_parameters:
+            return self._reason_of(fewest_parameters, checked_paths)
         # The call equals a planned call, but its content may be a stranger's, and the planned call
         # may have been made already.
         return self._reason_of_content() or self._reason_of_repetition(differences)
@@ -280,6 +284,8 @@ class _Suspect:
         return is_content(self.bound, path, text)
 
     def _untrusted_sources(self, paths: Sequence[str]) -> SourcesByParameter:
+        """Return the untrusted sources of the parameters to which some paths belong."""
+        # All paths of a parameter have the same sources, so the last one may replace the others.
         return {
             parameter_of(path): self.origins.untrusted_sources(self.bound.name, path, self.line)
             for path in paths
@@ -299,6 +305,7 @@ class _Suspect:
         is_own = self.origins.is_only_from_user(action, path, text, self.line)
         if is_own and not carries_data_out:
             return False
+        # Of all other values, a rule can allow only the flow of a result.
         origin = self.origins.find(text) if self.rules else None
         if origin is None or origin.kind != "result":
             return True
@@ -337,7 +344,9 @@ class _Suspect:
         """Return why content of the call, such as the body of a mail, needs review; otherwise None.
 
         Content needs no review if the user's words contain it, or if the outline contains it: the
-        calls that a model planned from the user's words.
+        calls that a model planned from the user's words. Other content needs review if it has an
+        address or a code, or if the model has made a read that the outline does not ask for, whose
+        result the content may pass on.
         """
         for path, text in self.text_by_path.items():
             name = parameter_of(path)
@@ -361,6 +370,7 @@ class _Suspect:
         Args:
             differences: For each planned call, the parameters in which this call differs.
         """
+        # The planned calls that equal this call. The outline admits as many calls, and counts them.
         planned_count = sum(len(differing_parameters) == 0 for differing_parameters in differences)
         is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count

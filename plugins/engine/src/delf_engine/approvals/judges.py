@@ -116,6 +116,7 @@ class Ruling:
 
     def left_to_people(self) -> Ruling:
         """Return this ruling without an answer, so that a person has to answer."""
+        # The other two fields describe the removed answer.
         return replace(self, answer=None, needs_journal=False, remembered=None)
 
 
@@ -193,8 +194,9 @@ class PlanJudge:
     """Approves the calls in a script that a person approved as a whole, while the script runs."""
 
     def __init__(self) -> None:
+        # The digests of the actions that a person approved with a script, by the script's number.
         self._plans: dict[int, frozenset[str]] = {}
-        self._granted: frozenset[str] = frozenset()
+        self._granted: frozenset[str] = frozenset()  # the digests for the running script
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Approve a call whose action a person approved together with the running script."""
@@ -224,9 +226,9 @@ class RememberedJudge:
     """
 
     def __init__(self, approvals: Approvals, decisions: RememberedDecisions) -> None:
-        self._is_strict = approvals.is_strict
+        self._is_strict = approvals.is_strict  # True if earlier decisions do not count
         self._decisions = decisions
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock()  # held during a look-up, to keep the order of the calls
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Answer with an earlier decision about the same call or about its action, if there is one.
@@ -271,7 +273,7 @@ class FlowsJudge:
         self._denies = approvals.config.flows == "deny"
         self._flows = flows
         # False if the settings say that flows are only shown to people, and never require a review.
-        self._may_block = approvals.guards
+        self._can_require_review = approvals.guards
         self._decisions = decisions
         self._worker = worker
 
@@ -283,8 +285,8 @@ class FlowsJudge:
         call = case.call
         if call is None or self._flows is None:
             return ruling
-        if not self._may_block:
-            # A person sees the flow in the request for an answer, or else in the journal.
+        if not self._can_require_review:
+            # The flow is only shown: in the request for an answer, or else in the journal.
             is_seen_by_people = ruling.answer is None or ruling.needs_journal
             if is_seen_by_people:
                 return replace(ruling, flow=self._flows.reason(call))
@@ -308,7 +310,7 @@ class FlowsJudge:
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
-        if self._flows is None or not self._may_block:
+        if self._flows is None or not self._can_require_review:  # by the setting ``flows``
             return False
         return await self._flows.reason_to_review(call) is not None
 

@@ -58,6 +58,7 @@ class PendingRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
+        # How the latest requests ended, such as "approved", for errors about late answers; by id.
         self._outcomes: dict[str, str] = {}
 
     def open(

@@ -186,7 +186,7 @@ class TaskApprovals:
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            # Called later, when ``case`` also has what its record says about the call.
+            # Called later, with the case that _with_record() below may assign to ``case``.
             make_request=lambda: self._request_for_call(case),
             has_changed_since_request=has_changed_since_request,
             call=call,
@@ -214,7 +214,9 @@ class TaskApprovals:
     def _earlier_answer(self, case: Case) -> Answer | None:
         """Return the recorded decision or an earlier refusal of the case in this task, if any.
 
-        A question that a new script asks again gets the answer of the earlier script.
+        The decision about this very call comes first. A question that a new script asks again gets
+        the answer of the earlier script, and a call that was refused is refused again, both with
+        the source ``policy``, because nobody decides about this case now.
         """
         if (event := case.decision_event) is not None:
             decision = with_secrets(recorded(event), case.request, case.arguments)
@@ -252,8 +254,9 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        If the request would now show something else, the recorded request no longer applies: a
-        pending request is closed, and an approval is ignored. A rejection still applies.
+        A decision without a request that a person saw applies. A request and its decision apply if
+        the request would show the same now. Otherwise, a pending request is closed, and an approval
+        is ignored; only a rejection still applies.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
@@ -298,6 +301,10 @@ class TaskApprovals:
             await self._void(request_event, "the action needs no approval any more")
 
     async def _void(self, request_event: ApprovalRequested, reason: str) -> None:
+        """Close a pending request by a recorded rejection, so that no late approval counts.
+
+        The source ``changed`` tells it from the rejection of a person.
+        """
         answer = Answer.given(Rejected(reason=reason), "changed")
         await self._log.record(
             ApprovalDecided, request_id=request_event.request_id, **answer.data()

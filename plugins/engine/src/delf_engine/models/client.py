@@ -228,8 +228,8 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
-        current_request = request
-        received_text = ""
+        current_request = request  # or a request to continue the received text
+        received_text = ""  # the text of the truncated replies; empty if the answer restarts
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         # The model of the last reply; None if a resumed task has read the reply from its journal.
@@ -473,10 +473,12 @@ class ModelClient:
             The people who watch see the pieces that the listener returns. If the listener returns
             None, or if there is no listener, these people see the text of the answer.
             """
+            # The arguments of a call arrive in pieces; the last one has the whole call, too.
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None
             chosen_deltas: Iterable[ModelDelta] | None = None
             if on_delta is not None and (delta.text or completes_call):
+                # First the draft, because the listener may cause calls, which the draft explains.
                 if draft is not None:
                     draft.add(delta)
                 chosen_deltas = on_delta(delta)

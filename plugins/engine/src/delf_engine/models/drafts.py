@@ -24,6 +24,7 @@ class Draft:
         self._log = log
         self._purpose = purpose
         self._lock = asyncio.Lock()
+        # The pieces that the journal does not have yet, and those that record() has stored.
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
         self.is_empty = True

@@ -171,7 +171,9 @@ class Ledger:
         )
 
     def estimate(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
-        """Estimate the cost of a model call.
+        """Estimate the cost of a model call, from similar calls and from the model's price.
+
+        Where both tell a cost, the higher one counts.
 
         Args:
             config: The model.
@@ -236,6 +238,8 @@ class Ledger:
             The reserved amount in USD.
         """
         changed = asyncio.Event()
+        # _wake() sets the event when budget becomes free. It may run on another loop, and an event
+        # may only be set on its own loop.
         waiter = asyncio.get_running_loop(), changed
         while True:
             changed.clear()
@@ -366,6 +370,7 @@ class SharedLedger(Ledger):
 
     def __init__(self, parts: Sequence[Ledger], outer_ledger: Ledger) -> None:
         super().__init__(outer_ledger=outer_ledger)
+        # The base class passes each cost on to the outer ledger, and this class to each part.
         self._parts = parts
 
     @property

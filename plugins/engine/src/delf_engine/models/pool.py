@@ -106,7 +106,7 @@ class ModelPool:
 
     def price_source(self, config: LLMConfig) -> SupportsPrice | None:
         """Return the client as one that knows prices in advance; None if it does not."""
-        self.get(config)
+        self.get(config)  # creates the client, and records it in _price_sources
         return self._price_sources.get(_key(self.resolve_provider(config)))
 
     def _with_recorder(self, model: Model) -> Model:
