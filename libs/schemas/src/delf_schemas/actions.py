@@ -134,7 +134,7 @@ def action_from_schema(
         """
         declared = declared_types()
         observed_type: str | None = None
-        undeclared_types: frozenset[Found] = frozenset()
+        undeclared_types: frozenset[Found] = frozenset()  # those missing in the schema
         if observed_types is not None:
             observed_type, undeclared_types = observed_types()
         result_type = declared.returns
@@ -195,8 +195,9 @@ class _Arguments:
             merged_object = merge_object(document, self._root_schema)
         except DelfError as error:
             raise ToolDefinitionError(f"{action}: {error.message}") from error
-        # The names of the schema's properties, and their schemas, by keyword argument.
-        self._names: dict[str, str] = {}
+        # The names of the schema's properties, and their schemas, by keyword argument: scripts use
+        # ``to_address`` for a property ``to-address``.
+        self._schema_names: dict[str, str] = {}
         self._schemas: dict[str, Any] = {}
         if merged_object is None:  # the schema is not an object, so its value is the only argument
             properties, required = {_NAMELESS_ARGUMENT: self._root_schema}, {_NAMELESS_ARGUMENT}
@@ -209,8 +210,8 @@ class _Arguments:
                 f"{action} takes {len(properties):,} arguments; at most {_MAX_ARGUMENTS} are read"
             )
         for name in sorted(properties, key=lambda name: name not in required):
-            arg = unique(argument_name(name), self._names)
-            self._names[arg], self._schemas[arg] = name, properties[name]
+            arg = unique(argument_name(name), self._schema_names)
+            self._schema_names[arg], self._schemas[arg] = name, properties[name]
         self._required = required
         self.parameters = self.parameters_in(_SHORT_LIMITS)
 
@@ -224,7 +225,7 @@ class _Arguments:
             max_chars = limits.doc_chars + _MAX_DESCRIPTION
             about, rest = split_text(text, limits.doc_chars, max_chars)
             hints = hints_of(self._document, schema, limits.doc_chars, limits.hint_depth)
-            is_required = self._names[arg] in self._required
+            is_required = self._schema_names[arg] in self._required
             parameters.append(
                 Parameter(
                     name=arg,
@@ -256,10 +257,10 @@ class _Arguments:
         Raises:
             ToolRefusedError: If the arguments are invalid.
         """
-        unknown = [name for name in arguments if name not in self._names]
+        unknown = [name for name in arguments if name not in self._schema_names]
         if unknown and not self._accepts_unknown_arguments:
             raise self._refusal(
-                f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._names)}"
+                f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], self._schema_names)}"
             )
         optional = {item.name for item in self.parameters if not item.required}
         checked: dict[str, Any] = {}
@@ -297,10 +298,15 @@ class _Arguments:
     def _with_schema_names(self, arguments: Mapping[str, Any]) -> Any:
         if self._has_one_nameless_argument:
             return arguments.get(_NAMELESS_ARGUMENT)
-        return {self._names.get(name, name): value for name, value in arguments.items()}
+        return {self._schema_names.get(name, name): value for name, value in arguments.items()}
 
     def _argument_name(self, part: str | int) -> str:
-        return next((arg for arg, name in self._names.items() if name == part), str(part))
+        """Return the keyword argument for a property of the schema; any other text unchanged.
+
+        Args:
+            part: A part of a fault's path: the name of a property, or the index of an item.
+        """
+        return next((arg for arg, name in self._schema_names.items() if name == part), str(part))
 
     def _refusal(self, problem: str) -> ToolRefusedError:
         parameter_names = ", ".join(map(str, self.parameters))
@@ -313,7 +319,7 @@ class _Schema:
     """A schema with internal references only.
 
     Args:
-        root: The schema.
+        root: The whole schema, in which its references are looked up.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:

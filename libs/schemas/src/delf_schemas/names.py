@@ -102,8 +102,10 @@ def leads(text: object, limit: int) -> str:
 def snake(text: str) -> str:
     """Convert a text to snake case; empty if the text has no letter or digit."""
     if not text.isascii():
+        # NFKD separates a letter from its accent, which is then left out. It keeps ß as it is.
         parts = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
         text = "".join(c for c in parts if not unicodedata.combining(c))
+    # Python itself normalizes the names in scripts to NFKC.
     return unicodedata.normalize("NFKC", "_".join(_WORDS.findall(text)).lower())
 
 

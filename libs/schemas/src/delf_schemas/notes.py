@@ -153,7 +153,11 @@ def _keys(
 
 
 def _sort_rank(schema: Mapping[str, Any], description: str) -> int:
-    """Return the rank of a key's description: the lowest comes first in the prompt."""
+    """Return the rank of a key's description: the lowest comes first in the prompt.
+
+    First come units, then other numbers, then free texts. Enumerations and records come last,
+    because their types tell the most.
+    """
     if _UNITS.search(description):
         return -1
     kinds = schema.get("type")

@@ -185,12 +185,17 @@ def _is_pair(value: Any) -> bool:
 
 
 class _NoReferences:
-    """The document of a schema that was inferred from results, and so has no references."""
+    """The document of a schema that was inferred from results, and so has no references.
+
+    Implements :class:`delf_schemas.shapes.Document`.
+    """
 
     def absolute(self, ref: str) -> str:
+        """Return a reference as it is, because no reference of the schema could be relative."""
         return ref
 
     def resolve(self, node: Any) -> dict[str, Any]:
+        """Return a node as it is, because no node refers to another; empty if it is no schema."""
         return _mapping(node)
 
 
@@ -353,9 +358,9 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     first_required, second_required = (shape.get("required", ()) for shape in objects)
     required = [name for name in names if name in first_required and name in second_required]
     has_variable_names = any("additionalProperties" in shape for shape in objects)
-    # Without properties on one side, there are no names to compare.
-    can_compare = first_properties and second_properties
-    share_names = bool(required) or not can_compare
+    # Without properties on one side, there are no names to compare, and the others are kept.
+    both_have_names = bool(first_properties and second_properties)
+    share_names = bool(required) or not both_have_names
     if share_names and not has_variable_names and len(names) <= _MAX_KEYS:
         properties = {
             name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
@@ -365,6 +370,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
         if len(required) < len(names):
             merged[HAS_OPTIONAL_KEYS] = True
         return merged
+    # The names vary: merge the values of all of them.
     merged_value: Any = None
     for shape in objects:
         values = [*shape.get("properties", {}).values(), shape.get("additionalProperties")]

@@ -51,7 +51,8 @@ class Extent(NamedTuple):
     """The limits on how much of a JSON Schema is shown in the type generated from the schema.
 
     Args:
-        properties: The maximum number of properties of an object, for each nesting depth.
+        properties: The maximum number of properties of an object, for each nesting depth, the
+            outermost object first.
         literals: The maximum number of values of an enumeration.
         literal_chars: The maximum number of characters of these values.
         choices: The maximum number of alternatives of a union.
@@ -64,12 +65,12 @@ class Extent(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of levels of nested objects to show."""
-        return len(self.properties) - 1
+        """The number of levels of nested objects to show; deeper objects become ``dict``."""
+        return len(self.properties)
 
 
-SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
-FULL: Final = Extent((100, 100, 100, 100, 100, 40), 1_000, 20_000, 20)
+SHORT: Final = Extent((14, 8, 5), 12, _MAX_LITERAL_CHARS, 5)
+FULL: Final = Extent((100, 100, 100, 100, 100), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
 """The maximum number of characters of one type in full; a longer type is shown less deeply nested.
 
@@ -169,7 +170,7 @@ class Shapes:
             return self._resolved_type_text(node, depth, mode)
         ref = self._document.absolute(ref)
         if ref in self._open_refs:
-            self._recursive_refs.add(ref)
+            self._recursive_refs.add(ref)  # the type, which is not complete yet, needs a name
             return self._recursive_name(ref)
         # Only bare references are cached: other keywords beside ``$ref`` can change the type.
         is_bare_reference = len(node) == 1
@@ -183,7 +184,8 @@ class Shapes:
         if ref in self._recursive_refs:
             self._recursive_refs.discard(ref)
             name = self._recursive_name(ref)
-            # A shortened type does not always contain its own name.
+            # ``(Name := type)`` names a type that contains itself. In a shortened type, the part
+            # with the name may be missing.
             text = f"({name} := {text})" if name in text else text
         # A type that refers to an enclosing type is valid only inside of that type, and a type with
         # too many schemas is incomplete.
@@ -281,7 +283,10 @@ class Shapes:
         return "Any" if merged_object is None else "dict"
 
     def _type_of_kind(self, kind: Any, schema: dict[str, Any], depth: int, mode: Mode) -> str:
-        """Return the Python type for a schema with ``kind`` as its only ``type``."""
+        """Return the Python type for a schema with ``kind`` as its only ``type``.
+
+        If ``kind`` is None, the schema's other keywords show whether it is a list or a record.
+        """
         if kind == "bytes":  # only in the schemas that delf infers from Python values
             return "bytes"
         if kind == "string":
@@ -302,16 +307,22 @@ class Shapes:
                 mode,
                 marks_optional=schema.get(HAS_OPTIONAL_KEYS) is True,
             )
+        # Records and dicts use up the depth, lists do not; _object_text() shortens the records.
         additional = schema.get("additionalProperties")
         if isinstance(additional, dict) and additional and depth > 0:
             return f"dict[str, {self._type_text(cast('Any', additional), depth - 1, mode)}]"
         if kind == "object" or isinstance(additional, dict):
             return "dict"
-        if mode == "in" and is_binary(schema):
+        if mode == "in" and is_binary(schema):  # results in JSON cannot contain bytes
             return "bytes"
         return "Any"
 
     def _type_of_string(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
+        """Return ``str``, with the type of the data that the text encodes; or ``bytes`` or a date.
+
+        For encoded data, such as JSON, the schema has the schema of the data in ``CONTENT``, and
+        the encoding in ``NOTATION``. With ``SOMETIMES_ENCODED``, some results are plain text.
+        """
         content = schema.get(CONTENT)
         if mode == "out" and isinstance(content, dict) and depth > 0:
             # The result is a text that the script must decode.
@@ -416,6 +427,7 @@ def _literal_type(values: list[Any], extent: Extent) -> str:
     plain_values = [v for v in values if isinstance(v, (str, int, float, bool)) and v != ""]
     none_part = " | None" if None in values else ""
     texts = [value for value in plain_values if isinstance(value, str)]
+    # Types are shown in a code block, which backticks would end.
     if any("```" in text or len(text) > _MAX_LITERAL_CHARS for text in texts):
         return f"str{none_part}"
     if not plain_values:
@@ -565,6 +577,7 @@ def merge_object(
             return None
     if additional is False:  # even if a part allows other properties
         result.additional = False
+    # A schema that allows further properties is an object, even without a type and properties.
     is_object = kind == "object" or bool(result.properties)
     return result if is_object or result.additional else None
 
@@ -593,6 +606,7 @@ def _add_part(result: Merged, part: Merged) -> None:
         else:
             result.properties[name] = {"allOf": [result.properties[name], value]}
     result.required |= part.required
+    # One part that declares other properties is enough; merge_object() then applies a ban of them.
     result.additional = result.additional or part.additional
 
 
@@ -671,4 +685,5 @@ def _only_requires(choice: Any) -> bool:
     """Return True if an alternative has no other rule than ``required``."""
     if not isinstance(choice, dict):
         return False
+    # ``not`` excludes values, and adds no property that the merged object would have to show.
     return not (set(cast("dict[str, Any]", choice)) - {"required", "title", "description", "not"})
