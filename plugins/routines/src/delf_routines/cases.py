@@ -204,7 +204,7 @@ async def run_case(routine: Routine, case: Case, make_similar_agent: MakeSimilar
         on_ask=recorded.answer,
     ) as agent:
         response = await agent.arun(f"test {routine.name}", timeout=60)
-    has_succeeded = response.status
+    has_succeeded: bool = response.status
     problems = list(recorded.differences)
     if not has_succeeded and not problems:
         problems.append(f"it fails: {response.error}")

@@ -501,7 +501,8 @@ def _pending_change(
     have_tools_changed = bool(drift_of(routine, described))
     if not have_tools_changed:
         return routine, None
-    # The actions for which the header of the routine does not accept an empty result.
+    # The actions for which the header of the routine does not accept an empty result. The tools do
+    # not describe this, so the new header takes it from the old one.
     never_empty = {name for name, recorded in routine.actions.items() if not recorded.empty}
     actions = named_actions(
         routine.script, described, called=routine.actions, never_empty=never_empty

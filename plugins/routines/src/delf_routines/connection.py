@@ -38,8 +38,10 @@ class RoutineTools(Connection):
         return "routines"
 
     def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
+        # A routine needs no approval by default, because each call that it makes may need one.
         super().__init__(confirm=False if confirm is None else confirm, **options)
         self._store = RoutineStore(current_folder(), current_trust())
+        # The versions of the files at the last call of actions(); None before the first one.
         self._shown_versions: Sequence[object] | None = None
         self._unreadable_notes: list[str] = []
 

@@ -268,7 +268,7 @@ class _ScriptMerger:
         # This object is the agent's strategy, so the agent calls solve(), which stores the script.
         async with make_similar_agent(tools=tools, strategy=self) as agent:
             response = await agent.arun(self._routine.task)
-        has_succeeded = response.status
+        has_succeeded: bool = response.status
         if not has_succeeded or not self.script:
             script_count = len(self._scripts.earlier) + 1
             raise ConfigurationError(

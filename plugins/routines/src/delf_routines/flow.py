@@ -151,6 +151,7 @@ class _VariableUses:
                     words.update(word.split("."))
                 case _:
                     pass
+        # Such names allow uses of a variable that its name in the script does not show.
         self._has_indirect_access = not _INDIRECT_NAMES.isdisjoint(words)
         # The variables whose uses are being checked, to end cycles such as ``a = b; b = a``.
         self._names_in_progress: set[str] = set()
@@ -180,7 +181,7 @@ class _VariableUses:
             self._names_in_progress.discard(name)
 
     def _is_harmless_use(self, node: Any) -> bool:
-        """Return True if the use of an expression's value is harmless.
+        """Return True if the use of an expression's value is harmless, whatever the value is.
 
         A use is harmless if it neither inserts the value into another text nor takes a part of it:
         the value is compared, tested, passed as an argument of an action, or only printed.
@@ -229,7 +230,10 @@ class _VariableUses:
                 return False
 
     def _is_harmless_field(self, field: ast.FormattedValue) -> bool:
-        """Return True if a value in braces is in an f-string that is harmless for the value."""
+        """Return True if an f-string inserts a value harmlessly: in quotes, or only to print it.
+
+        Anywhere else, the value could change the meaning of the text, such as a query or a command.
+        """
         f_string = self._parents[id(field)]
         # In f"name = '{value}'", only a value with a quote could end the text in quotes. With
         # excludes_quotes, the caller goes on to allow only values without quotes.
@@ -255,8 +259,8 @@ class _VariableUses:
     def _is_harmless_argument(self, call: Any, node: Any) -> bool:
         """Return True if a call is harmless for an argument.
 
-        A harmless call neither builds a longer text from the argument nor splits the argument. A
-        call that only prints the argument is harmless, too.
+        A harmless call neither builds a longer text, whose meaning the argument could change, nor
+        splits the argument. A call that only prints the argument is harmless, too.
 
         Args:
             call: The call.
@@ -279,7 +283,7 @@ class _VariableUses:
                 is_built_in = word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word]
                 return is_built_in and not may_print_to_file
             case ast.Attribute(attr=method):
-                return method in _SEARCH_METHODS
+                return method in _SEARCH_METHODS  # which only look for the argument
             case _:
                 return False
 

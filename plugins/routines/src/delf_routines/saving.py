@@ -296,7 +296,7 @@ class _LiteralFinder(ast.NodeVisitor):
         self._unavailable_names = {*unavailable_names, *keyword.kwlist}
         # A literal whose parameter would get one of these names stays a literal.
         self._refused_names = refused_names
-        # A stack with a name for the literals in each node that is being visited, or None.
+        # For each node that is being visited, the innermost last: a name for its literals, or None.
         self._name_hints: list[str | None] = [None]
         self._f_string_depth = 0  # the number of f-strings around the node being visited
         self.parameters: dict[Value, Parameter] = {}
@@ -327,10 +327,11 @@ class _LiteralFinder(ast.NodeVisitor):
             self._visit_with_name(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Visit the bounds of slices, but not keys in subscripts."""
+        """Visit the bounds of slices, but not keys, as in ``row["to"]``, which stay literals."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
-            self._visit_with_name(None, node.slice)
+            no_name = None  # not the name of what the slice is assigned to
+            self._visit_with_name(no_name, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
@@ -448,7 +449,10 @@ class _LiteralFinder(ast.NodeVisitor):
             self._replace(node, _f_string(value, replacements))
 
     def _is_unquoted_phrase_with_date(self, value: str) -> bool:
-        """Return True for a text of several words with a date, unless the task quotes the text."""
+        """Return True for a text of several words with a date, unless the task quotes the text.
+
+        Not the whole text becomes a parameter then, but its date; see :meth:`_replace_text`.
+        """
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         has_several_words = re.search(r"\s", value) is not None
         # A quotation mark before the text is enough.
@@ -640,7 +644,10 @@ def spelled_out_dates(task: str) -> set[str]:
 
 
 def _escape(text: str) -> str:
-    """Escape a text for an f-string in double quotes."""
+    """Escape a text for an f-string in double quotes.
+
+    Line breaks stay, because :func:`_f_string` then uses triple quotes.
+    """
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("{", "{{").replace("}", "}}")
     return text.replace("\r", "\\r").replace("\t", "\\t").replace("\x00", "\\0")
 
