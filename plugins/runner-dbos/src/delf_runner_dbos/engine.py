@@ -53,8 +53,8 @@ class Workflows:
 
     Args:
         url: The URL of DBOS's database.
-        work: Runs a task.
-        fire: Starts the tasks of a schedule.
+        work: Runs a task that a queue in the database has started.
+        fire: Starts the tasks of a schedule whose time has come.
     """
 
     def __init__(self, url: str, work: Work, fire: Fire) -> None:
@@ -67,6 +67,7 @@ class Workflows:
 
         If the start fails, DBOS is shut down again before the error is raised.
         """
+        # Both change classes of DBOS, of which _register() makes the instance.
         lock_claims()
         add_missing_functions()
         self._register(asyncio.get_running_loop())

@@ -127,7 +127,9 @@ class Runner:
         self._read_only_agents = read_only_agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
+        # The workflows that this process runs, each by an object of its own; see work().
         self._current_runs: dict[object, _Run] = {}
+        # The workflows of other processes at the last sweep(), by id.
         self._observed_workflows: dict[str, _RunningWorkflow] = {}
         self._shutdown_requested = asyncio.Event()
         self._is_shutting_down = False
@@ -386,7 +388,7 @@ class Runner:
             with self._queue_outage.track(DelfError):
                 await work()
                 return "requeued"
-            await asyncio.sleep(AWAY_SECONDS)
+            await asyncio.sleep(AWAY_SECONDS)  # only reached after an error
         # Never return: run() releases the task to other runners, and this process ends.
         return await asyncio.get_running_loop().create_future()
 
@@ -511,7 +513,8 @@ class Runner:
             variables: The variables for scripts.
 
         Returns:
-            The id of the task; an empty list if another firing has submitted the task.
+            The ids of the submitted tasks, for the firing's result: one, or none if another firing
+            has submitted the task.
         """
         setup: dict[str, Any] = {**schedule["setup"], _FIRING_ID: firing_id}
         if schedule.get("test"):

@@ -269,6 +269,7 @@ async def seen_digests(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence
     """
 
     def newest_firing(client: DBOSClient) -> Sequence[WorkflowStatus]:
+        """Return the schedule's newest firing that has ended, and so has stored digests; if any."""
         return _workflows(client, 1, schedule_name=context["stored_name"], status="SUCCESS")
 
     for row in await queue.call(newest_firing):

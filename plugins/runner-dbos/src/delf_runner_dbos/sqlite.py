@@ -23,8 +23,10 @@ def lock_claims() -> None:
 
     @contextmanager
     def begin(self: SQLiteSystemDatabase, isolation: str | None) -> Generator[Connection]:
+        """Replace the method of DBOS that begins a transaction; take the write lock at once."""
         _ = isolation  # SQLite has no isolation levels
         with self.engine.begin() as connection:
+            # SQLAlchemy's begin() sends nothing to SQLite, so this begins the transaction.
             connection.execute(text("BEGIN IMMEDIATE"))
             yield connection
 
