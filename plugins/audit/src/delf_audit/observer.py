@@ -64,7 +64,7 @@ class AuditObserver:
 
     def __init__(self, *, path: str | None = None) -> None:
         self._trail = trail_at(path)
-        self._reads: set[tuple[str, int]] = set()
+        self._reads: set[tuple[str, int]] = set()  # task id and call id of each unfinished read
 
     async def observe(self, event: Event) -> None:
         """Write a record for an event of a task, an approval or a call; ignore other events."""
@@ -128,7 +128,7 @@ class AuditObserver:
                     "request": event.from_request,
                 }
             case CallStarted():
-                if event.effect == "read":
+                if event.effect == "read":  # CallFinished has no effect; see _end_of_call()
                     self._reads.add((event.task_id, event.call_id))
                 return {"what": "call", **_call_fields(event)}
             case CallFinished():
@@ -184,8 +184,9 @@ def _start_fields(event: TaskQueued | TaskStarted) -> dict[str, Any]:
 
 
 def _request_fields(event: ApprovalRequested) -> dict[str, Any]:
+    """Return the fields of the record for an approval request, which the file calls a question."""
     fields = {"what": "question", "request": event.request_id, **_call_fields(event)}
-    # The facts that the person sees.
+    # The facts that the person sees beside the call: the fields that a channel shows with a label.
     shown: dict[str, Any] = {}
     for name in labels():
         value = getattr(event, name)

@@ -119,7 +119,7 @@ class AuditTrail:
             ConfigurationError: If the file does not exist.
         """
         previous_digest = NO_PREDECESSOR
-        count = 0
+        count = 0  # of undamaged records
         number = 0
         damaged_line_numbers: list[int] = []
         has_given_digest = given_digest not in (None, NO_PREDECESSOR)
@@ -134,7 +134,8 @@ class AuditTrail:
             previous_digest = _digest(line)
             if previous_digest == given_digest:
                 records_up_to_digest = count
-        # A damaged line before the last one is only reported in the result.
+        # A damaged line before the last one is only reported in the result: a later record has its
+        # digest. Without a later record, more may be missing than the line.
         if damaged_line_numbers and damaged_line_numbers[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
@@ -195,7 +196,8 @@ class AuditTrail:
         return _json(record)
 
     def _mac_of(self, record: Mapping[str, Any]) -> str:
-        return hmac.new(self._key or b"", _json(record), hashlib.sha256).hexdigest()
+        assert self._key is not None  # noqa: S101 - without a key, records have no MAC
+        return hmac.new(self._key, _json(record), hashlib.sha256).hexdigest()
 
 
 def _json(record: Mapping[str, Any]) -> bytes:
