@@ -18,7 +18,7 @@ _ATOM: Final = r"[^\s\x00-\x1f\x7f()<>\[\]:;@\\,.\"]+"
 _LOCAL: Final = re.compile(rf'{_ATOM}(?:\.{_ATOM})*|"(?:[^"\\\x00-\x1f\x7f]|\\[ -~])+"')
 _LABEL: Final = r"[^\W_](?:[\w-]*[^\W_])?"
 _DOMAIN: Final = re.compile(rf"(?:{_LABEL}\.)+{_LABEL}\.?|\[[0-9A-Fa-f.:IPv]+\]")
-_BESIDE_SIGN: Final = re.compile(r"\s*([@.])\s*")
+_BLANKS_AROUND_SIGN: Final = re.compile(r"\s*([@.])\s*")
 _BLANKS: Final = re.compile(r"\s+")
 _SPECIAL: Final = re.compile(r'[()<>\[\]:;@\\,."]')
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -105,17 +105,21 @@ class _MailboxBuilder:
 
     @property
     def has_address(self) -> bool:
+        """True if the tokens so far have an address in ``<…>``, or a plain one such as ``a@b``."""
         return bool(self.inside_brackets) or "@" in "".join(self.outside_brackets)
 
     def add_token(self, kind: str, piece: str) -> None:
-        """Add a token of the kinds that ``_tokens`` yields."""
+        """Add a token of the kinds that ``_tokens`` yields; ``open`` is an unclosed token.
+
+        Comments and blanks may follow an address in ``<…>``, and nothing else.
+        """
         self.all_tokens.append(piece)
         if kind == "comment":
             self.comments.append(piece[1:-1].strip())
         elif kind == "angle":
             self.inside_brackets.append(piece[1:-1])
         elif kind == "open" or (self.inside_brackets and piece.strip()):
-            self.is_broken = True  # an unclosed token, or words after an address
+            self.is_broken = True
         else:
             self.outside_brackets.append(piece)
             word = piece[1:-1] if kind == "quoted" else piece
@@ -146,7 +150,8 @@ class _MailboxBuilder:
 
 
 def _join_address(address: str) -> str:
-    return _BESIDE_SIGN.sub(r"\1", address.strip())
+    """Remove the blanks around ``@`` and dots, which a header may have in an address."""
+    return _BLANKS_AROUND_SIGN.sub(r"\1", address.strip())
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

@@ -184,7 +184,8 @@ class Transport:
     def _retry_after_rate_limit(self, answer: Answer, progress: Progress) -> Retry | None:
         """Return the delay before a retry of a rate-limited request, which had no effect.
 
-        All retries together wait for up to :data:`_MAX_QUOTA_SECONDS`; None once the time is over.
+        All retries together wait for up to :data:`_MAX_QUOTA_SECONDS`. None if less than the first
+        pause remains of this time, or less than the pause that Google asks for.
         """
         seconds = retry_after(answer.headers)
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
@@ -196,7 +197,7 @@ class Transport:
             return None
         if wait > _WARN_SECONDS:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)
-        return Retry(seconds=wait, is_failure=False)
+        return Retry(seconds=wait, is_failure=False)  # does not use up one of the retries
 
     async def aclose(self) -> None:
         """Close all HTTP connections; the next request opens new ones."""
