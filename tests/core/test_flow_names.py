@@ -13,6 +13,8 @@ from delf.protocols.approval import flow_between
         ("rows[12].v2.name", "to.mail", "crm.find.rows.v2.name", "mail.send.to"),
         ("by_id.4711.mail", "to", "crm.find.by_id.mail", "mail.send.to"),
         ("", "to", "crm.find", "mail.send.to"),
+        ("users[key 5]", "to", "crm.find.users.keys()", "mail.send.to"),
+        ("[3].users[key 5]", "to", "crm.find.users.keys()", "mail.send.to"),
     ],
 )
 def test_flow_names_leave_out_indexes_and_keep_digits_of_names(path, argument, source, target):

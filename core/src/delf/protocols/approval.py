@@ -273,15 +273,18 @@ class RememberedDecision:
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
     """Return names for the source and the target of a value.
 
-    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes are left out.
+    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes are left out. If the value
+    is a key of a mapping, the source ends with ``keys()``.
 
     Args:
         source: The action whose result has the value.
-        path: The path of the value in the result, such as ``[3].sender``.
+        path: The path of the value in the result, such as ``[3].sender``; for a key of a mapping,
+            such as ``users[key 5]`` for the sixth key of ``users``.
         action: The action whose arguments have the value.
         argument: The path of the value in the arguments, such as ``to[0]``.
     """
-    without_indexes = re.sub(r"\[(key )?\d+\]", r".\1", path)
+    with_names_of_keys = re.sub(r"\[key \d+\]", ".keys()", path)
+    without_indexes = re.sub(r"\[\d+\]", ".", with_names_of_keys)
     parts = re.split(r"[.\[\]]+", without_indexes)
     # A number as the key of a dict, such as an id, is left out like an index.
     result_fields = [part for part in parts if part and not part.isdecimal()]

@@ -28,6 +28,18 @@ def forward(to: str) -> str:
     return f"forwarded to {to}"
 
 
+@tool(effect="read", confirm=False)
+def roles() -> dict:
+    """Roles by address."""
+    return {"eve@evil.example": "guest", "ada@firm.example": "owner"}
+
+
+@tool(effect="read", confirm=False)
+def rows() -> list[dict]:
+    """Rows of a sheet; the name of its column ends with a blank."""
+    return [{"Mail ": "eve@evil.example"}, {"Mail ": "ada@firm.example"}]
+
+
 TO_EVE = "print(reply(mails()[0]['sender'], 'Thanks'))"
 TO_ADA = "print(reply(mails()[1]['sender'], 'Thanks'))"
 TO_A_STRANGER = "print(reply(mails()[0]['body'].split()[2], 'Thanks'))"
@@ -44,7 +56,7 @@ def agent(delf_host, scripted_model, tmp_path):
             return message
 
         return Agent(
-            tools=[mails, reply, forward],
+            tools=[mails, roles, rows, reply, forward],
             llm="scripted",
             host=delf_host,
             approvals=[],
@@ -70,6 +82,14 @@ def test_remembered_flow_covers_later_calls(agent):
         assert run(one, TO_EVE, TO_ADA) == 0
         assert run(one, FORWARDED) == 1
         assert run(one, TO_A_STRANGER) == 1
+
+
+@pytest.mark.parametrize("values", ["list(roles())", "[row['Mail '] for row in rows()]"])
+def test_remembered_flow_covers_keys_and_fields_that_end_with_a_blank(agent, values):
+    made, run = agent
+    with made(Approved(remember="until_revoked", covers="action")) as one:
+        assert run(one, f"print(reply({values}[0], 'Thanks'))") == 1
+        assert run(one, f"print(reply({values}[1], 'Thanks'))") == 0
 
 
 def test_learned_flows_can_be_listed_and_revoked(agent):

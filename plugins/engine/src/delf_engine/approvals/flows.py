@@ -383,7 +383,9 @@ class _Suspect:
 def _is_flow_allowed(flow: tuple[str, str], rule: str) -> bool:
     """Return whether a rule such as ``mail.read.* -> mail.send.to`` allows a data flow."""
     patterns = [pattern.strip() for pattern in rule.split(ARROW, 1)]
-    return all(map(fnmatchcase, flow, patterns))
+    # A field's name may end with a blank, which a pattern cannot have.
+    names = [name.strip() for name in flow]
+    return all(map(fnmatchcase, names, patterns))
 
 
 def _rank(origin: Origin) -> int:
