@@ -335,8 +335,8 @@ _CAUSES_AND_HINTS: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
-    # A reply without ``broken_by`` is complete, but was to continue a truncated answer, and cannot
-    # be joined to that answer. The truncated answer then counts as broken off.
+    # A complete reply comes here only if it was to continue a truncated answer and cannot be joined
+    # to that answer. The error is about the truncated answer, which counts as broken off.
     broken_by = reply.broken_by or "break"
     cause, hint = _CAUSES_AND_HINTS[broken_by]
     has_limit = reply.broken_by == "length" and reply.max_tokens

@@ -30,13 +30,21 @@ class FixedAttributes:
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
         def __setattr__(self, name: str, value: object) -> None:
-            if not name.startswith("_") and self._is_fixed(name):
+            """Set an attribute, unless it is public and the object has it, or should not get it.
+
+            Raises:
+                FixedAttributeError: If the object has the public attribute already, or if no class
+                    declares the attribute and no method of the object makes the assignment.
+            """
+            is_public = not name.startswith("_")
+            if is_public and self._is_fixed(name):
                 raise FixedAttributeError(
                     f"{type(self).__name__}.{name} cannot be set once it was made",
                     hint=self._fixed_hint.format(name=name),
                 )
-            if not name.startswith("_") and not hasattr(type(self), name):
-                # The caller may be a method of this object, which may add attributes.
+            if is_public and not hasattr(type(self), name):
+                # Only methods of the object may add attributes. The caller's frame shows whether
+                # such a method, for example a subclass's __init__, makes the assignment.
                 caller = sys._getframe(1)  # noqa: SLF001 - inspect costs an import
                 self._refuse_unknown(name, caller)
             super().__setattr__(name, value)
@@ -48,6 +56,7 @@ class FixedAttributes:
             name: The name of the attribute.
             caller: The frame of the code that assigns the attribute.
         """
+        # The first parameter of an object's method, ``self``, is the object itself.
         first_parameter = caller.f_code.co_varnames[:1]
         is_own_method = first_parameter and caller.f_locals.get(first_parameter[0]) is self
         if name in vars(self) or is_own_method:
@@ -64,6 +73,7 @@ class FixedAttributes:
         attribute = getattr(type(self), name, None)
         if isinstance(attribute, property):
             return attribute.fset is None
+        # The object has read its attributes and constructor arguments when it was made.
         return name in vars(self) or name in self._options
 
 

@@ -67,10 +67,10 @@ class FileText(SourcedText):
     folder: Path
 
     def __new__(cls, text: str, folder: Path = Path()) -> Self:
-        """Create a text with its source and its folder as attributes."""
-        text_with_source = super().__new__(cls, text)
-        text_with_source.folder = folder
-        return text_with_source
+        """Create a text with the attribute ``folder``; its ``source`` is ``project``."""
+        text_with_folder = super().__new__(cls, text)
+        text_with_folder.folder = folder
+        return text_with_folder
 
 
 def source_of(value: object, otherwise: Source = "program") -> Source:

@@ -618,4 +618,5 @@ def __getattr__(name: str) -> Any:
     """Import an error class that a plugin exports, such as ``SQLSchemaError``."""
     if not name.endswith("Error"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # The package imports the plugin that exports the name; ``import delf`` here would be circular.
     return getattr(sys.modules["delf"], name)

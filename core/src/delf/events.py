@@ -849,7 +849,7 @@ class RerunRequested(_Event):
 
     @property
     def headline(self) -> str:
-        """The event in one line."""
+        """The event in one line: another script follows, for the work in ``remaining``."""
         return f"another pass: {self.remaining}"
 
     @property
@@ -946,7 +946,8 @@ class TaskFinished(_Event):
     @property
     def at_limit(self) -> bool:
         """True if the task ended at its timeout or budget and can continue with a higher limit."""
-        return not self.status and self.code in LIMIT_CODES
+        has_succeeded = self.status
+        return not has_succeeded and self.code in LIMIT_CODES
 
 
 Event = (

@@ -189,6 +189,7 @@ class LLMConfig:
 
 def _all_of(config: LLMConfig) -> list[Any]:
     """Return the type, the secrets and the values of all fields, in order, for comparisons."""
+    # The key and the headers are no fields, so that their values are shown nowhere.
     values = [getattr(config, item.name) for item in fields(config)]
     return [type(config), config.api_key, config.headers, *values]
 

@@ -82,6 +82,9 @@ class Providers:
     def spellings(self, model: str) -> frozenset[str]:
         """Return all spellings of a model name in lower case, with and without provider.
 
+        ``acme:mini`` has the spellings ``mini``, ``acme/mini`` and ``acme:mini``, and two
+        more for each alias of the provider.
+
         Args:
             model: The name in any of these spellings.
         """
@@ -93,6 +96,7 @@ class Providers:
         if rest:
             spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
             named_provider = self.by_name(prefix)
+        # Without a provider in the name, the model may imply its provider, as ``mini`` may.
         provider = named_provider or self.for_model(name)
         if provider is not None:
             bare_name = rest if named_provider else name

@@ -37,8 +37,9 @@ else:
         def make(cls: type) -> type:
             # A class without a docstring would get its signature as the docstring.
             cls.__doc__ = cls.__doc__ or cls.__name__
-            # dataclasses.dataclass gets no ``frozen``, because this module adds the methods of a
-            # frozen class itself. Without ``frozen``, it would refuse a frozen base class.
+            # dataclasses.dataclass only collects the fields and makes the slots: the methods come
+            # from _methods(). So it gets no ``frozen``; but without ``frozen``, it would refuse a
+            # frozen base class, and it marks the class as not frozen, which is corrected below.
             with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
@@ -90,6 +91,7 @@ class _Absent:
     """The default of parameters whose default value a factory makes for each call."""
 
     def __repr__(self) -> str:
+        """Return the text that signatures of standard dataclasses have for such a default."""
         return "<factory>"
 
 
@@ -137,31 +139,33 @@ def _is_hashed(field: dataclasses.Field[Any]) -> bool:
 def _frozen_methods(cls: type, *, slots: bool) -> Mapping[str, Callable[..., Any]]:
     """Return the methods that ``dataclass(frozen=True)`` adds to a class, by name."""
     fields = dataclasses.fields(cls)
-    names = [field.name for field in fields]
+    field_names = [field.name for field in fields]
     get_hashed_values = _values_getter([field.name for field in fields if _is_hashed(field)])
 
     def digest(self: Any) -> int:
         return hash(get_hashed_values(self))
 
-    # A subclass without this decorator may have attributes that can be set.
     def assign(self: Any, name: str, value: Any) -> None:
-        if type(self) is cls or name in names:
+        # A subclass without this decorator may have further attributes, which are not frozen.
+        if type(self) is cls or name in field_names:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
     def delete(self: Any, name: str) -> None:
-        if type(self) is cls or name in names:
+        # Like ``assign``: attributes that a subclass adds are not frozen.
+        if type(self) is cls or name in field_names:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
     def save(self: Any) -> list[Any]:
-        return [getattr(self, name) for name in names]
+        return [getattr(self, name) for name in field_names]
 
     def load(self: Any, state: list[Any]) -> None:
-        for name, value in zip(names, state, strict=True):
+        for name, value in zip(field_names, state, strict=True):
             object.__setattr__(self, name, value)
 
     methods = {"__hash__": digest, "__setattr__": assign, "__delattr__": delete}
+    # Python's own unpickling and copying of slots would assign to fields, which ``assign`` refuses.
     if slots:
         return methods | {"__getstate__": save, "__setstate__": load}
     return methods
@@ -188,12 +192,18 @@ class _FieldSource(NamedTuple):
 
 
 def _field_source(field: dataclasses.Field[Any], scope: dict[str, Any]) -> _FieldSource:
-    """Return the source code for a field, and add the objects that the code uses to ``scope``."""
+    """Return the source code for a field, and add the objects that the code uses to ``scope``.
+
+    Args:
+        field: The field.
+        scope: The global variables of the generated code, which has ``_absent`` already.
+    """
     name = field.name
     default_name = f"_default_{name}"
     factory_name = f"_make_{name}"
     if field.default_factory is not dataclasses.MISSING:
         scope[factory_name] = field.default_factory
+        # ``_ABSENT`` marks an omitted argument, for which the factory is called.
         scope[default_name] = _ABSENT
         made_value = f"{factory_name}()"
         passed_value = f"{made_value} if {name} is _absent else {name}"
@@ -245,6 +255,11 @@ class _LazySignature:
     """A descriptor for ``__signature__``, because ``__init__`` is compiled only on first use."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        """Return the signature of a dataclass's ``__init__``, without ``self``.
+
+        ``inspect.signature`` reads ``__signature__`` instead of the method that compiles
+        ``__init__`` on the first call.
+        """
         import inspect
 
         signature = inspect.signature(_compile_init(owner))

@@ -387,8 +387,8 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
         if key not in variables or not _is_list(info.annotation):
             continue
         text = variables[key]
-        is_json = text.lstrip().startswith("[")
-        if not is_json:
+        is_comma_separated = not text.lstrip().startswith("[")
+        if is_comma_separated:  # pydantic-settings reads only JSON
             parts = [part.strip() for part in text.split(",")]
             variables[key] = json.dumps([part for part in parts if part])
     source = EnvSettingsSource(cast("Any", cls), env_prefix=prefix)
@@ -397,6 +397,7 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
         return source()
     except SettingsError as error:
         # The value is invalid JSON. It may be a secret, so the error's cause is dropped.
+        # The message is such as: error parsing value for field "hosts" from source "…".
         _, _, text_from_field = str(error).partition('"')
         field, _, _ = text_from_field.partition('"')
         raise ConnectionConfigurationError(

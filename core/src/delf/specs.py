@@ -332,6 +332,8 @@ class Provider:
             at_address: Whether the user gives a ``base_url``. The patterns in ``models`` are then
                 left out, and the other patterns, too, unless ``own_protocol`` is set.
         """
+        # At a ``base_url``, another server may serve models of these names. ``name/*`` counts there
+        # only if no other server speaks the provider's protocol.
         if self.own_protocol or not at_address:
             yield from (f"{name_or_alias}/*" for name_or_alias in self.words)
         if not at_address:

@@ -110,6 +110,7 @@ def _is_all_visible(text: str) -> bool:
 
 
 def _escape_marks(marks: re.Match[str]) -> str:
+    """Escape the combining marks after the fourth on a letter, which could cover other lines."""
     return marks["allowed"] + "".join(map(_escape, marks["excess"]))
 
 
@@ -168,10 +169,12 @@ def _display_address(match: re.Match[str]) -> str:
     before = match["before"]
     user_part = match["user"]
     host = match["host"]
-    # A word without look-alike letters that has no scheme, user or well-known ending is no host.
+    # A word is no host without any of these: a scheme or user before it; ``www.`` or an ending such
+    # as ``.com`` (_BARE_HOST); look-alike letters.
     if not before and not re.search(_BARE_HOST, host) and not _mixes_letters(host):
         return match[0]
-    # The user part may imitate a domain, or mix its letters with those of the host.
+    # The user part may imitate a domain, or mix its letters with those of the host, so both are
+    # tested as one name.
     if user_part and _is_lookalike(f"{user_part}.{host}"):
         before = "".join(map(_escape_letter, before))
     if _is_lookalike(host):
@@ -195,13 +198,15 @@ def _mixes_letters(host: str) -> bool:
 
 
 def _escape_letter(letter: str) -> str:
+    """Escape a letter, unless it is ASCII or never looks like a plain Latin letter."""
     if letter.isascii() or re.match(_DISTINCT_LETTERS, letter):
         return letter
     return _escape(letter)
 
 
 def _encode_label(label: str) -> str:
-    if label in _DOTS:
+    """Return the ASCII form of a label that is not ASCII, or the dot for a separator of labels."""
+    if label in _DOTS:  # such as the ideographic full stop
         return "."
     return f"xn--{label.encode('punycode').decode('ascii')}"
 
@@ -240,10 +245,10 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
 
     width = max(20, shutil.get_terminal_size().columns - indent)
     # Blanks in front of the first line stand for the columns in use; they are removed at the end.
-    first_indent = " " * head
+    columns_in_use = " " * head
     lines: list[str] = []
     for number, line in enumerate(text.split("\n")):
-        initial_indent = first_indent if number == 0 else ""
+        initial_indent = columns_in_use if number == 0 else ""
         if len(initial_indent) + len(line) <= width:
             lines.append(initial_indent + line)
             continue
@@ -256,4 +261,5 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
             replace_whitespace=False,
         )
         lines += wrapped_lines or [initial_indent]  # a line of blanks only wraps to no lines
-    return f"\n{' ' * indent}".join(lines).removeprefix(first_indent)
+    # The indent of all further lines was left out of the width.
+    return f"\n{' ' * indent}".join(lines).removeprefix(columns_in_use)

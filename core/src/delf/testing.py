@@ -25,4 +25,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    # The names of the kit: ``__all__`` is no global variable of this module.
     return sorted(__getattr__("__all__"))

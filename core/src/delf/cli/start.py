@@ -28,7 +28,11 @@ def main() -> int:
 
 
 def _run() -> int:
-    """Import and run the program; Ctrl-C during the imports ends it without a traceback."""
+    """Import and run the program.
+
+    Ctrl-C raises ``KeyboardInterrupt`` while the program runs. Before, during the imports, and
+    afterwards it ends the process at once, without a traceback.
+    """
     handler = signal.getsignal(signal.SIGINT)
     # A program started by nohup ignores Ctrl-C; the handler then stays unchanged.
     is_interruptible = handler is signal.default_int_handler
@@ -39,6 +43,7 @@ def _run() -> int:
     except ModuleNotFoundError:
         return _without_commands(sys.argv[1:])
     program = importlib.import_module("delf_cli.main")
+    # Python passes a KeyboardInterrupt in a finalizer to this hook instead of the program.
     sys.unraisablehook = _interrupt_again
     try:
         signal.signal(signal.SIGINT, handler)  # in main(), Ctrl-C raises KeyboardInterrupt

@@ -57,6 +57,8 @@ def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any,
         work: The coroutine, not yet awaited.
     """
     run = context.copy().run
+    # These are the steps of ``await work``: each yields to the event loop what the coroutine waits
+    # for, and passes the event loop's result or exception back to the coroutine.
     try:
         waits_for = run(work.send, None)
         while True:

@@ -45,6 +45,7 @@ class KeptKeys:
 
     def names(self) -> dict[str, bool]:
         """Return the variables' names, mapped to True if the keyring holds the value."""
+        # The file has null in place of a value that the keyring holds.
         return {name: value is None for name, value in self._read().items()}
 
     def values(self, without: Mapping[str, str]) -> dict[str, str]:

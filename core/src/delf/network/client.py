@@ -88,7 +88,7 @@ class HttpClient:
         """
         import httpx
 
-        token = _is_own_request.set(True)
+        token = _is_own_request.set(True)  # hides httpx's log message with the address
         try:
             client, semaphore = self._open()
             sent_headers: Any = headers if isinstance(headers, Mapping) else list(headers)
@@ -108,7 +108,10 @@ class HttpClient:
             _is_own_request.reset(token)
 
     async def aclose(self) -> None:
-        """Close all connections. A later request opens new connections."""
+        """Close all connections. A later request opens new connections.
+
+        Connections of another event loop are abandoned, because only that loop could close them.
+        """
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()

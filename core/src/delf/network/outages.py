@@ -30,13 +30,14 @@ class Outage:
         self._log = log
         self._effect_text = effect
         self._service = service
-        self._since = 0.0
+        self._since = 0.0  # the monotonic time of the outage's first failure
         self.failures = 0
         """Failures that this object has recorded since its last success."""
         self.shared_failures = 0
-        """The failures of the service in the current outage, as counted by all ``Outage`` objects.
+        """Failures of the service in the current outage, of all ``Outage`` objects together.
 
-        Only the object that logs the outage holds this number; other objects hold 0.
+        The object that logs the outage counts them, because its message has their number. In other
+        objects the number has no meaning.
         """
 
     @contextmanager

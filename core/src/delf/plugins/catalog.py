@@ -353,17 +353,8 @@ def _score_for_name(
         pattern_scores: The lengths of the patterns in ``spec.serves`` that match the model's name.
     """
     name = model.model
-    scores = list(pattern_scores)
     has_address = model.base_url is not None
-    for provider in spec.providers:
-        # Patterns of a fallback plugin's providers count only at an address that the user gives,
-        # and only for a protocol that no other server uses: there, the plugin for compatible
-        # servers would otherwise get a higher score.
-        is_chosen_by_address = has_address and provider.own_protocol
-        if spec.fallback and not is_chosen_by_address:
-            continue
-        patterns = provider.patterns(at_address=has_address)
-        scores += [len(p) for p in patterns if fnmatch.fnmatchcase(name.lower(), p)]
+    scores = [*pattern_scores, *_provider_pattern_scores(spec, name, has_address=has_address)]
     if spec.fallback:
         return max(scores, default=_FALLBACK_SCORE)
     compatible = [provider for provider in spec.providers if provider.compatible]
@@ -373,6 +364,26 @@ def _score_for_name(
         has_address |= any(_is_address_set(provider, environ) for provider in compatible)
     scores.append(_ADDRESS_SCORE if has_address else 0)
     return max(scores)
+
+
+def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -> Iterator[int]:
+    """Yield the length of each pattern of a spec's providers that matches a model's name.
+
+    Args:
+        spec: The spec.
+        name: The model's name.
+        has_address: Whether the user gives a ``base_url``.
+    """
+    for provider in spec.providers:
+        # Patterns of a fallback plugin's providers count only at an address that the user gives,
+        # and only for a protocol that no other server uses: there, the plugin for compatible
+        # servers would otherwise get a higher score.
+        is_chosen_by_address = has_address and provider.own_protocol
+        if spec.fallback and not is_chosen_by_address:
+            continue
+        for pattern in provider.patterns(at_address=has_address):
+            if fnmatch.fnmatchcase(name.lower(), pattern):
+                yield len(pattern)
 
 
 def _is_address_set(provider: Provider, environ: Mapping[str, str]) -> bool:
@@ -402,7 +413,12 @@ def _unusable_plugin_for(
 
 
 def _no_plugin_error(model: str, records: Sequence[PluginRecord]) -> PluginError:
+    """Return the error for a model that no usable plugin serves.
+
+    The error says why an installed plugin for the model is unusable, or how to install a plugin.
+    """
     usual_client = recommended_client(model)
+    # The client for models of unknown providers, such as ``any/model``, serves this model, too.
     client_of_other_providers = recommended_client("any/model")
     for client in dict.fromkeys((usual_client, client_of_other_providers)):
         broken = _unusable_plugin_for("model", client, package_of("model", client), records)

@@ -37,6 +37,8 @@ class _Manager(pluggy.PluginManager):
     """A pluggy manager that looks for hooks only among a module's functions, which is quicker."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        """Return the options of a hook implementation; None for any other attribute."""
+        # Hook implementations in a module are functions, so other attributes are not examined.
         if isinstance(plugin, ModuleType) and not inspect.isfunction(vars(plugin).get(name)):
             return None
         return super().parse_hookimpl_opts(plugin, name)

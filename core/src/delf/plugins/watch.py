@@ -25,8 +25,9 @@ class ImportWatch:
     """
 
     def __init__(self) -> None:
+        # The plugin whose import is in progress, and the monotonic time at which the import began.
         self._importing: tuple[Candidate, float] | None = None
-        self._over = threading.Event()
+        self._has_ended = threading.Event()  # set at the end of running()
 
     @contextmanager
     def running(self) -> Generator[None]:
@@ -36,7 +37,7 @@ class ImportWatch:
         try:
             yield
         finally:
-            self._over.set()
+            self._has_ended.set()
             thread.join()  # forking is only safe without threads
 
     def importing(self, plugin: Candidate | None) -> None:
@@ -46,7 +47,7 @@ class ImportWatch:
     def _warn_when_slow(self) -> None:
         """Log a warning about each slow import, until :meth:`running` ends."""
         reported_plugin: Candidate | None = None
-        while not self._over.wait(LOOK_SECONDS):
+        while not self._has_ended.wait(LOOK_SECONDS):
             importing = self._importing
             if importing is None or importing[0] is reported_plugin:
                 continue

@@ -180,11 +180,10 @@ class _Shown:
 
     def request_fields(self) -> dict[str, Any]:
         """Return the fields of this verdict to put into the call's approval request, by name."""
-        names = {item.name for item in fields(_Shown)}
+        # The other fields, such as ``basis``, are only part of the digest.
+        names_in_request = {item.name for item in fields(ApprovalRequest)}
         return {
-            item.name: getattr(self, item.name)
-            for item in fields(ApprovalRequest)
-            if item.name in names
+            name: value for name, value in _shown_fields(self).items() if name in names_in_request
         }
 
 

@@ -34,7 +34,10 @@ class ApprovalRule(BaseModel):
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """The people and teams whose decisions count; empty if anyone may decide."""
+        """The people and teams whose decisions count; empty if anyone may decide.
+
+        Without ``approvers``, the people in ``two_of`` decide, of whom two must approve.
+        """
         return self.approvers or self.two_of
 
     @property

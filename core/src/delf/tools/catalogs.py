@@ -102,7 +102,10 @@ def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, flo
 
 
 def _best_score(matches: Sequence[tuple[int, float]]) -> float:
-    """Return the score of the first match, which is the best one; 1 without a match."""
+    """Return the score of the first match, which is the best one.
+
+    Without a match, return 1, which changes no score that is multiplied or divided by it.
+    """
     if not matches:
         return 1.0
     _, score = matches[0]
@@ -120,6 +123,7 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
     # Word search ranks some changing actions low: "mark the task as done" shares only one word with
     # `update_task`. Therefore, actions that change a resource of a step are placed early.
     changes = interleaved([_changes_in_step(catalog, step) for step in steps_of(task)])
+    # score_actions() has no separate score for a step of one or two words, such as "archive it".
     short_step_matches = interleaved(
         [find_positions(catalog, step, _MATCHES_PER_SHORT_STEP) for step in short_steps_of(task)]
     )
@@ -158,20 +162,20 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
             continue
         if not change.nouns <= word_positions.keys():  # the step does not name the resource
             continue
-        if has_several_kinds:
-            is_update = change.kind == "update"
-            is_after_preposition = change.nouns <= words_after_preposition
-            if is_update != is_after_preposition:
-                continue
+        is_update = change.kind == "update"
+        is_after_preposition = change.nouns <= words_after_preposition
+        if has_several_kinds and is_update != is_after_preposition:
+            continue
         noun_positions = [word_positions[noun] for noun in change.nouns]
         first_noun = min(noun_positions)
         last_noun = max(noun_positions)
+        has_words_between = last_noun - first_noun >= len(noun_positions)
         _, _, method = entry.name.rpartition(".")
         changes.append(
             _RankedChange(
                 first_noun=first_noun,
-                is_apart=last_noun - first_noun >= len(noun_positions),
-                negative_noun_count=-len(noun_positions),
+                is_apart=has_words_between,
+                negative_noun_count=-len(noun_positions),  # sorts more nouns first
                 replaces=method.startswith(_REPLACE_VERBS),
                 catalog_position=catalog_position,
             )

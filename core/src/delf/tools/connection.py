@@ -94,7 +94,13 @@ class _KeptSecrets:
             for redactor in list(self._redactors):
                 redactor.learn(source, self._secrets)
 
-    def tell(self, source: str, redactor: SecretsKeeper) -> None:
+    def add_redactor(self, source: str, redactor: SecretsKeeper) -> None:
+        """Pass all secrets to a redactor, now and whenever one is added.
+
+        Args:
+            source: The name of the connection.
+            redactor: The redactor, which is kept by a weak reference.
+        """
         with self._lock:
             self._redactors.add(redactor)
             redactor.learn(source, self._secrets)
@@ -192,7 +198,7 @@ class Connection(Generic[S]):
 
     def tell_secrets(self, keeper: SecretsKeeper) -> None:
         """Pass the connection's secrets to a redactor, and later secrets as they appear."""
-        self.__kept_secrets.tell(self.name, keeper)
+        self.__kept_secrets.add_redactor(self.name, keeper)
 
     @classmethod
     def type_name(cls) -> str:

@@ -144,6 +144,7 @@ def _header(lines: list[str], index: int) -> tuple[str, int]:
         return line.lower(), 2
     one_line = re.match(r"(Returns?|Yields): +\S", line)  # "Returns: The total."
     if one_line is not None:
+        # The caller reads the text after the colon as the section's first line.
         lines[index] = f"    {line.partition(':')[2].strip()}"
         return one_line[1].lower(), 0
     return "", 0

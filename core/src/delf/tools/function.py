@@ -162,8 +162,9 @@ def tool(
 def _handler(value: HandleError) -> str | Callable[[Exception], str] | None:
     """Convert the option ``handle_error`` of ``@tool`` to the one of :class:`Action`.
 
-    A bool becomes None: the script gets a ``ToolError``. ``"text"`` becomes ``str``, which converts
-    an exception to its message.
+    A bool becomes None: the script gets a ``ToolError``, with True and with False, so that it never
+    takes a failure for a result. ``"text"`` becomes ``str``, which converts an exception to its
+    message.
     """
     if isinstance(value, bool):
         return None

@@ -117,6 +117,7 @@ class _Context(NamedTuple):
 
     def enter(self, record: Any) -> _Context:
         """Return a copy for the fields of a record."""
+        # An alias that leads back to itself through a record is cut off at the record.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def is_too_deep(self, record: Any) -> bool:
@@ -240,8 +241,11 @@ def _dataclass_fields(hint: Any, as_input: bool) -> list[RecordField]:
 
 
 def _attribute_fields(hint: Any, as_input: bool) -> list[RecordField]:
+    """Return the fields of an attrs or msgspec class."""
     hints = _hints_of(hint)
-    return [RecordField(n, hints.get(n, Any), not as_input) for n in _attribute_names(hint)]
+    # Any field may have a default, so all are optional in values that scripts pass.
+    is_required = not as_input
+    return [RecordField(n, hints.get(n, Any), is_required) for n in _attribute_names(hint)]
 
 
 def _attribute_names(hint: Any) -> Sequence[str]:
@@ -374,8 +378,9 @@ def _alias_text(hint: Any, alias: Any, args: tuple[Any, ...], context: _Context)
 def _variable_text(variable: typing.TypeVar, context: _Context) -> str:
     type_argument = context.type_arguments.get(variable)
     if type_argument is not None:
-        # The type's own variables were replaced when it became a type argument. In a class with the
-        # field ``page: Page[list[T]]``, the variable ``T`` of ``Page`` may be the same object.
+        # All variables in a type argument are replaced already, and must not be replaced again. In
+        # a class with the field ``page: Page[list[T]]``, the argument ``list[T]`` has the ``T`` of
+        # the class, which may be the same object as the ``T`` of ``Page``.
         return _hint_text(type_argument, context.without_variables())
     if variable.__constraints__:
         return " | ".join(
@@ -418,6 +423,8 @@ def _literal_text(values: Sequence[Any]) -> str:
 def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
     """Format a class.
 
+    An enum becomes a ``Literal``, a record its fields, and most other classes their name.
+
     Args:
         hint: The class.
         context: Options and state.
@@ -432,16 +439,16 @@ def _class_text(hint: type[Any], context: _Context, owner: Any = None) -> str:
             return "list[dict]"
         if hint.__name__ in _COLUMNS:
             return "list"
-    key = hint if owner is None else owner
-    context = context.with_variables_of_class(key)
+    record = hint if owner is None else owner  # with other arguments, it is another record
+    context = context.with_variables_of_class(record)
     if _is_root_model(hint):
         return _hint_text(_root_of(hint), context)
     fields = record_fields(hint, as_input=context.as_input)
     if fields is None:
         return _NAMES.get(hint.__name__, hint.__name__)
-    if context.is_too_deep(key):
+    if context.is_too_deep(record):
         return "dict"
-    inner = context.enter(key)
+    inner = context.enter(record)
     field_texts: list[str] = []
     for field in fields:
         # All records in the text share the budget: each field takes one item of the iterator.
@@ -506,7 +513,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
         hint = context.type_arguments.get(hint, Any)
-        context = context.without_variables()
+        context = context.without_variables()  # those in a type argument are replaced already
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin is typing.Literal:  # whose arguments are values, not types
@@ -523,7 +530,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
             # own description.
             item_doc = "" if _is_union(origin) else doc_of(arg)
             yield from _item_notes(arg, item_doc, context, path)
-    elif _is_root_model(record):
+    elif _is_root_model(record):  # its data are those of its field ``root``, such as a list
         root = _root_of(record)
         yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
@@ -561,8 +568,9 @@ def _hints_of(owner: Any) -> dict[str, Any]:
     arguments = _arguments_of_bases(owner)
     if not arguments:
         return hints
+    # Each annotation uses the type variables of the class that declares it, which is the first one
+    # in the method resolution order, and so the last one in this loop.
     declaring_class: dict[str, Any] = {}
-    # The annotation of the last class in this order counts.
     for cls in reversed(owner.__mro__):
         for name in inspect.get_annotations(cls):
             declaring_class[name] = cls
@@ -584,6 +592,7 @@ def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
         variables: tuple[Any, ...] = getattr(origin, "__parameters__", ())
         arg_by_variable = dict(zip(variables, typing.get_args(base), strict=False))
         arguments[origin] = arg_by_variable
+        # The arguments of the base's own bases may contain the base's variables: replace these.
         for outer_base, outer_args in _arguments_of_bases(origin).items():
             arguments[outer_base] = {
                 variable: _substitute(type_argument, arg_by_variable)
@@ -606,9 +615,11 @@ def _is_union(origin: Any) -> bool:
 
 
 def _qualifiers(hint: Any) -> Iterator[str]:
+    """Yield the names of the qualifiers around a type, such as ``NotRequired``, outermost first."""
     origin = typing.get_origin(hint)
     while _is_wrapper(origin):
         if origin is not typing.Annotated:
+            # By name, because typing and typing_extensions have different objects.
             yield getattr(origin, "_name", "")
         hint = typing.get_args(hint)[0]
         origin = typing.get_origin(hint)

@@ -245,8 +245,10 @@ class Checker:
     # -- the steps ----------------------------------------------------------------------
 
     def _takes_few_steps(self, value: Any, size: int) -> bool:
+        """Return True if validation applies few schemas, in relation to the size of a value."""
         max_steps = _STEPS + _STEPS_PER_PART * size
-        return _Steps(self._target, max_steps).estimate(self._root, value) <= max_steps
+        steps = _Steps(self._target, max_steps).estimate(self._root, value)
+        return steps <= max_steps  # an estimate above the maximum was not counted to its end
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
@@ -342,6 +344,7 @@ class _AppliedSchemas:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        # By id() of the schema; None while the count of the schema is in progress.
         self._counts: dict[int, int | None] = {}
 
     def count(self, schema: dict[str, Any]) -> int:
@@ -377,7 +380,8 @@ class _Steps:
     def __init__(self, target: Target, max_steps: int) -> None:
         self._target = target
         self._max_steps = max_steps
-        self._steps: dict[tuple[int, int], int] = {}
+        # The estimates by id() of the schema and id() of the part of the value.
+        self._estimates: dict[tuple[int, int], int] = {}
 
     def estimate(self, schema: Any, value: Any) -> int:
         """Estimate the steps to validate a value against a schema.
@@ -389,9 +393,9 @@ class _Steps:
             return 1
         subschema = cast("dict[str, Any]", schema)
         key = (id(subschema), id(value))
-        if key in self._steps:
-            return self._steps[key]
-        if len(self._steps) > self._max_steps:  # each entry stands for at least one step
+        if key in self._estimates:
+            return self._estimates[key]
+        if len(self._estimates) > self._max_steps:  # each entry stands for at least one step
             return self._max_steps + 1
         count = 1 + len(_as_list(subschema.get("enum"))) // _ENUM_VALUES_PER_STEP
         if "pattern" in subschema and isinstance(value, str):
@@ -406,7 +410,7 @@ class _Steps:
         elif isinstance(value, list):
             for index, item in enumerate(cast("list[Any]", value)):
                 count += self._item_steps(subschema, index, item)
-        self._steps[key] = count
+        self._estimates[key] = count
         return count
 
     def _property_steps(self, schema: dict[str, Any], name: str, item: Any) -> int:

@@ -65,7 +65,7 @@ def words_of(text: str) -> list[str]:
 
 
 def parts_of(word: str) -> list[str]:
-    """Split a word into pairs of letters if its writing system has no spaces.
+    """Split the letters of writing systems without spaces into pairs; keep other parts whole.
 
     Args:
         word: Letters and digits alone.
@@ -73,16 +73,18 @@ def parts_of(word: str) -> list[str]:
     if not _UNSPACED_RUN.search(word):
         return [word]
     parts: list[str] = []
+    # split() also returns the runs at which it splits, because the pattern has a group.
     for run in _UNSPACED_RUN.split(word):
-        if run:
-            parts += _pairs(run)
+        if len(run) > 1 and _UNSPACED_RUN.fullmatch(run):
+            parts += _overlapping_pairs(run)
+        elif run:
+            parts.append(run)
     return parts
 
 
-def _pairs(run: str) -> list[str]:
-    if len(run) < 2 or not _UNSPACED_RUN.fullmatch(run):
-        return [run]
-    return [run[start : start + 2] for start in range(len(run) - 1)]
+def _overlapping_pairs(letters: str) -> list[str]:
+    """Return each two adjacent letters, because it is unknown where a word begins."""
+    return [letters[start : start + 2] for start in range(len(letters) - 1)]
 
 
 def is_pair(word: str) -> bool:
@@ -138,7 +140,9 @@ def named_by(text: str) -> Callable[[str], bool]:
 
     @functools.cache
     def is_named(name: str) -> bool:
+        """Return True if the text has all words of a name, or all but one of a long name."""
         words = frozenset(map(stem, words_of(name)))
+        # People shorten long names: *start time* stands for ``start_time_utc``.
         max_missing = 1 if len(words) >= _LONG_NAME_WORDS else 0
         return bool(words) and len(words - stems()) <= max_missing
 
@@ -228,7 +232,7 @@ class Ranking:
             for term, weight in weights.items():
                 weights_by_term.setdefault(term, {})[number] = weight
             sizes.append(sum(weights.values()))
-        damping = _damping(sizes)
+        damping = _damping(sizes)  # of each item, so that long items do not score more
         # Maps each term to the items with the term, each with the score that the term contributes.
         self._scores_by_term: dict[str, dict[int, float]] = {}
         self._max_scores: dict[str, float] = {}
@@ -240,6 +244,8 @@ class Ranking:
                 scores[number] = score
             self._scores_by_term[term] = scores
             self._max_scores[term] = max(scores.values())
+        # A search word that no item has counts as if it were the best of all words and were not
+        # found, so that it lowers all scores.
         self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:

@@ -61,7 +61,9 @@ def has_change_verb(name: str) -> bool:
         name: The action's name, such as ``tickets.close``.
     """
     words = set(_words(name.rpartition(".")[2]))
-    return bool(words & (_VERBS - _READ_VERBS - {"run"}))
+    # In names, ``run`` is often a noun, as in ``get_flow_run``.
+    change_verbs = _VERBS - _READ_VERBS - {"run"}
+    return bool(words & change_verbs)
 
 
 def resource_of(name: str, shared: Container[str] = ()) -> str:
@@ -165,12 +167,13 @@ def kinds_of_change(step: str) -> frozenset[str]:
     # A word such as "open" is a verb only at the beginning of a step.
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}
     kinds = {kind for kind, kind_verbs in _CHANGE_VERBS.items() if kind_verbs.intersection(verbs)}
-    kinds.discard("update")  # says less than any other kind
+    # "Set up and create a ticket": beside a verb of another kind, a verb of updates says nothing.
+    creations_and_deletions = kinds - {"update"}
     # "Add the label new to the ticket" may also be an update of the ticket.
     names_container = not {"to", "from"}.isdisjoint(words)
-    if not kinds or names_container:
-        kinds.add("update")
-    return frozenset(kinds)
+    if not creations_and_deletions or names_container:
+        return frozenset({*creations_and_deletions, "update"})
+    return frozenset(creations_and_deletions)
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -212,7 +215,7 @@ def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     # Words in most names of actions, such as "v1", do not tell the resources apart.
     words_in_most_names = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     positions_and_names: list[tuple[int, str]] = []
-    for read_actions in chain.from_iterable(_read_actions_by_rarest_noun(catalog).values()):
+    for read_actions in _read_actions_by_resource(catalog):
         nouns = _without_connection(read_actions.nouns) - words_in_most_names
         if nouns and nouns <= first_positions.keys():
             last_position = max(first_positions[noun] for noun in nouns)
@@ -256,23 +259,28 @@ def _groups_of_resource(
 def _read_actions_by_rarest_noun(
     catalog: Sequence[CatalogEntry],
 ) -> Mapping[str, Sequence[_ReadActions]]:
-    """Group the read actions that have the same nouns.
+    """Return the groups of :func:`_read_actions_by_resource` by noun.
 
-    Return a mapping from noun to groups. It has each group once, under the rarest of the group's
-    nouns: the noun that the fewest groups have.
+    Each group occurs once, under the rarest of its nouns: the noun that the fewest groups have.
     """
+    groups = _read_actions_by_resource(catalog)
+    counts = Counter(chain.from_iterable(group.nouns for group in groups))
+    groups_by_noun: dict[str, list[_ReadActions]] = {}
+    for group in groups:
+        if group.nouns:
+            rarest = min(group.nouns, key=lambda noun: (counts[noun], noun))
+            groups_by_noun.setdefault(rarest, []).append(group)
+    return groups_by_noun
+
+
+def _read_actions_by_resource(catalog: Sequence[CatalogEntry]) -> list[_ReadActions]:
+    """Group the read actions that have the same nouns."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         reads = entry.reads or has_read_verb(entry.name)
         if reads and not is_count(entry.name):
             groups.setdefault(_nouns(entry.name), []).append(entry.name)
-    counts = Counter(chain.from_iterable(groups))
-    actions_by_noun: dict[str, list[_ReadActions]] = {}
-    for nouns, names in groups.items():
-        if nouns:
-            rarest = min(nouns, key=lambda noun: (counts[noun], noun))
-            actions_by_noun.setdefault(rarest, []).append(_ReadActions(nouns, names))
-    return actions_by_noun
+    return [_ReadActions(nouns, names) for nouns, names in groups.items()]
 
 
 def is_count(name: str) -> bool:

@@ -342,8 +342,13 @@ class ArgumentValidator:
 
 
 def _expected_value(parameter: Parameter) -> str:
-    kind = shorten(parameter.type_text, _MAX_EXPECTED_CHARACTERS, lambda _: False)
-    return str(replace(parameter, type_text=kind))
+    """Format a parameter for an error message, with its type shortened."""
+    type_text = shorten(
+        parameter.type_text,
+        _MAX_EXPECTED_CHARACTERS,
+        is_mentioned=lambda _: False,  # no task's text is known here whose names must stay
+    )
+    return str(replace(parameter, type_text=type_text))
 
 
 def check_name(name: str, what: str) -> str:

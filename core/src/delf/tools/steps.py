@@ -45,4 +45,5 @@ def short_steps_of(task: str) -> list[str]:
 
 
 def _parts(task: str) -> list[str]:
+    """Split a task at punctuation and at words such as "and" or "then"."""
     return [part.strip() for part in _BORDER.split(task)]

@@ -122,6 +122,7 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         largest_best_match_limits = _best_match_limits(choice, is_mentioned, task)
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
+        # The same budget as in select_fitting(), which reserves the rest for notes.
         text_of_omitted_names = names_of(other_names, _without_notes(max_size))
         max_size -= len(text_of_omitted_names)
     limits, best_match_limits = _fitting_limits(
@@ -166,6 +167,7 @@ def _limit_options(
     for limits_of_others in _LIMITS:
         if limits_of_others != _MIN_LIMITS:
             yield limits_of_others, best_match_limits
+    # The other tools now have the minimum, so only notes on the best matching tools can shrink.
     if not best_match_limits:
         yield _MIN_LIMITS, {}
         return
@@ -214,7 +216,8 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
             is_mentioned,
             best_match_limits,
             kept_tools,
-            # A text that is too long lists the resources of some tools instead of their names.
+            # A text that is too long lists the resources of some tools instead of their names. Then
+            # it does not become shorter by the name of each selected tool.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
         if not selected:
@@ -280,7 +283,8 @@ def _select_within(
     selected: dict[str, ToolDescription] = {}
     rest: list[ToolDescription] = []
     for number, tool in enumerate(tools, 1):
-        # named_results() gives names only to records of several tools, so pass the tool twice.
+        # named_results() gives names only to records of several tools, so pass the tool twice: the
+        # record may be that of other selected tools, too.
         results = named_results((tool, tool))
         limits = best_match_limits.get(tool.name, _MIN_LIMITS)
         size = len(_stub(tool, limits, is_mentioned, results)) + 1
@@ -294,7 +298,7 @@ def _select_within(
             size -= len(tool.method) + 2
         if size > max_size:
             rest.append(tool)
-            if len(rest) > _MAX_MISFITS:
+            if len(rest) > _MAX_MISFITS:  # making the stubs of all other tools would take long
                 remaining = tools[number:]
                 return [*rest, *remaining], selected
             continue
@@ -361,8 +365,9 @@ def _size(
     best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
 ) -> int:
     """Return the number of characters of :func:`_lines`; stop counting above ``max_size``."""
-    # Without a limit on types, each stub has a minimum size. Do not make stubs that cannot fit.
-    if limits.important_parameter == _NO_LIMIT:
+    # Stubs with complete types take long to make: make none if their minimum size is too large.
+    has_complete_types = limits.important_parameter == _NO_LIMIT
+    if has_complete_types:
         min_size = sum(len(tool.method) + _MIN_STUB_EXTRA for tool in tools)
         if min_size > max_size:
             return max_size + 1
@@ -546,6 +551,8 @@ def _stub_text(
             types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
         )
         result_notes = types.notes
+    # The text of a record type begins with a brace. A script probably needs the only parameter of a
+    # record type, so this type is shortened less.
     record_names = [p.name for p in types.parameters if p.type_text.startswith("{")]
     parameter_texts: list[str] = []
     docs: list[tuple[str, str]] = []

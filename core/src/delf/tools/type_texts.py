@@ -140,14 +140,21 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
 
 def _complete_text(parts: _Parts) -> str:
     """Format a parsed type, without shortening it."""
-    return _format_type(parts, _UNLIMITED, _is_never_in_task)
+    # Without limits, nothing is left out, so no name has to stay because a task mentions it.
+    return _format_type(parts, _UNLIMITED, _is_never_mentioned)
 
 
 def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
-    """Return a parsed type in which the value at a path may also be of the type ``added_type``."""
+    """Return a parsed type in which the value at a path may also be of the type ``added_type``.
+
+    Args:
+        parts: The texts, records and Literals of the type in order.
+        path: The keys that lead to the value, with ``_ITEMS`` for the items of a list.
+        added_type: The type to add.
+    """
     if not path:
         text = _complete_text(parts)
-        if added_type.startswith(f"{text} ("):  # "str (a date)" replaces "str"
+        if added_type.startswith(f"{text} ("):  # the more exact "str (a date)" replaces "str"
             return (added_type,)
         if _admits(text, added_type):
             return parts
@@ -156,7 +163,7 @@ def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
     if key == _ITEMS:
         return _with_type_in_list(parts, rest, added_type)
     changed_parts: list[str | _RecordOrLiteral] = []
-    for part in parts:
+    for part in parts:  # of a union, every record may have the key
         if isinstance(part, _RecordOrLiteral) and part.is_record:
             changed_parts.append(_with_type_in_record(part, key, rest, added_type))
         else:
@@ -170,14 +177,19 @@ def _with_type_in_record(
     """Return a record type that also allows ``added_type`` at the path ``rest`` inside ``key``."""
     fields: list[_KeyOrValue] = []
     for field in record.items:
-        parts = _with_type(field.parts, rest, added_type) if field.key == key else field.parts
-        fields.append(field._replace(parts=parts))
+        if field.key == key:
+            changed_type = _with_type(field.parts, rest, added_type)
+            fields.append(field._replace(parts=changed_type))
+        else:
+            fields.append(field)
     return record._replace(items=tuple(fields))
 
 
 def _admits(text: str, kind: str) -> bool:
     """Return True if a type, such as ``int | None``, already includes a type, such as ``int``."""
+    # The beginnings of types that include a type: records are dicts, and a float may be an int.
     prefixes = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
+    # The whole text is tested, too, because ``kind`` itself may contain a union.
     members = [text, *text.split(" | ")]
     return "Any" in members or any(each.startswith(prefixes.get(kind, (kind,))) for each in members)
 
@@ -197,6 +209,8 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
     for index, part in enumerate(parts):
         if not isinstance(part, str) or _LIST not in part:
             continue
+        # The items reach from ``list[`` in this text to its closing bracket in a later text, with
+        # the records and Literals between.
         before_list, _, after_bracket = part.partition(_LIST)
         inside, after_list = _split_at_closing_bracket((after_bracket, *parts[index + 1 :]))
         if not after_list:  # the list is not closed
@@ -227,7 +241,8 @@ def _split_at_closing_bracket(parts: _Parts) -> tuple[_Parts, _Parts]:
     return parts, ()
 
 
-def _is_never_in_task(_name: str) -> bool:
+def _is_never_mentioned(_name: str) -> bool:
+    """Return False; a ``NameTest`` for types that are formatted without a task."""
     return False
 
 
@@ -300,7 +315,8 @@ class _TypeParser:
         while True:
             while self._text[self._at : self._at + 1] == " ":
                 self._at += 1
-            head = "" if is_literal else self._parse_head()
+            head = "" if is_literal else self._parse_head()  # such as ``?"name": ``
+            # A value of a Literal is read as a type of one part, which is the value's text.
             item_parts = self.parse_type(f",{closing}", level + 1)
             if head:
                 key = head.strip("?: ")
@@ -336,14 +352,14 @@ def _text_of_record_or_literal(
 ) -> str:
     """Format a record or a ``Literal`` within the limits.
 
-    Items that the text of the task mentions always stay.
+    Items that the text of the task mentions always stay. An envelope, such as ``{"data": ...}``,
+    only wraps the data: if it is outermost, or in envelopes only, it does not count as a level.
     """
     kept_items = _kept_items(type_part, limits, is_mentioned)
     if not kept_items and type_part.is_record:
         return "dict"
     may_be_envelope = limits.is_in_envelopes_only and type_part.is_record
     is_envelope = may_be_envelope and _is_envelope(type_part)
-    # An envelope only wraps the data, and does not count as a level.
     remaining_depth = limits.depth if is_envelope else limits.depth - 1
     item_texts: list[str] = []
     for item in kept_items:

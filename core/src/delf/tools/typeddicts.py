@@ -80,7 +80,11 @@ def _translate(hint: Any, translations: dict[Any, Any]) -> Any:
 
 
 def _translate_record(record: Any, translations: dict[Any, Any]) -> Any:
-    """Translate a TypedDict to one of typing_extensions."""
+    """Translate a TypedDict of ``typing``, which pydantic refuses before Python 3.12.
+
+    Returns:
+        An equal TypedDict of ``typing_extensions``.
+    """
     if record in translations or record.__class__.__module__ == "typing_extensions":
         return translations.get(record, record)
     translations[record] = dict[str, Any]  # used within a record that contains itself

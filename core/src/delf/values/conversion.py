@@ -67,7 +67,7 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
     names: dict[str, None] = {} if notes is None else notes
 
     def convert_unsupported(part: Any) -> Any:
-        names[kind_name(part)] = None
+        names[kind_name(part)] = None  # a dict as a set that keeps the order
         return _text(part)
 
     return _plain_unless_too_deep(value, convert_unsupported)
@@ -89,7 +89,7 @@ def table_of(value: Any) -> Table | None:
     Args:
         value: Any value.
     """
-    return _table(value, _text)
+    return _table(value, convert_unsupported=_text)
 
 
 def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
@@ -101,16 +101,20 @@ def _plain_unless_too_deep(value: Any, convert_unsupported: Converter) -> Any:
     try:
         return _plain(value, convert_unsupported)
     except RecursionError:
-        # A converter may also note the value's type, so it is called even if its text is not used.
-        is_left_unchanged = convert_unsupported(value) is value
-        # The converter's text would not say why the conversion failed.
-        if is_left_unchanged:
+        # The whole value counts as unsupported: the converter may note its type, or return it
+        # unchanged, as for plain_or_as_is().
+        converted = convert_unsupported(value)
+        if converted is value:
             return value
+        # The converter's text would not say why the conversion failed.
         return f"<{kind_name(value)}, nested too deeply>"
 
 
 def _plain(value: Any, convert_unsupported: Converter) -> Any:
     """Convert a value to plain data.
+
+    The first case that fits counts: exact types of plain data, values of data libraries, types of
+    the standard library and their subclasses, and last the methods of other libraries' types.
 
     Args:
         value: Any value.
@@ -141,6 +145,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     if field_values is not None:
         return {name: _plain(item, convert_unsupported) for name, item in field_values.items()}
     if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
+        # Of a subclass. Encoded as a datetime, the value would lose its nanoseconds.
         return value.isoformat()
     if _can_be_encoded(value):
         return value
@@ -255,9 +260,9 @@ def _convert_library_value(value: Any, convert_unsupported: Converter) -> Any:
         column = _pandas_column(value, convert_unsupported)
         if column is not _NOT_CONVERTED:
             return column
-    elif kind_name(value) in _COLUMNS:
+    elif kind_name(value) in _COLUMNS:  # of polars or pyarrow
         return [_plain(item, convert_unsupported) for item in _arrow_or_polars_cells(value)]
-    elif hasattr(value, "as_py"):
+    elif hasattr(value, "as_py"):  # a scalar of pyarrow
         return _plain(_scalar(value), convert_unsupported)
     # The value is a data frame, or of a type that is not converted here.
     table = _table(value, convert_unsupported)
@@ -464,7 +469,14 @@ def _numpy(value: Any, convert_unsupported: Converter) -> Any:
 
 
 def _numpy_scalar(value: Any, dtype: Any, convert_unsupported: Converter) -> Any:
-    """Convert a numpy scalar; to text if Python has no equivalent."""
+    """Convert a numpy scalar; to text if Python has no equivalent.
+
+    Args:
+        value: The scalar; or an object of any type, from an array of objects without dimensions.
+        dtype: The data type of the scalar or array.
+        convert_unsupported: Converts a part of an unsupported type, or returns the part unchanged.
+    """
+    # First the types whose item() returns no plain data, or loses some.
     if kind_name(value) in _MISSING:
         return None
     if dtype.kind in _DATES:
@@ -473,7 +485,7 @@ def _numpy_scalar(value: Any, dtype: Any, convert_unsupported: Converter) -> Any
         return {name: _plain(value[name], convert_unsupported) for name in dtype.names}
     if dtype.name in _WIDE_NUMBERS:
         return complex(value) if dtype.kind == "c" else float(value)
-    if not hasattr(value, "item"):  # an object in an array without dimensions
+    if not hasattr(value, "item"):  # an object of another library
         return _plain(value, convert_unsupported)
     converted = value.item()
     # item() returns a numpy scalar unchanged if Python has no equivalent.

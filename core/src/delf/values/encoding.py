@@ -192,6 +192,7 @@ class _Sizes:
 
     def __init__(self, max_size: int, most_values: int) -> None:
         self._max_size, self._max_values = max_size, most_values
+        # By id() of a measured value, the result of measure(): cost, characters and nested levels.
         self._measured: dict[int, tuple[int, int, int]] = {}
 
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
@@ -199,6 +200,14 @@ class _Sizes:
 
         The cost is the memory as a number of simple values: a container counts as several. The
         characters are those of all texts, with the bytes of all byte strings.
+
+        Args:
+            value: Any value.
+            level: The number of containers around the value, plus one.
+
+        Raises:
+            UnsupportedValueError: If the value is nested too deeply.
+            TooLargeError: If the cost or the number of characters exceeds its limit.
         """
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
@@ -233,7 +242,8 @@ class _Sizes:
                 characters += inner_characters
                 if inner_levels >= levels:  # the deepest part so far
                     levels = 1 + inner_levels
-                    # A part that was measured at a higher level may be too deep here.
+                    # A part that was measured before, with fewer containers around it, may be too
+                    # deep here.
                     if level + levels > MAX_DEPTH:
                         raise UnsupportedValueError(_TOO_DEEP)
                 if cost > self._max_values or characters > self._max_size:
@@ -288,11 +298,12 @@ def to_jsonable(value: Any) -> Any:
 def to_jsonable_or_repr(value: Any) -> Any:
     """Convert a value to JSON data with tags for other types, such as dates.
 
-    Parts that cannot be encoded become their ``repr``.
+    Parts that cannot be encoded become their ``repr``. If the value is nested too deeply, only its
+    outermost mappings are encoded, and each deep part becomes a text that names its type.
     """
     if _type_of(value) in PLAIN:
         return value
-    return _jsonable_or_repr(value, _FEW_LEVELS)
+    return _jsonable_or_repr(value, attempts=_FEW_LEVELS)
 
 
 def _jsonable_or_repr(value: Any, attempts: int) -> Any:
@@ -497,7 +508,9 @@ _LIST_LIKE = frozenset({"deque", "dict_keys", "dict_values", "dict_items", "rang
 
 def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
     encoded = {TAG: "datetime", "v": value.isoformat()}
-    return _with_fold(value, encoded) if value.tzinfo is None else encoded
+    if value.tzinfo is not None:  # the text has the offset, which implies the fold
+        return encoded
+    return _with_fold(value, encoded)
 
 
 def _with_fold(value: dt.datetime | dt.time, encoded: dict[str, Any]) -> dict[str, Any]:
@@ -585,6 +598,7 @@ def _members(value: Any) -> list[Any]:
 
 
 def _dict_of(pairs: list[list[Any]]) -> dict[Any, Any]:
+    # The keys are untrusted: with many equal hashes, making the dict would take too long.
     _check_hashes([key for key, _ in _checked_list(pairs)])
     return {key: item for key, item in pairs}  # noqa: C416 - pairs arrive as lists
 

@@ -30,7 +30,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     The cancellation is raised at the caller's next await, so that the result is not lost.
     """
     work_task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    cancelled: list[asyncio.CancelledError] = []
+    cancelled: list[asyncio.CancelledError] = []  # the cancellations to repeat after the work
     while not work_task.done():
         try:
             await asyncio.wait({work_task})
@@ -67,7 +67,7 @@ def cost_of_values(payload: bytes) -> int:
     # Without escaped quotes, every quote starts or ends a string.
     payload = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
     total = 0
-    is_in_string = False
+    is_in_string = False  # whether the next piece begins inside a string
     for start in range(0, len(payload), _PIECE):
         # Of the parts between quotes, every second part is outside of strings.
         parts = payload[start : start + _PIECE].split(b'"')
