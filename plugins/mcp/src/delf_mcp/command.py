@@ -226,7 +226,8 @@ class _RequireKey:
 
     def __init__(self, app: Any, key: str) -> None:
         self._app = app
-        self._key = f"bearer {key}".encode()
+        # The scheme is compared in lower case, because HTTP ignores the case of its letters.
+        self._expected_authorization = f"bearer {key}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and not self._has_key(scope):
@@ -239,4 +240,4 @@ class _RequireKey:
     def _has_key(self, scope: Any) -> bool:
         header = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, token = header.partition(b" ")
-        return secrets.compare_digest(scheme.lower() + b" " + token, self._key)
+        return secrets.compare_digest(scheme.lower() + b" " + token, self._expected_authorization)

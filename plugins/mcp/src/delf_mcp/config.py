@@ -235,10 +235,11 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
 
     def substitute(match: re.Match[str]) -> str:
         kind, name, default = match.groups()
+        # An input such as ``api-key`` may also be set as the variable API_KEY.
         variable = name.upper().replace("-", "_") if kind == "input:" else name
-        for key in (name, variable):
-            if key in environ:
-                return environ[key]
+        for name_to_try in (name, variable):
+            if name_to_try in environ:
+                return environ[name_to_try]
         if default is not None:
             return default
         problem = f"{variable} is not set"
@@ -246,9 +247,12 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
             problem = f"the input {name!r} is needed, and {problem}"
         raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
 
+    # What is left without delf's own variables is a variable of another program, if any.
     if (unsupported := _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
         raise ConnectionConfigurationError(
             f"{where}: delf does not know the variable {unsupported[0]} of another program",
             hint="write the value itself, or ${NAME} for an environment variable",
         )
-    return SourcedText(_VARIABLE.sub(substitute, value.replace("${/}", os.sep)), source)
+    # ``${/}`` is replaced first, so that it keeps its letters in the values of variables.
+    with_separators = value.replace("${/}", os.sep)
+    return SourcedText(_VARIABLE.sub(substitute, with_separators), source)

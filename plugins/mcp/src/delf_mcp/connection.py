@@ -85,9 +85,16 @@ class _Inspect:
     """
 
     def __get__(self, instance: MCP | None, owner: type[MCP]) -> Callable[..., dict[str, Any]]:
+        """Return the function ``inspect`` for ``connection.inspect``, or for ``MCP.inspect``.
+
+        Args:
+            instance: The connection; None for the class.
+            owner: The class.
+        """
+
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
             """Return the connection's actions as data, with notices about omitted tools."""
-            if instance is None:
+            if instance is None:  # the class has no server that could list tools
                 return describe_actions(owner.type_name(), owner.summary, (), verbose=verbose)
             actions = instance.listed_actions
             description = describe_actions(
@@ -159,6 +166,7 @@ class MCP(Connection[MCPSettings]):
         seconds = self.settings.start_timeout
         deadline = time.monotonic() + seconds
         async with self._link(server, "its list of tools", starting=True) as (client, _):
+            # Before the listing: tools that change meanwhile make the list stale again.
             server.is_tool_list_stale = False
             server.item_filter.forget_omitted("tools")  # of an earlier listing
             capabilities = client.server_capabilities
@@ -180,6 +188,7 @@ class MCP(Connection[MCPSettings]):
                     flow=_SENDS_ARGUMENTS,
                 )
                 actions.setdefault(action.name, action)
+        # The item filter left out tools that the client library would refuse.
         omitted_tools = [*server.item_filter.take_omitted("tools"), *unusable_tools]
         self._report_notices(omitted_tools, changed_tools, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
@@ -266,9 +275,9 @@ class MCP(Connection[MCPSettings]):
         effects = self.settings.effects
         known_tools = KnownTools(self.name, self.settings)
         is_first_listing = self._trusted_digests is None
-        # The digests that an earlier process recorded.
+        # The digests of the tools to which an earlier process applied the setting.
         recorded = known_tools.read() if effects and is_first_listing else {}
-        new_digests = dict[str, str]()
+        new_digests = dict[str, str]()  # to record now
         if self._trusted_digests is None:
             # A recorded tool must be as recorded; any other tool is trusted as first listed.
             self._trusted_digests = {**digests, **recorded}

@@ -30,9 +30,11 @@ class Results:
     def __init__(self, name: str, settings: MCPSettings) -> None:
         self._name = name
         self._settings = settings
-        self._samples: Samples | None = None
+        self._samples: Samples | None = None  # the learned types; made on first use
+        # The checkers of the tools' output schemas, and the places and types that were reported or
+        # learned before; both by the key of _sample_key().
         self._checkers: dict[str, Checker | None] = {}
-        self._reported: dict[str, set[Found]] = {}
+        self._known_types: dict[str, set[Found]] = {}
 
     def observed_types(self, tool: types.Tool) -> ObservedTypes:
         """Return what was learned about a tool's results.
@@ -76,10 +78,10 @@ class Results:
             samples.note(_field_key(tool_key, field), text)
         # Each key is a place and a type, such as (("orders", "*", "date"), "None").
         path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
-        # At first, the types that were learned before.
-        reported = self._reported.setdefault(tool_key, set(samples.undeclared_types(tool_key)))
-        new_types = [found for found in path_by_type if found not in reported]
-        reported.update(new_types)
+        learned_types = set(samples.undeclared_types(tool_key))
+        known_types = self._known_types.setdefault(tool_key, learned_types)
+        new_types = [found for found in path_by_type if found not in known_types]
+        known_types.update(new_types)
         shown_type = result_text(tool.output_schema) if new_types else ""
         types_that_change_shown_type = {
             found for found in new_types if with_types(shown_type, [found]) != shown_type

@@ -38,20 +38,26 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
     Args:
         stream: The body as received.
-        most: The maximum number of bytes.
+        max_bytes: The maximum number of bytes of the whole body.
         refusal_message: The reason to refuse the body; None to accept the body.
-        whole: Whether the body is a single message instead of an event stream.
+        is_single_message: Whether the body is a single message instead of an event stream.
     """
 
     def __init__(
-        self, stream: Any, most: float, refusal_message: str | None, *, whole: bool
+        self,
+        stream: Any,
+        max_bytes: float,
+        refusal_message: str | None,
+        *,
+        is_single_message: bool,
     ) -> None:
         self._stream = stream
-        self._max_bytes = most
+        self._max_bytes = max_bytes
         self._refusal_message = refusal_message
-        self._is_single_message = whole
+        self._is_single_message = is_single_message
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the body, with the message in it or in each of its events repaired."""
         if self._is_single_message:
             body = b"".join([piece async for piece in self._pieces()])
             yield await _repair(body)
@@ -67,7 +73,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
                 search_start = 0
             if len(buffer) > MAX_MESSAGE_BYTES:
                 raise TooLargeError(f"an event has more than {MAX_MESSAGE_BYTES:,} bytes")
-        yield bytes(buffer)
+        yield bytes(buffer)  # the rest after the last whole event
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         """Yield the body in pieces, in which U+FFFD replaces invalid UTF-8.
@@ -123,4 +129,6 @@ async def limit_response_size(response: httpx2.Response) -> None:
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     # An event stream may be endless: _LimitedStream limits the size of each event instead.
     max_bytes = float("inf") if is_stream else MAX_MESSAGE_BYTES
-    response.stream = _LimitedStream(response.stream, max_bytes, refusal, whole=not is_stream)
+    response.stream = _LimitedStream(
+        response.stream, max_bytes, refusal, is_single_message=not is_stream
+    )

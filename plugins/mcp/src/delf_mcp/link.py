@@ -106,7 +106,7 @@ class Link:
         if self._client is None or server_exit is not self._server_exit:
             return
         self._client = None
-        self._stop.set()
+        self._stop.set()  # the client of the ended server is still open: let its task close it
         # A server that ran for a minute is restarted with the shortest delay.
         was_stable = time.monotonic() - self._start_time > _STABLE_SECONDS
         self._back_off(1 if was_stable else self._failures + 1)
@@ -257,7 +257,7 @@ class WatchedStream:
         """
         try:
             message = await self._stream.__anext__()
-        except (StopAsyncIteration, Exception):
+        except Exception:  # also StopAsyncIteration, at the stream's regular end
             self._server_exit.report()
             raise
         self._remove_invalid_items(message)

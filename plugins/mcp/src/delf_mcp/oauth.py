@@ -54,6 +54,7 @@ class TokenFile:
     def __init__(self, path: Path, add_secret: Callable[[str], None]) -> None:
         self.path = path
         self._add_secret = add_secret
+        # The origin to which the token request in progress is sent; stored with its tokens.
         self._pending_issuer: str | None = None
 
     @property
@@ -314,12 +315,14 @@ def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Req
     async def check(request: httpx2.Request) -> None:
         origin = _origin(str(request.url))
         fields = parse_qs(request.content.decode("latin-1")) if _is_form(request) else {}
+        # A request for new tokens: the refresh token goes only to the server that issued it.
         if "refresh_token" in fields and origin != tokens.issuer:
             raise ConnectionConfigurationError(
                 f"{name}: the MCP server wants the refresh token of "
                 f"{tokens.issuer or 'an unknown server'} to go to {origin}",
                 hint=f"if the login has moved there, delete {tokens.path} and log in again",
             )
+        # Any request with the client's secret or a signature of its key: only to accepted servers.
         has_basic_auth = request.headers.get("authorization", "").lower().startswith("basic ")
         sends_key = has_basic_auth or "client_secret" in fields or "client_assertion" in fields
         if has_key and sends_key and origin not in allowed_origins:
@@ -328,7 +331,7 @@ def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Req
                 "not accepted",
                 hint=f'if that is right, set issuer = "{origin}"',
             )
-        # set_tokens() stores the tokens of the response with this origin as their issuer.
+        # Any request for tokens: set_tokens() stores the response with this origin as the issuer.
         if "grant_type" in fields:
             tokens.set_pending_issuer(origin)
 
@@ -353,6 +356,7 @@ class _RegisteredClient:
     """Token storage for a client that the user has registered at the login server."""
 
     def __init__(self, tokens: TokenFile, client: dict[str, Any]) -> None:
+        # Tokens are stored as for any client. Only the registration is fixed, and is not stored.
         self.get_tokens = tokens.get_tokens
         self.set_tokens = tokens.set_tokens
         method = "client_secret_basic" if client["client_secret"] else "none"

@@ -23,7 +23,7 @@ class Outputs:
     """
 
     def __init__(self) -> None:
-        self._paths: dict[str, Path] = {}
+        self._paths: dict[str, Path] = {}  # of the files, by the URI of the link; oldest first
 
     def links(self, task_id: str, files: Mapping[str, str]) -> list[types.ContentBlock]:
         """Return links to a task's output files, with which clients can read the files.

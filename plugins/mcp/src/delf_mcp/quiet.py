@@ -37,4 +37,5 @@ def quietly() -> Generator[None]:
 
 
 def _is_foreign_record(_record: logging.LogRecord) -> bool:
+    """Return True, to keep a log record, if it is not from a block of :func:`quietly`."""
     return not _is_delf_call.get()

@@ -40,12 +40,15 @@ def repaired(text: str) -> str:
     """
     reader = JSONReader("the server's answer")
     value = reader.value(text)
+    # The call is not known here: collect the notes about repeated keys and other lost values in the
+    # message, from which note_losses() adds them to the call.
     with notes_of_call() as notes:
-        reader.add_notes()  # about repeated keys and other lost values
+        reader.add_notes()
     is_wrapped = False
     if isinstance(value, dict):
         is_wrapped = _wrap_data(cast("dict[str, Any]", value))
-    if not notes and not is_wrapped and not _SURROGATE.search(text):
+    is_acceptable = not notes and not is_wrapped and not _SURROGATE.search(text)
+    if is_acceptable:
         return text
     if isinstance(value, dict):
         _attach_notes(cast("dict[str, Any]", value), notes)

@@ -164,9 +164,12 @@ class Served:
         # Does the tasks of the tool ``run``. The client's user answers the questions of a script in
         # the same way as requests for approval.
         self._task_agent = make_agent(on_confirm=self._confirm, on_ask=self._confirm)
+        # By the tool's name for clients: its definition, and the name of its action. Both are empty
+        # until the first listing.
         self._tools: dict[str, types.Tool] = {}
         self._action_names: dict[str, str] = {}
-        self._outputs = Outputs()
+        self._outputs = Outputs()  # the files that clients may read
+        # Work that waits for the client to return with an answer, by the secret token for this.
         self._suspended: dict[str, Work] = {}
         self._listing_lock = asyncio.Lock()
 
@@ -245,11 +248,15 @@ class Served:
     async def _next_result(
         self, context: ServerRequestContext[Any], work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Return the result of the work, or a question that the client must answer first."""
+        """Return the result of the work, or a question that the client must answer first.
+
+        After the question, the client calls the tool again with the answer and the question's
+        ``request_state``, with which :meth:`call_tool` continues the work.
+        """
         while (request := await work.next_question()) is not None:
             if not _supports_forms(context):
                 work.refuse(_CANNOT_ASK)
-            elif context.session.can_send_request:
+            elif context.session.can_send_request:  # ask during this call
                 await _elicit(context, work, request)
             else:
                 elicit = types.ElicitRequest(params=question_of(request))
