@@ -236,11 +236,12 @@ def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Convert parts to content blocks; omit empty blocks, which the API refuses."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
-    # The first call's thinking must begin the message; later thinking precedes its call.
-    later_calls = calls[1:]
-    blocks = _thinking_before(calls[0]) if calls else []
+    first_call = calls[0] if calls else None
+    # The first call's thinking must begin the message, even before a text. Later thinking precedes
+    # its call.
+    blocks = _thinking_before(first_call) if first_call is not None else []
     for part in parts:
-        if part in later_calls:
+        if isinstance(part, ToolCall) and part is not first_call:
             blocks += _thinking_before(part)
         blocks.append(_block(part))
     # Only blocks of text can be empty; a block of another type, such as an image, has no text.
@@ -248,11 +249,14 @@ def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return non_empty or [{"type": "text", "text": "(nothing)"}]
 
 
-def _thinking_before(part: Part) -> list[dict[str, Any]]:
-    """Return the blocks of thinking before a call, which the provider expects back."""
-    if not isinstance(part, ToolCall) or not part.token:
+def _thinking_before(call: ToolCall) -> list[dict[str, Any]]:
+    """Return the blocks of thinking before a call, which the provider expects back.
+
+    The call's token holds these blocks as JSON.
+    """
+    if not call.token:
         return []
-    return [dict(fields(block)) for block in items(json.loads(part.token))]
+    return [dict(fields(block)) for block in items(json.loads(call.token))]
 
 
 def _block(part: Part) -> dict[str, Any]:

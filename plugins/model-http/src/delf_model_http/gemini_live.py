@@ -30,9 +30,12 @@ class GeminiLive:
 
     def __init__(self, name: str) -> None:
         self._name = name if "/" in name else f"models/{name}"
+        # The message with the first request's rules and tools, repeated by each new connection.
         self._setup: dict[str, Any] = {}
+        # The server's handle to continue the session on another connection, if there is any.
         self._handle: str | None = None
         self._is_closing = False
+        # The ids of calls that the server cancelled, and whose results it no longer takes.
         self._cancelled_ids: set[str] = set()
 
     @property
@@ -46,7 +49,8 @@ class GeminiLive:
         return self._handle is not None
 
     def address(self, endpoint: Endpoint, name: str) -> str:
-        """Return the WebSocket URL for sessions with a model."""
+        """Return the WebSocket URL for sessions; the setup message names the model."""
+        # The path of a base URL, such as /v1beta, is that of the HTTP API.
         root = urlsplit(endpoint.base_url or _URL)
         scheme = "ws" if root.scheme == "http" else "wss"
         return urlunsplit((scheme, root.netloc, _PATH, root.query, ""))
@@ -81,6 +85,7 @@ class GeminiLive:
 
         The event contains the results if the request has results and no message of the model.
         """
+        # The server refuses results of calls that it has cancelled, so these are sent as text.
         cancelled_ids, self._cancelled_ids = self._cancelled_ids, set()
         turns = [message for message in request.messages if message.role != "system"]
         messages = [_with_cancelled_as_text(message, cancelled_ids) for message in turns]

@@ -168,7 +168,11 @@ class HttpModel(EndpointModel):
 
     @property
     def _needs_session(self) -> bool:
-        """True if the model answers only in live sessions: each request then opens a session."""
+        """True if each request opens a session, because sessions are with the model itself.
+
+        A model that answers only in sessions is its own session model. Any other model has a
+        separate one for sessions, from the setting ``live_model``, or none.
+        """
         return self._session_model == self._endpoint.name
 
     async def _pieces_in_session(
@@ -248,7 +252,8 @@ class HttpModel(EndpointModel):
             async for data in events:
                 if isinstance(data, bytes):  # the whole answer of a server that does not stream
                     answer = self._dialect_of(request).parse(parsed(data))
-                    answer.use_reasoning_if_empty()  # the reasoning may become the text
+                    # Here before the text is emitted; for a stream, after all pieces, below.
+                    answer.use_reasoning_if_empty()
                     if answer.text:
                         yield ModelDelta(answer.text)
                     for piece in answer.emit_complete_calls():
@@ -256,6 +261,7 @@ class HttpModel(EndpointModel):
                     break
                 if not data.strip():
                     continue
+                # After the model has finished, token counts may follow, unless the stream is over.
                 if data.strip() == _DONE:
                     answer.has_model_finished = answer.is_stream_over = True
                 else:
@@ -296,8 +302,8 @@ class HttpModel(EndpointModel):
             while True:
                 limit = deadline
                 if answer.has_model_finished:
-                    # Token counts may still follow. After these, the body is read to its end only
-                    # so that the connection can be used again.
+                    # Token counts may still follow. Once the stream is over, only the end of the
+                    # body is awaited, so that the connection can be used again.
                     seconds = _SECONDS_FOR_REST if answer.is_stream_over else _SECONDS_FOR_USAGE
                     limit = min(deadline, clock() + seconds)
                 try:
@@ -367,13 +373,14 @@ class HttpModel(EndpointModel):
         """
         facts = facts or self._facts
         reason = answer.finish_reason or "stop"
+        # The fees of web searches, and the cost of tokens; None if the price is unknown.
         fees = 0.0 if request is None else self._fees(request, answer.searches)
         cost = facts.cost(answer.tokens)
         total_cost = None if cost is None or fees is None else cost + fees
         usage = answer.tokens.usage if answer.tokens else None
         default_limit = None
         if "max_tokens" not in self._settings:
-            # The limit that delf chose, which explains a truncated answer.
+            # The limit that delf chose, not the user: an error about a truncated answer names it.
             default_limit = self._dialect.max_tokens(facts)
         reply = ModelReply(
             text=answer.text,

@@ -145,9 +145,10 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     name = function.get("name")
     index = _index_of_piece(call, name, answer)
     last_index = answer.last_call_index
+    has_next_index = index == last_index + 1
     # A server that uses one index for all calls begins a call with a name and another id.
-    is_index_reused = bool(name) and answer.is_new_call(index, call_id)
-    if index == last_index + 1 or is_index_reused:
+    begins_call_at_used_index = bool(name) and answer.is_new_call(index, call_id)
+    if has_next_index or begins_call_at_used_index:
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )

@@ -43,8 +43,9 @@ class Realtime:
     can_reconnect = False
 
     def __init__(self) -> None:
-        self._session: dict[str, Any] = {}
-        self._calls: dict[str, int] = {}
+        self._session: dict[str, Any] = {}  # as last sent to the server
+        # The index in the answer of each call of the current response, by the server's item id.
+        self._call_indexes: dict[str, int] = {}
 
     def address(self, endpoint: Endpoint, name: str) -> str:
         """Return the WebSocket URL for sessions with a model."""
@@ -70,7 +71,7 @@ class Realtime:
         The first event updates the session's instructions, tools and settings, if they have
         changed. Each part of a message becomes an item of the server's conversation.
         """
-        self._calls.clear()
+        self._call_indexes.clear()
         rules = "\n\n".join(system_texts(request))
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
@@ -112,7 +113,7 @@ class Realtime:
         if kind == "response.output_item.added":
             return self._begin(fields(event.get("item")), answer)
         if kind == "response.function_call_arguments.delta":
-            index = self._calls.get(str(event.get("item_id")), -1)
+            index = self._call_indexes.get(str(event.get("item_id")), -1)
             return answer.add_arguments(index, event.get("delta"))
         if kind == "response.function_call_arguments.done":
             return answer.emit_complete_calls(is_answer_over=False)
@@ -123,7 +124,7 @@ class Realtime:
     def _begin(self, item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         if item.get("type") != "function_call":
             return []
-        self._calls[str(item.get("id"))] = answer.last_call_index + 1
+        self._call_indexes[str(item.get("id"))] = answer.last_call_index + 1
         return answer.add_call(item.get("call_id"), required(item, "name"), item.get("arguments"))
 
 

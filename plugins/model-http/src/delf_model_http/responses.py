@@ -120,6 +120,7 @@ class Responses:
         answer = Answer()
         required(data, "output")
         for item in items(fields(data).get("output")):
+            # These two take neither texts nor arguments, which come separately in a stream.
             _start_item(fields(item), answer)
             _finish_item(fields(item), answer)
             if fields(item).get("type") == "message":
