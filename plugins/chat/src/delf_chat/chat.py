@@ -121,13 +121,14 @@ class Chat(FixedAttributes):
         self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)
         self.history_transform = history_transform
         self._conversation = check_name("conversation_id", conversation_id)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # protects the journal, the store and the thread
         self._context: AgentContext | None = None
         self._journal: SharedJournal | None = None
         self._store: ConversationStore | None = None if persist else MemoryConversations()
         # The event loop of the synchronous methods, and its process: a fork starts its own thread.
         self._pid = os.getpid()
         self._thread: LoopThread | None = None
+        # Stops the thread, at the latest when the chat is garbage-collected.
         self._thread_finalizer: weakref.finalize[..., Chat] | None = None
         self.variables: dict[str, KeptVariables] = {}
         """The variables of each conversation's last task, by conversation id."""
@@ -388,13 +389,13 @@ class Chat(FixedAttributes):
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None and self._thread_finalizer is not None:
-            self._thread_finalizer()
+            self._thread_finalizer()  # stops the thread
 
     async def aclose(self) -> None:
         """Close the database. Idempotent; the chat can be used again."""
         with self._lock:
             journal, self._journal = self._journal, None
-            if journal is not None:
+            if journal is not None:  # a store in memory stays, with its conversations
                 self._store = None
         if journal is not None:
             await await_on_loop(journal.aclose(), self._loop())
@@ -438,6 +439,7 @@ class Chat(FixedAttributes):
         """Run a coroutine to its end from sync code."""
         if self.persist:
             return run_on_loop(work, self._loop())
+        # The store is in memory, so no step of the coroutine waits, and no event loop is needed.
         return _run_without_waiting(work)
 
 

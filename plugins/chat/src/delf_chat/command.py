@@ -150,9 +150,10 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
     from delf_chat.slash import COMMANDS
     from delf_cli.interrupt import run_until_done
     from delf_cli.session import Setup
+    from delf_engine.agent import leave_tasks
 
     setup = Setup.of(state, options)
-    started_agents: list[Agent] = []
+    started_agents: list[Agent] = []  # gets the agent once it is started
     continues = continue_newest or options.conversation is not None
     chat = _make_chat(setup, must_persist=continues)
     new_agent = setup.agent(chat=chat)
@@ -172,9 +173,8 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
             )
             return await Repl(agent, reader, session_options).run()
 
-    from delf_engine.agent import leave_tasks
-
     def keep_resumable() -> None:
+        """Let another process resume the task that a shutdown interrupts, if it can be resumed."""
         if chat.persist and setup.is_journalled:
             for agent in started_agents:
                 leave_tasks(agent)

@@ -51,7 +51,9 @@ class PipedLines:
     interactive = False
 
     def __init__(self) -> None:
+        # Passes lines from the thread, which the first read() starts; None is the end of the input.
         self._queue: asyncio.Queue[str | None] | None = None
+        # The number of lines that read() has requested and the thread has not yet read.
         self._requested_lines = threading.Semaphore(0)
 
     async def read(self) -> str | None:

@@ -22,16 +22,19 @@ _REMEMBERED_SECONDS: Final = 86_400.0
 class _Entry:
     messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
     summary: str | None = None
-    summarized_upto: int = 0
+    summarized_upto: int = 0  # the position of the last message in the summary
     summary_trust: Trust = "outside"
-    last: int = 0
+    last: int = 0  # the position of the last message
     title: str = ""
     message_count: int = 0
     updated_at: float = 0.0
 
     def remove_messages(self, removed_at: float) -> None:
+        """Remove all messages and the summary; new messages continue the positions."""
         self.messages, self.summary, self.title = [], None, ""
-        self.summarized_upto, self.message_count, self.updated_at = self.last, 0, removed_at
+        self.message_count, self.updated_at = 0, removed_at
+        # A summary of the removed messages that is still being written is then refused.
+        self.summarized_upto = self.last
 
 
 class MemoryConversations:

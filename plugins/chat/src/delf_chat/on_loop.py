@@ -83,6 +83,7 @@ class StoreOnLoop:
 
     async def _run(self, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
         async def run() -> T:
+            # The store has to be opened on the loop that uses it.
             return await work(self._open_store())
 
         return await await_on_loop(run(), self._loop)

@@ -134,12 +134,12 @@ class Repl:
         except asyncio.CancelledError:
             session_task = asyncio.current_task()
             is_session_cancelled = session_task is not None and session_task.cancelling()
-            if is_session_cancelled:  # not only the task that it runs
+            if is_session_cancelled:  # and not ``work`` alone, as by Ctrl-C
                 raise
             was_stopped_by_person = self._reader.interactive  # with Ctrl-C, which is no failure
             if not was_stopped_by_person:
                 self._tally.failed += 1
-            if events:  # the task has begun, so its end is recorded, perhaps on another loop
+            if events:  # the task has begun, so the agent records its end, perhaps on another loop
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_END_SECONDS):
                         await has_ended.wait()
