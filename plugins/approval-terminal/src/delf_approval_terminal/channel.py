@@ -165,6 +165,8 @@ class _Approval(_Request):
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         super().__init__(terminal, request)
+        # A call with an unknown outcome may only be made again unchanged: it cannot be edited, or
+        # approved for the future.
         self._is_call = request.code is None and not request.outcome_unknown
 
     async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:

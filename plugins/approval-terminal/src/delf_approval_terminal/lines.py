@@ -40,8 +40,8 @@ class Terminal:
     """
 
     def __init__(self, descriptor: int, output: TextIO) -> None:
-        self._descriptor = descriptor
-        self._output = output
+        self._descriptor = descriptor  # typed lines are read from here
+        self._output = output  # prompts and texts are written here
 
     @classmethod
     @contextmanager

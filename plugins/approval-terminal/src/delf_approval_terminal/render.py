@@ -80,6 +80,7 @@ def escape(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
+    """Escape a character with which a text could imitate a line or the frame of a request."""
     if character not in "\n\t" and ord(character) not in _BOX_DRAWING:
         return character
     return character.encode("unicode_escape").decode("ascii")
@@ -279,6 +280,7 @@ def _describes_argument(fact: Fact) -> bool:
 
 
 def _needs_attention(fact: Fact) -> bool:
+    """Return True if the person must see a fact because it is dangerous or unusual."""
     return fact.required and fact.weight != "information"
 
 

@@ -19,10 +19,10 @@ class TerminalLock:
     """
 
     def __init__(self) -> None:
-        self.interrupted = False
-        self._lock = threading.Lock()
-        self._is_held = False
-        self._waiting: deque[Waiter] = deque()
+        self.interrupted = False  # whether the person pressed Ctrl-C after the last entered line
+        self._lock = threading.Lock()  # protects the two attributes below
+        self._is_held = False  # whether a request holds the terminal
+        self._waiting: deque[Waiter] = deque()  # the requests that wait for the terminal, in order
 
     @property
     def waiting_count(self) -> int:
