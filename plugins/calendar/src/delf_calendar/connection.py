@@ -456,13 +456,14 @@ class Calendar(GoogleConnection):
         new_start = start if start is not None else old_start
         known_zone = requested_zone or old["zone"] or ""
         if isinstance(new_start, dt.datetime):
+            # A start or end without a zone means the local time of the event's zone.
             zone_name = await self._zone(
                 calendar, new_start, end, zone=known_zone, needs_named_zone=True
             )
             new_start = in_zone(new_start, zone_name)
             end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
         else:
-            zone_name = known_zone or "UTC"
+            zone_name = known_zone or "UTC"  # dates need no zone
         is_all_day = not isinstance(new_start, dt.datetime)
         # An event that begins or ceases to be all-day gets the default duration of times().
         if end is None and is_all_day == old["all_day"]:
@@ -473,7 +474,9 @@ class Calendar(GoogleConnection):
         if isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC"):
             converts_to_zone = True
         moved = times(new_start, end, zone_name, converts_to_zone=converts_to_zone)
-        for time_fields in moved.values():  # unset fields would keep their old values
+        # A time has the field "dateTime", a whole day the field "date". None removes the other one,
+        # which an event that begins or ceases to be all-day would otherwise keep.
+        for time_fields in moved.values():
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)
         return moved

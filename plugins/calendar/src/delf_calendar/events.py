@@ -146,15 +146,16 @@ def times(
     is_whole_day = not isinstance(start, dt.datetime)
     if end is not None and isinstance(start, dt.datetime) != isinstance(end, dt.datetime):
         raise ToolRefusedError("start and end are both dates, or both have a time")
-    event_zone = zone
+    event_zone = zone  # named in the result, beside the times with their offsets
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
         if not converts_to_zone:
             event_zone = zone_of(start) or zone
+        # Local times get the zone; times that have one stay as they are.
         start = in_zone(start, event_zone)
         end = in_zone(end, event_zone) if isinstance(end, dt.datetime) else None
-        if converts_to_zone:
+        if converts_to_zone:  # the same moments as times of the zone
             start = start.astimezone(zone_named(zone))
             end = end.astimezone(start.tzinfo) if end is not None else None
     if end is None:
@@ -209,7 +210,7 @@ def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> 
 
 
 def _event_time(when: When, zone: str) -> dict[str, Any]:
-    # None removes a field that a change would otherwise keep.
+    """Return a time or date in the format of the Google Calendar API."""
     if isinstance(when, dt.datetime):
         return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
     return {"date": when.isoformat()}
