@@ -393,7 +393,7 @@ class Sheets(GoogleConnection):
             f"{_BOOKS}/{segment(plan.book.id)}:batchUpdate",
             query={"fields": "spreadsheetId"},
             body={"requests": plan.requests},
-            send_once=plan.once,
+            send_once=plan.must_send_once,
         )
         try:
             await self.transport.json(request)

@@ -50,8 +50,10 @@ class Plan:
         """
 
     @property
-    def once(self) -> bool:
+    def must_send_once(self) -> bool:
         """True if sending the plan's requests twice would change the spreadsheet twice."""
+        # The requests take effect together or not at all. If the first sending took effect, the
+        # service refuses the second one, because the new ids exist already.
         return self._is_unsafe_to_repeat and not self.created_ids
 
     def _grow(self, area: Area, height: int, width: int) -> None:
@@ -285,24 +287,26 @@ def _number_format_type(pattern: str) -> str:
 
     Literal text and brackets, such as a colour or a condition, are ignored.
     """
-    section = _LITERAL.sub("", pattern).split(";")[0]
-    bare = _BRACKETS.sub("", section).lower()
-    has_digits = _has_any("0#?", _PARTS_OF_SECONDS.sub("", bare))
+    first_section = _LITERAL.sub("", pattern).split(";")[0]
+    codes = _BRACKETS.sub("", first_section).lower()
+    # A time may have zeros, too, as in "ss.000". Any other digit means a number.
+    has_digits = _has_any("0#?", _PARTS_OF_SECONDS.sub("", codes))
     if not has_digits:
-        has_time = _has_any("hs", bare) or _ELAPSED.search(section) is not None
+        has_elapsed_time = _ELAPSED.search(first_section) is not None  # such as "[h]"
+        has_time = _has_any("hs", codes) or has_elapsed_time
         # An m is the month in a date, but the minute in a time.
-        has_date = _has_any("yd", bare) or ("m" in bare and not has_time)
+        has_date = _has_any("yd", codes) or ("m" in codes and not has_time)
         if has_time and has_date:
             return "DATE_TIME"
         if has_date:
             return "DATE"
         if has_time:
             return "TIME"
-    if bare.strip() == "@":
+    if codes.strip() == "@":
         return "TEXT"
-    if "%" in bare:
+    if "%" in codes:
         return "PERCENT"
-    if _EXPONENT.search(bare):
+    if _EXPONENT.search(codes):
         return "SCIENTIFIC"
     is_money = any(unicodedata.category(character) == "Sc" for character in pattern)
     return "CURRENCY" if is_money else "NUMBER"
