@@ -144,8 +144,8 @@ class _Uses:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
-            # ToolNames has replaced every misspelt tool name by an item of the table TOOLS:
-            # ``place.node`` is the misspelt name, and ``place.current`` the item.
+            # ToolNames has replaced each other spelling of a tool's name: ``place.node`` is the old
+            # expression, and ``place.current`` the new one, such as ``TOOLS["mail"].send``.
             expression: Any = place.current
             node = expression.value if isinstance(expression, ast.Attribute) else expression
             match node:

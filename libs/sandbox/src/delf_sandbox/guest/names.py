@@ -140,23 +140,10 @@ class ToolNames:
 
         If the script rebinds the tool's name, rewrite the call so that it still calls the tool.
         """
-        tools = self.initial_names.tools
         node = place.node
         match node.func:
             case ast.Name(id=word) if self.initial_names.is_plain_tool(word):
-                # ``tool``, ``parameter``, or the script's own ``variable`` or ``function``
-                meaning = self._meaning_of(word, place.scope)
-                if meaning == "parameter":  # which hides the tool
-                    return
-                is_global = place.scope.find(word) is self.syntax.module
-                if meaning == "variable" and is_global:
-                    # Only the running script shows whether it assigns the name before this call.
-                    key = ast.Constant(value=word, **position_of(node))
-                    node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
-                    self.uncertain.add(id(node))
-                elif meaning != "tool":
-                    node.func = tool(node.func, word)
-                self.calls[id(node)] = word
+                self._resolve_call_of_plain_tool(place, word)
             case ast.Attribute(value=ast.Name(id=word) as inner, attr=attr) if (
                 self.initial_names.is_plain_tool(word)
                 and normalized_name(attr) == normalized_name(word)
@@ -168,18 +155,7 @@ class ToolNames:
             case ast.Attribute(value=ast.Name(id=word)) as function if (
                 self.initial_names.is_connection(word)
             ):
-                meaning = self._meaning_of(word, place.scope)
-                self._correct_method(function, tools[word])
-                is_private = function.attr.startswith("_")
-                if meaning == "parameter" or is_private:
-                    return
-                is_rebound = meaning != "tool"
-                if is_rebound:
-                    # The rebound object may have methods of its own.
-                    if function.attr not in tools[word]:
-                        return
-                    function.value = tool(function, word)
-                self.calls[id(node)] = f"{word}.{function.attr}"
+                self._resolve_call_of_action(place, function, word)
             # The item ``TOOLS["weather"]``, which has replaced another spelling of ``weather``
             case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
                 if table == TOOLS and not self.initial_names.is_connection(word):
@@ -192,10 +168,52 @@ class ToolNames:
                     )
                 ) as function
             ) if table == TOOLS:
-                self._correct_method(function, tools[word])
+                self._correct_method(function, self.initial_names.tools[word])
                 self.calls[id(node)] = f"{word}.{function.attr}"
             case _:
                 pass
+
+    def _resolve_call_of_plain_tool(self, place: CallPlace, word: str) -> None:
+        """Record the call ``word(…)`` of a plain tool, unless a parameter hides the tool's name."""
+        node = place.node
+        meaning = self._meaning_of(word, place.scope)
+        if meaning == "parameter":
+            return
+        is_global = place.scope.find(word) is self.syntax.module
+        if meaning == "variable" and is_global:
+            # Only the running script shows whether it assigns the name before this call.
+            key = ast.Constant(value=word, **position_of(node))
+            node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
+            self.uncertain.add(id(node))
+        elif meaning != "tool":
+            node.func = tool(node.func, word)
+        self.calls[id(node)] = word
+
+    def _resolve_call_of_action(
+        self, place: CallPlace, function: ast.Attribute, connection: str
+    ) -> None:
+        """Record the call of an action, unless a parameter hides the connection's name.
+
+        If the script rebinds the connection's name, the call of any other method than an action is
+        one of the script's own object.
+
+        Args:
+            place: The call.
+            function: The called attribute of the connection.
+            connection: The connection's name.
+        """
+        action_names = self.initial_names.tools[connection]
+        meaning = self._meaning_of(connection, place.scope)
+        self._correct_method(function, action_names)
+        is_private = function.attr.startswith("_")
+        if meaning == "parameter" or is_private:
+            return
+        is_rebound = meaning != "tool"
+        if is_rebound:
+            if function.attr not in action_names:
+                return
+            function.value = tool(function, connection)
+        self.calls[id(place.node)] = f"{connection}.{function.attr}"
 
     @staticmethod
     def _correct_method(function: ast.Attribute, methods: Sequence[str]) -> None:

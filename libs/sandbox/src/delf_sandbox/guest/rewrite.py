@@ -214,6 +214,7 @@ class Rewriting:
         is_awaited_later = place.is_await_deferred and await_place is None
         is_used_as_awaitable = await_place is not None or is_awaited_later
         can_await = self._functions.can_await(place.scope)
+        # Without ``await``, the tool itself blocks until its result.
         if kind == "tool" and (is_used_as_awaitable or can_await):
             self.make_awaitable(place, is_awaited=not is_awaited_later)
         # These may return a plain value, which ``await`` and gather() would refuse.
