@@ -476,6 +476,13 @@ def test_trusted_name_in_other_letter_case_is_no_untrusted_column(alias, other):
     assert whose.get(other, whose["*"]) == "outside"
 
 
+def test_alias_that_hides_a_trusted_column_in_other_letter_case_makes_rows_untrusted():
+    db = SQL(url="mysql://u:p@h/d", trust={"orders.Id": "own", "orders.total": "own"})
+    # MySQL ignores letter case, so that it sorts by the alias, which means the note.
+    statement = "SELECT total, note AS iD FROM orders ORDER BY Id"
+    assert db.result_trust("query", {"statement": statement}) == "outside"
+
+
 def test_user_permitted_function_makes_rows_untrusted():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
     assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"

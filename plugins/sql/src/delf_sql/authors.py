@@ -63,14 +63,14 @@ class OwnTables:
             trust = {key.lower(): level for key, level in trust.items()}
         return cls(dict(trust), dialect, functions)
 
-    def has_table(self, table: str) -> bool:
+    def is_own_table(self, table: str) -> bool:
         """Return whether the configuration says that only the user writes a table's columns."""
         table = self._key(table)
         outside_keys = (key for key, level in self.trust.items() if level != "own")
         has_outside_column = any(key.startswith(f"{table}.") for key in outside_keys)
         return self.trust.get(table) == "own" and not has_outside_column
 
-    def has_column(self, table: str, column: str) -> bool:
+    def is_own_column(self, table: str, column: str) -> bool:
         """Return whether the configuration says that only the user writes a column."""
         table = self._key(table)
         column = self._key(column)
@@ -84,7 +84,7 @@ class OwnTables:
 
         The comment stays if the configuration says that only the user writes the table's columns.
         """
-        if self.has_table(relation.full_name):
+        if self.is_own_table(relation.full_name):
             return relation
         return replace(relation, comment=None)
 
@@ -92,7 +92,7 @@ class OwnTables:
         """Return a table with only the comments that the setting ``trust`` declares as ``own``."""
         name = table.relation.full_name
         columns = [
-            column if self.has_column(name, column.name) else replace(column, comment=None)
+            column if self.is_own_column(name, column.name) else replace(column, comment=None)
             for column in table.columns
         ]
         # The database's message about a broken view may quote the view's definition, which other
@@ -139,7 +139,7 @@ class OwnTables:
         tables = [table for table in sources if table is not None]
         if not tables or len(tables) < len(sources):  # some source may not be a table
             return _OUTSIDE
-        if all(self.has_table(table) for table in tables):
+        if all(self.is_own_table(table) for table in tables):
             return "own"
         is_one_table = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
         if is_one_table:
@@ -258,17 +258,20 @@ class OwnTables:
         return trust_by_name
 
     def _is_own(self, table: str, column: exp.Column) -> bool:
-        return self.has_column(table, self._folded_name(column.this))
+        """Return True if only the user writes a column that a query of one table names."""
+        return self.is_own_column(table, self._folded_name(column.this))
 
     def _may_mean_declared_column(self, table: str, alias: str) -> bool:
         """Return True if an alias may also be the name of a column that the settings declare.
 
         ORDER BY with this name may mean the alias or the column.
         """
-        # has_column() returns True for any name if the whole table is declared as the user's own.
-        may_be_own_column = self.has_column(table, alias)
-        is_listed_column = f"{table}.{alias.lower()}" in self.trust
-        return may_be_own_column or is_listed_column
+        # The database may ignore letter case where ``trust`` does not. Only the name counts: a
+        # column is declared by a key with any trust level.
+        column_key = f"{table}.{alias}".lower()
+        is_declared_column = any(key.lower() == column_key for key in self.trust)
+        # If the whole table is declared as the user's own, any name may be that of a column.
+        return is_declared_column or self.is_own_column(table, alias)
 
     def _folded_name(self, name: exp.Expression) -> str:
         """Return the name of an identifier, in lower case if the database ignores its case."""
@@ -280,12 +283,17 @@ class OwnTables:
 
 
 def _names_columns_of_its_table(tree: exp.Select) -> bool:
-    """Return True if a query of one table has only columns that it names, and no inner query."""
+    """Return True if a query has only columns that it names, and no inner query.
+
+    Args:
+        tree: A query of exactly one table, as the caller has checked.
+    """
     from sqlglot import exp
 
     if tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE, exp.PositionalColumn):
         return False
     has_inner_query = len(list(tree.find_all(exp.Select))) > 1
+    # FROM items AS t(a, b) gives the table's columns other names than those in the configuration.
     has_column_aliases = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
     if has_inner_query or has_column_aliases:
         return False

@@ -208,20 +208,21 @@ class SQL(Connection[SQLSettings]):
             ConnectionUnavailableError: If the database does not answer.
         """
         try:
-            head, lines, tables = await self._in_session(
+            head, schema_lines, tables = await self._in_session(
                 lambda backend, session: self._describe(backend, session, task), read_only=True
             )
             head += self._limit_note()
-            samples = await self._with_samples(tables)
-            if not samples:
-                return head + lines
-            budget = self.settings.schema_chars
-            text = with_column_values(lines, samples, self.target.dialect, budget)
-            if text != lines:
+            sampled_tables = await self._with_samples(tables)
+            if not sampled_tables:  # sampling is off, or not allowed
+                return head + schema_lines
+            max_chars = self.settings.schema_chars
+            text = with_column_values(schema_lines, sampled_tables, self.target.dialect, max_chars)
+            if text != schema_lines:
                 head += _VALUES_NOTE
             return head + text
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
+        # Outside of the except block, so that the traceback does not show the driver's exception.
         raise SQLSchemaError(
             f"{self.name}: cannot read the schema: {reason}",
             hint="the login may lack the right to look at it",
@@ -281,7 +282,7 @@ class SQL(Connection[SQLSettings]):
             rows += fetched.rows
 
         def is_shown(column: str) -> bool:
-            return own_tables is None or own_tables.has_column(name, column)
+            return own_tables is None or own_tables.is_own_column(name, column)
 
         return await asyncio.to_thread(with_samples, table, rows, is_shown)
 
@@ -493,7 +494,8 @@ class SQL(Connection[SQLSettings]):
         return [self._own_tables.with_trusted_comments(table) for table in tables]
 
     def _without_untrusted_comment(self, relation: Relation) -> Relation:
-        if self._own_tables is None:
+        """Return a table without its comment if other people than the user may have written it."""
+        if self._own_tables is None:  # ``trust`` is not set by table, so that comments stay
             return relation
         return self._own_tables.without_comment(relation)
 
@@ -560,12 +562,14 @@ def _with_parameter_sets(
 def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
     """Return the sets of parameters with which a statement runs, each of them once.
 
-    A list of lists, or of dicts for named placeholders, has several sets; any other value is one.
-
     Args:
         text: The statement.
         tokens: The tokens of the statement.
         params: The parameters of the call.
+
+    Returns:
+        The items of a list of lists, or of a list of dicts for named placeholders; no set for an
+        empty list, if the statement has placeholders. Any other value is a single set.
     """
     if params is None or isinstance(params, Mapping):
         return [params]

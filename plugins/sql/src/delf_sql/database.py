@@ -51,8 +51,11 @@ class Database:
     def __init__(self, backend: Backend, size: int, timeout: float) -> None:
         self._backend = backend
         self._size = 1 if backend.one_at_a_time else size
+        # A database that has timeouts ends the statement itself within the backend's grace, so that
+        # the statement need not be stopped from here.
         self._seconds = timeout + backend.grace
-        self._threads: dict[bool, ThreadPoolExecutor] = {}
+        # The threads of reads have the key True, those of writes the key False.
+        self._executors: dict[bool, ThreadPoolExecutor] = {}
 
     async def run(self, work: Callable[[Any], T], *, read_only: bool) -> T:
         """Run a function with a session in a thread. Uncommitted changes are rolled back.
@@ -85,12 +88,9 @@ class Database:
             job.is_abandoned = True
             await asyncio.shield(self._stop(future, job, read_only))
             raise
-        except TimeoutError:
+        except TimeoutError:  # of the deadline, or raised by the work itself
             job.is_abandoned = True
             is_ended = await asyncio.shield(self._stop(future, job, read_only))
-            did_not_begin = future.cancelled()
-            if did_not_begin:
-                raise
             if not is_ended:
                 raise LostError from None
             failure = future.exception()
@@ -151,7 +151,7 @@ class Database:
                     await asyncio.wait([finished], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
-            executor = self._threads.pop(self._executor_key(read_only), None)
+            executor = self._executors.pop(self._executor_key(read_only), None)
             if executor is not None:
                 executor.shutdown(wait=False)  # its thread may hang forever
             await asyncio.to_thread(self._backend.dispose)
@@ -164,18 +164,19 @@ class Database:
                 self._backend.stop(job.session)
 
     def _executor_key(self, read_only: bool) -> bool:
-        """Return the key of an executor; the same for reads and writes if only one may run."""
+        """Return the key of a statement's executor in ``self._executors``."""
+        # If only one statement may run at a time, writes share the single thread of the reads.
         return read_only or self._backend.one_at_a_time
 
     def _executor(self, read_only: bool) -> ThreadPoolExecutor:
         key = self._executor_key(read_only)
-        if key not in self._threads:
-            self._threads[key] = ThreadPoolExecutor(self._size, thread_name_prefix="delf-sql")
-        return self._threads[key]
+        if key not in self._executors:
+            self._executors[key] = ThreadPoolExecutor(self._size, thread_name_prefix="delf-sql")
+        return self._executors[key]
 
     async def aclose(self) -> None:
         """Close all connections. The next statement opens new sessions."""
-        threads, self._threads = list(self._threads.values()), {}
+        executors, self._executors = list(self._executors.values()), {}
         await asyncio.to_thread(self._backend.dispose)
-        for executor in threads:
+        for executor in executors:
             executor.shutdown(wait=False)

@@ -48,7 +48,7 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
         cause_problem = None if error.__cause__ is None else problem_of(error.__cause__, backend)
         if cause_problem is None:
             return None
-        return replace(cause_problem, number=error.number)
+        return replace(cause_problem, number=error.statement_number)
     problem = backend.explain(error)
     if problem is not None:
         return problem

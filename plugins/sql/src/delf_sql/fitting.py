@@ -107,7 +107,9 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
         for item in cast("list[Any]", value):
             check_fits(item, family, max(dimensions - 1, 0))
         return
-    if is_array or value is None or _fits(value, family):
+    if is_array:  # the database itself parses a text such as '{1,2}' as an array
+        return
+    if value is None or _fits(value, family):
         return
     value_text = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
     raise TypeError(
@@ -189,7 +191,11 @@ def _as_duckdb_map(text: str) -> Any:
 
 
 def _fits(value: Any, family: Family) -> bool:
-    """Return True if a column of a type family can store a value without changing it."""
+    """Return True if a column of a type family can store a value without changing it.
+
+    Also return True for a value of a type that is not checked here, such as a date for an integer:
+    the database decides whether to refuse the value.
+    """
     if family == "integer":
         if isinstance(value, (str, float, decimal.Decimal)):
             return _has_no_fraction(value)

@@ -270,6 +270,11 @@ def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
 
 
 def _folded(token: Token, dialect: Dialect) -> str:
+    """Return a function's name in lower case, unless the database keeps its letter case.
+
+    PostgreSQL keeps the case of a quoted name. The other databases ignore the case of functions'
+    names, even in quotes.
+    """
     folds = token.kind == "word" or dialect != "postgresql"
     return token.text.translate(_ASCII_TO_LOWER) if folds else token.text
 

@@ -29,7 +29,8 @@ _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 _DIALECTS_COMPARING_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
 _COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
 _CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
-_AFTER_VALUE: Final = (":", ")", "]")
+# Operators after which a colon without a blank between begins no placeholder.
+_BEFORE_OTHER_COLON: Final = (":", ")", "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,14 @@ class BoundStatement:
 
         # SQLAlchemy would take any other colon for a parameter, in strings, too.
         plain = [piece.replace(":", "\\:") for piece in self.pieces]
+        # The blanks separate the parameter's name from words and colons, as of ``::type``.
         marked = [f"{piece} :p{number} " for number, piece in enumerate(plain[:-1])]
-        names = [
+        # NullType: SQLAlchemy adds no conversions and no casts of its own.
+        parameters = [
             bindparam(f"p{number}", value, type_=NullType())
             for number, value in enumerate(self.values)
         ]
-        return text("".join([*marked, plain[-1]])).bindparams(*names)
+        return text("".join([*marked, plain[-1]])).bindparams(*parameters)
 
     @property
     def named(self) -> dict[str, Any]:
@@ -111,10 +114,14 @@ def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> lis
 
 
 def _is_other_colon(before: Token, colon: Token) -> bool:
-    """Return True for a colon of ``::type``, ``[1:n]`` or ``value:key``."""
+    """Return True for a colon of ``::type``, ``[1:n]`` or ``value:key``.
+
+    Such a colon directly follows a word, a literal, a bracket that ends a value, or another colon.
+    A placeholder follows a blank, or an operator such as ``=`` or ``(``.
+    """
     if before.end != colon.start:
         return False
-    return before.kind != "operator" or before.text in _AFTER_VALUE
+    return before.kind != "operator" or before.text in _BEFORE_OTHER_COLON
 
 
 def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:
@@ -170,13 +177,14 @@ def bind(
     for placeholder in placeholders:
         value = cast("Any", params)[placeholder.key]
         _check_not_compared_as_json(value, placeholder, tokens, dialect)
+        # One marker for each value that is added: several for a list after IN.
         markers = _add_value(placeholder, value, adapt, bound)
-        if placeholder.needs_parentheses:
+        if placeholder.needs_parentheses:  # ``IN :ids`` becomes ``IN (?, ?)``
             markers = f"({markers})"
         parts += [text[position : placeholder.start], markers]
         position = placeholder.end
     parts.append(text[position:])
-    # A value for an IN list has a marker for each item.
+    # The pieces are the texts between the markers, so that each two have a value between them.
     bound.pieces.extend("".join(parts).split(_VALUE_MARKER))
     return bound
 
@@ -196,9 +204,10 @@ def _check_not_compared_as_json(
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
-    """Return True if a value is bound as JSON: a dict, or a list that is not after IN.
+    """Return True if a value, or an item of a list after IN, is bound as JSON.
 
-    DuckDB has a type for lists, so that only a list with a dict is bound as JSON.
+    Dicts are bound as JSON, and so are lists that contain dicts. A list without dicts is bound as
+    JSON unless it is after IN, or the database is DuckDB, which has a type for lists.
     """
     is_list = isinstance(value, (list, tuple)) and not placeholder.in_list
     if is_list and dialect != "duckdb":

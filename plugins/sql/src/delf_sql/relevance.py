@@ -108,6 +108,7 @@ def _texts(table: Table) -> list[tuple[str, float]]:
 
 
 def _enumeration_values(columns: Iterable[Column]) -> str:
+    # Of the types, only enumerations have quoted values, as in MySQL's enum('new','paid').
     return " ".join(column.type for column in columns if "'" in column.type)
 
 
@@ -140,10 +141,15 @@ def _referenced_table(
     return None
 
 
-def _score_from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
-    """Return the score that a table gets from its two best neighbours."""
-    best = sorted((own.get(number, 0.0) for number in linked), reverse=True)[:2]
-    return _NEIGHBOUR_SHARE * sum(best)
+def _score_from_neighbours(neighbours: Iterable[int], own_scores: Mapping[int, float]) -> float:
+    """Return the score that a table gets from its two best neighbours.
+
+    Args:
+        neighbours: The indexes of the table's neighbours.
+        own_scores: The score of each matching table without its neighbours, by the table's index.
+    """
+    scores = sorted((own_scores.get(index, 0.0) for index in neighbours), reverse=True)
+    return _NEIGHBOUR_SHARE * sum(scores[:2])
 
 
 def _path(neighbours: Mapping[int, set[int]], start: int, end: int) -> list[int]:

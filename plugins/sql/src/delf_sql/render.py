@@ -216,15 +216,16 @@ class PartialSchema:
         The lines of wide tables are cut at first. Then they are lengthened with the rest of the
         budget, the lines of the most relevant tables first.
         """
+        # At most a third of the budget for one table, so that several tables fit.
         max_chars_at_first = min(_MAX_LINE_CHARS, budget // 3)
         cut_lines: list[str] = []
-        remaining = budget
+        remaining = budget  # the characters that no line uses yet
         for table in ranked:
             line = self._line(table, max_chars_at_first)
             if len(line) >= remaining:
                 break
             cut_lines.append(line)
-            remaining -= len(line) + 1
+            remaining -= len(line) + 1  # with the line break
         lines: list[str] = []
         for table, cut_line in zip(ranked, cut_lines, strict=False):
             line = self._line(table, len(cut_line) + remaining)

@@ -157,6 +157,7 @@ class _Session:
     def __init__(self, open_options: OpenOptions) -> None:
         self._open_options = open_options
         self._deadline = float("inf")
+        # SQLite's message about a definition in the file that SQLite cannot parse; set by _open().
         self.unparsable_definition: str | None = None
         self.connection = self._open()
 
@@ -175,6 +176,8 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if open_options.read_only:
+            # Makes SQLite skip such a definition. A writer must not skip it: the setting for this
+            # would also allow statements to change definitions.
             self.unparsable_definition = _unparsable_definition(connection)
         else:
             # RETURNING may return bytes that are not valid UTF-8. A query with such bytes would be
@@ -230,7 +233,9 @@ class _Session:
         return columns, rows, more, -1, _replace_invalid_bytes(columns, rows)
 
     def _read_once(self, work: Work) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-        with contextlib.closing(self.connection.execute(*work.statements[0])) as cursor:
+        """Run a query; return the columns, the rows, and True if there are more rows."""
+        (statement_and_values,) = work.statements  # only a write has several statements
+        with contextlib.closing(self.connection.execute(*statement_and_values)) as cursor:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
@@ -244,10 +249,10 @@ class _Session:
         """
         columns: list[str] = []
         rows: list[Any] = []
-        changed = 0
+        changed = 0  # the number of changed rows
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            if work.many:
+            if work.many:  # one statement with several sets of values, without RETURNING
                 text, _ = work.statements[0]
                 values = [values for _, values in work.statements]
                 changed = self.connection.executemany(text, values).rowcount
@@ -255,13 +260,15 @@ class _Session:
                 for number, (text, values) in enumerate(work.statements, 1):
                     try:
                         cursor = self.connection.execute(text, values)
-                        columns, fetched, more = self._collect(cursor, work.limit - len(rows))
+                        remaining_rows = work.limit - len(rows)
+                        columns, fetched, more = self._collect(cursor, remaining_rows)
                     except _FAILURES as error:
                         raise _FailedAtError(number) from error
                     rows += fetched
-                    # With RETURNING, each changed row is fetched.
+                    # With RETURNING, each changed row is fetched. The driver's count is -1 for a
+                    # statement that changes no rows, such as CREATE.
                     changed += len(fetched) if columns else max(cursor.rowcount, 0)
-                    if more:  # not committed: closing the connection rolls back
+                    if more:  # too many rows: closing the connection rolls back all changes
                         return columns, rows, True, 0, []
             self.connection.commit()
         finally:
@@ -403,6 +410,7 @@ def _max_value_bytes(open_options: OpenOptions) -> int:
 
 def _heap_bytes(open_options: OpenOptions) -> int:
     """Return the maximum number of bytes that SQLite may allocate."""
+    # Room for four of the largest values, such as a function's arguments and its result.
     return 4 * _max_value_bytes(open_options)
 
 
@@ -412,8 +420,9 @@ def _limit_resources(open_options: OpenOptions) -> None:
     If the database is opened read-only, the size of each file is limited, too, because only
     temporary files are written then.
     """
-    # Rows take the memory of Python objects and of their encoded form.
+    # An estimate: rows take the memory of Python objects and of their encoded form.
     row_bytes = 6 * open_options.max_bytes
+    # The memory of SQLite, of the rows, and of Python itself.
     limits = {resource.RLIMIT_AS: _heap_bytes(open_options) + row_bytes + _SPARE_MEMORY}
     limits[resource.RLIMIT_CORE] = 0
     if open_options.read_only:
@@ -474,8 +483,10 @@ def main() -> None:
     sessions: list[_Session] = []  # stays empty if the database cannot be opened
 
     def open_session() -> tuple[Any, ...]:
-        sessions.append(_Session(open_options))
-        return (sessions[0].unparsable_definition,)
+        """Open the only session; return the items of the answer to the first frame."""
+        session = _Session(open_options)
+        sessions.append(session)
+        return (session.unparsable_definition,)
 
     send(answers, _outcome_frame(open_session, read_only=open_options.read_only))
     if not sessions:

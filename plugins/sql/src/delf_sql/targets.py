@@ -32,10 +32,11 @@ def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]
     first, _, rest = bound.pieces[0].lstrip().partition(" ")
     if first.upper() not in _STORING:
         return []
-    if first.upper() == "REPLACE":  # sqlglot does not parse REPLACE
+    if first.upper() == "REPLACE":  # assigns like INSERT, but sqlglot does not parse REPLACE
         first = "INSERT"
     pieces = [f"{first} {rest}", *bound.pieces[1:]]
-    # Give each placeholder a name by which its parameter is found in the tree.
+    # Give each placeholder a name with the parameter's index. _parameter_index() finds the index
+    # in the tree.
     marked_pieces = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]
     text = "".join(marked_pieces) + pieces[-1]
     try:
@@ -53,15 +54,23 @@ def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]
 
 
 def _assigned_by_merge_branch(tree: Any, change: Any) -> Iterator[Assigned]:
-    """Yield the columns to which a branch of a MERGE assigns parameters."""
+    """Yield the columns to which a branch of a MERGE assigns parameters.
+
+    Args:
+        tree: The MERGE.
+        change: The UPDATE or INSERT of the branch. An INSERT without a list of columns is ignored.
+    """
     from sqlglot import exp
 
     table = _name(tree.this)
     if isinstance(change, exp.Update):
         yield from _assigned_by_set(table, change.expressions)
-    elif isinstance(change.this, exp.Tuple) and isinstance(change.expression, exp.Tuple):
-        columns = [column.name for column in change.this.expressions]
-        yield from _assigned_by_row(table, columns, change.expression.expressions)
+        return
+    column_list = change.this
+    values = change.expression
+    if isinstance(column_list, exp.Tuple) and isinstance(values, exp.Tuple):
+        columns = [column.name for column in column_list.expressions]
+        yield from _assigned_by_row(table, columns, values.expressions)
 
 
 def _name(table: Any) -> str:
@@ -107,11 +116,11 @@ def _assigned_by_insert_or_update(tree: Any) -> Iterator[Assigned]:
     if isinstance(tree, exp.Insert):
         for row in _rows(tree.args.get("expression")):
             yield from _assigned_by_row(table, columns or range(len(row)), row)
-    changes = list(tree.args.get("expressions") or ())
-    conflict = tree.args.get("conflict")
+    assignments = list(tree.args.get("expressions") or ())  # SET of an UPDATE
+    conflict = tree.args.get("conflict")  # ON CONFLICT or ON DUPLICATE KEY of an INSERT
     if conflict is not None:
-        changes += conflict.args.get("expressions") or ()
-    yield from _assigned_by_set(table, changes)
+        assignments += conflict.args.get("expressions") or ()  # SET of its UPDATE
+    yield from _assigned_by_set(table, assignments)
 
 
 def _rows(source: Any) -> Iterator[Sequence[Any]]:

@@ -152,18 +152,22 @@ def _sqlglot_classes(dialect: Dialect) -> tuple[Any, Any, Grammar]:
     return tokenizer, _limit_backtracking(grammar.parser_class), grammar
 
 
-def _limit_backtracking(base: Any) -> Any:
-    """Return a subclass of a parser that raises RecursionError after too much backtracking."""
+def _limit_backtracking(parser_class: Any) -> Any:
+    """Return a subclass of a sqlglot parser that raises RecursionError after much backtracking.
+
+    Each level of nested text may double sqlglot's backtracking. Callers of :func:`parse` treat such
+    text like text that is nested too deeply, for which Python raises the same error.
+    """
 
     def retreat(parser: Any, index: int) -> None:
         """Go back to an earlier token. The parser calls this function instead of sqlglot's own."""
         parser.backtracked += parser._index - index  # noqa: SLF001 - there is no other way to see it
         token_count = parser._tokens_size  # noqa: SLF001
         if parser.backtracked > _BACKTRACKED_PER_TOKEN * token_count + _MIN_BACKTRACKED_TOKENS:
-            raise RecursionError
-        base._retreat(parser, index)  # noqa: SLF001
+            raise RecursionError  # as for text that is nested too deeply
+        parser_class._retreat(parser, index)  # noqa: SLF001
 
-    return type("Bounded", (base,), {"backtracked": 0, "_retreat": retreat})
+    return type("Bounded", (parser_class,), {"backtracked": 0, "_retreat": retreat})
 
 
 def parse(text: str, dialect: Dialect) -> list[Any]:
@@ -206,7 +210,10 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
 
 
 def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
-    """Raise ToolRefusedError unless the text between two tokens is only blanks and comments."""
+    """Raise ToolRefusedError unless the text between two tokens is only blanks and comments.
+
+    Comments must have a form that the database reads in the same way as sqlglot.
+    """
     gap = text[start:end]
     for sign in gap:
         is_usual = sign.isprintable() or sign in "\t\n"
@@ -215,7 +222,8 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
                 f"the statement has an unusual character (U+{ord(sign):04X}) outside of quotes: "
                 "write plain blanks and line breaks"
             )
-    if start <= end and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
+    do_tokens_overlap = start > end  # sqlglot's tokens should not; the gap is then empty
+    if not do_tokens_overlap and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
         return
     comment_start = gap.rfind("/*")
     if comment_start >= 0 and gap.find("*/", comment_start) < 0:

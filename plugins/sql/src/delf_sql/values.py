@@ -130,7 +130,7 @@ def for_duckdb(value: Any) -> Any:
         TypeError: For a value that cannot be stored.
     """
     value = simple(value)
-    if _holds_nan(value):
+    if _is_list_with_nan(value):
         raise ValueError("DuckDB's driver makes NULL of a NaN in a list: pass None")
     return as_json(value) if holds_dict(value) else value
 
@@ -208,10 +208,12 @@ def for_postgresql(value: Any) -> Any:
     return value
 
 
-def _holds_nan(value: Any) -> bool:
+def _is_list_with_nan(value: Any) -> bool:
+    """Return True for a list that contains a NaN, also in an inner list; False for a NaN itself."""
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return any(_holds_nan(item) or (item != item) for item in items)  # noqa: PLR0124
+        # Only a NaN differs from itself.
+        return any(_is_list_with_nan(item) or (item != item) for item in items)  # noqa: PLR0124
     return False
 
 

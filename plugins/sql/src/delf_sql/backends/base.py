@@ -47,12 +47,12 @@ class FailedAt(Exception):  # noqa: N818 - tells which statement, not the fault
     """A failure of one of several statements, caused by the driver's exception.
 
     Args:
-        number: The number of the statement, from 1.
+        statement_number: The number of the failed statement, from 1.
     """
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    def __init__(self, statement_number: int) -> None:
+        super().__init__(statement_number)
+        self.statement_number = statement_number
 
 
 def create_missing(target: Target, create: Callable[[], None]) -> None:
@@ -132,12 +132,16 @@ class WriteResult:
 
 
 def can_batch(statement: Statement, bound_statements: Sequence[BoundStatement]) -> bool:
-    """Return True if the driver can run all sets of parameters in one call."""
-    if len(bound_statements) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
+    """Return True if the driver can run all sets of parameters in one call (``executemany``).
+
+    Such a call returns no rows, and has one text and a set of values for each execution.
+    """
+    returns_rows = any(token.word == "RETURNING" for token in statement.tokens)
+    if len(bound_statements) < 2 or returns_rows:
         return False
-    return all(
-        bound.pieces == bound_statements[0].pieces and bound.values for bound in bound_statements
-    )
+    # The texts around the placeholders differ if lists after IN have different lengths.
+    first_pieces = bound_statements[0].pieces
+    return all(bound.values and bound.pieces == first_pieces for bound in bound_statements)
 
 
 def import_driver(module: str, extra: str, product: str) -> ModuleType:

@@ -132,8 +132,7 @@ class DuckdbEngine(EngineBackend):
             try:
                 return engine.connect()
             except DBAPIError as error:
-                text = str(error.orig)
-                is_locked = "Could not set lock" in text or "different configuration" in text
+                is_locked = "Could not set lock" in str(error.orig)
                 if not is_locked or time.monotonic() > deadline:
                     raise
             time.sleep(_RETRY_SECONDS)
@@ -153,7 +152,7 @@ class DuckdbEngine(EngineBackend):
     def query(self, session: sa.Connection, bound: BoundStatement, limit: int) -> Fetched:
         """Run a query after DuckDB's own parser has confirmed that the statement is a query."""
         _check_is_query(session, bound)
-        kinds = self._columns(session, _wrap(bound, "DESCRIBE ", ""))
+        kinds = self._describe(session, _wrap(bound, "DESCRIBE ", ""))
         names = [f"c{number}" for number in range(len(kinds))]
         # Each column is selected twice: as value, and as text for values that Python cannot hold.
         items = [_select_item(name, kind) for name, (_, kind) in zip(names, kinds, strict=True)]
@@ -164,8 +163,10 @@ class DuckdbEngine(EngineBackend):
         rows: list[Sequence[Any]] = [_converted_row(row, kinds) for row in fetched.rows]
         return Fetched(tuple(name for name, _ in kinds), rows, fetched.more)
 
-    def _columns(self, session: sa.Connection, bound: BoundStatement) -> list[tuple[str, str]]:
-        return [(row[0], row[1].upper()) for row in session.execute(bound.clause()).fetchall()]
+    def _describe(self, session: sa.Connection, describe: BoundStatement) -> list[tuple[str, str]]:
+        """Run a DESCRIBE statement; return the name and type of each column of its query."""
+        rows = session.execute(describe.clause()).fetchall()
+        return [(column_name, kind.upper()) for column_name, kind, *_ in rows]
 
     def change(
         self, session: sa.Connection, bound_statements: Sequence[BoundStatement], *, returns: bool
@@ -173,6 +174,11 @@ class DuckdbEngine(EngineBackend):
         """Run a write for each set of parameters, and commit.
 
         DuckDB returns the number of changed rows as a row, unless the statement has RETURNING.
+
+        Args:
+            session: The session.
+            bound_statements: The statement with each set of parameters.
+            returns: Whether the statement has RETURNING, so that its rows are returned.
         """
         written = WriteResult()
         number = 0
@@ -181,14 +187,15 @@ class DuckdbEngine(EngineBackend):
         for _, group in itertools.groupby(bound_statements, key=lambda bound: bound.pieces):
             for bound in self._convert_values(session, list(group), is_write=True):
                 number += 1
-                row_limit = written.room(self._settings.max_rows)
+                row_limit = written.room(self._settings.max_rows)  # for rows of RETURNING
                 try:
                     fetched = self._fetch(session, bound, row_limit, streams=False)
                 except DBAPIError as error:
                     if len(bound_statements) == 1:
                         raise
                     raise FailedAt(number) from error
-                if not returns and fetched.columns in _COUNT_COLUMNS:
+                is_row_count = not returns and fetched.columns in _COUNT_COLUMNS
+                if is_row_count:
                     fetched = Fetched((), [], changed=sum(row[0] for row in fetched.rows))
                 written.add(fetched.changed, fetched)
         session.commit()
@@ -196,11 +203,11 @@ class DuckdbEngine(EngineBackend):
 
     def explain(self, error: BaseException) -> Problem | None:
         """Return the problem behind an error of DuckDB; None for any other error."""
-        if isinstance(error, FailedAt):
+        if isinstance(error, FailedAt):  # its cause is DuckDB's error
             problem = None if error.__cause__ is None else self.explain(error.__cause__)
             if problem is None:
                 return None
-            return replace(problem, number=error.number)
+            return replace(problem, number=error.statement_number)
         cause = origin(error)
         if not isinstance(cause, duckdb.Error):
             return super().explain(error)

@@ -143,6 +143,7 @@ class EngineBackend:
         return engine.connect()
 
     def _url(self) -> sa.URL:
+        """Return the URL for SQLAlchemy; only a driver's name if ``creator`` connects."""
         if self.target.url is None:
             return sa.URL.create(self.target.dialect)
         return self.target.url
@@ -185,6 +186,7 @@ class EngineBackend:
     # -- statements ---------------------------------------------------------------------
 
     def _bind(self, statement: Statement, params: Params) -> BoundStatement:
+        """Bind parameters; ``for_any`` converts the values for a driver that delf does not know."""
         return bind(statement.text, statement.tokens, params, self.target.dialect, for_any)
 
     def _begin(self, session: sa.Connection, *, read_only: bool) -> None:
@@ -321,7 +323,7 @@ class EngineBackend:
         else:
             for bound in bound_statements:
                 remaining_rows = written.room(self._settings.max_rows)
-                fetched = self._write_one(session, statement, bound, remaining_rows)
+                fetched = self._fetch(session, bound, remaining_rows, streams=False)
                 written.add(fetched.changed, fetched)
 
     def without_transactions(
@@ -329,11 +331,6 @@ class EngineBackend:
     ) -> Sequence[tuple[str, str]]:
         """Return the tables that cannot be rolled back, with their storage engines."""
         return ()
-
-    def _write_one(
-        self, session: sa.Connection, statement: Statement, bound: BoundStatement, room: int
-    ) -> Fetched:
-        return self._fetch(session, bound, room, streams=False)
 
     # -- the catalogue ------------------------------------------------------------------
 

@@ -110,8 +110,10 @@ def _with_marked_texts(convert: Any) -> Any:
     """
 
     def converted(value: Any) -> Any:
-        made = convert(value)
-        return AsText(made) if isinstance(made, str) else made
+        converted_value = convert(value)
+        if isinstance(converted_value, str):  # PyMySQL returns the text of an invalid date
+            return AsText(converted_value)
+        return converted_value
 
     return converted
 
@@ -196,9 +198,10 @@ class MysqlBackend(EngineBackend):
         self._database_and_role: WeakKeyDictionary[_Connection, Sequence[Any]] = WeakKeyDictionary()
 
     def _url(self) -> sa.URL:
-        return sa.URL.create("mysql+pymysql")
+        return sa.URL.create("mysql+pymysql")  # only the driver: _open() knows host and database
 
     def _options(self, read_only: bool) -> dict[str, Any]:
+        # SQLAlchemy connects with this function. _prepare() makes a session read-only later.
         return {"creator": self._open}
 
     def _prepare(self, driver: _Connection, *, read_only: bool) -> None:
@@ -227,7 +230,7 @@ class MysqlBackend(EngineBackend):
                 f"sql_select_limit = {self._settings.max_rows + 1}",
                 self._timeout_setting(driver),
             ]
-        elif _is_mariadb(driver):
+        elif _is_mariadb(driver):  # MySQL's time limit is for SELECT only
             settings.append(self._timeout_setting(driver))
         driver.query(f"SET SESSION {', '.join(settings)}")
         driver.query("SET NAMES utf8mb4")
@@ -321,6 +324,7 @@ class MysqlBackend(EngineBackend):
         return tuple(lines)
 
     def _discard_rows(self, session: sa.Connection) -> None:
+        # Close the connection: PyMySQL would read the remaining rows before the next statement.
         _pymysql_connection(session).cut()
 
     def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:

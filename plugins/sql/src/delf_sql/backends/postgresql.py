@@ -122,9 +122,10 @@ class PostgresBackend(EngineBackend):
         )
 
     def _url(self) -> sa.URL:
-        return sa.URL.create("postgresql+psycopg")
+        return sa.URL.create("postgresql+psycopg")  # only the driver: _open() knows the database
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
+        """Return notes about JSON values that Python cannot hold; see :class:`JSONNotes`."""
         return self._json_notes[_psycopg_connection(session)].take_notes()
 
     def _options(self, read_only: bool) -> dict[str, Any]:
@@ -149,10 +150,12 @@ class PostgresBackend(EngineBackend):
         }
         connection = psycopg.Connection[Any].connect(
             dbname=target.database,
-            prepare_threshold=0,  # for the extended protocol, which takes one statement
+            # Prepare at the first execution: PostgreSQL then refuses a text with two statements.
+            prepare_threshold=0,
             **{key: value for key, value in options.items() if value is not None},
         )
-        connection.prepared_max = 0  # a pooler may share the session with others
+        # Keep no prepared statement afterwards: a pooler may give the session to other clients.
+        connection.prepared_max = 0
         register_texts(connection)
         # Notes about JSON values that Python cannot hold become warnings of the result.
         self._json_notes[connection] = JSONNotes(connection)
@@ -237,8 +240,9 @@ class PostgresBackend(EngineBackend):
         names_after_dot = {
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
+        # The names of functions of PostgreSQL that only read. A user-defined function may have the
+        # same name, so that known names are checked, too, also those after a dot.
         known_names = known_functions("postgresql") & (called_names | names_after_dot)
-        # A known function after a dot is checked like a call: PostgreSQL's own one only reads.
         parameters = {
             # A function with one of these names is refused if it is user-defined or volatile.
             "calls": sorted(called_names | known_names),

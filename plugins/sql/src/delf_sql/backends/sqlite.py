@@ -110,12 +110,14 @@ class _Child:
     def __init__(self, open_options: OpenOptions, files: Sequence[Path] = ()) -> None:
         self._open_options = open_options
         self._files = files
+        # A session is not reused once this changes, because it changes what a child may write.
         self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._folder = tempfile.TemporaryDirectory(
             prefix="delf-sqlite-", dir=environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
         )
         environ["SQLITE_TMPDIR"] = self._folder.name
+        # Only the child needs the folder for temporary files.
         open_options = open_options._replace(writable=[*open_options.writable, self._folder.name])
         # Without site-packages the child starts faster and runs no .pth files.
         command = [own_python(), "-I", "-S", sqlite_child.__file__]
@@ -476,6 +478,7 @@ class SqliteBackend:
             self._recover()
 
     def _recover(self) -> None:
+        """Roll back the changes of a killed writer: SQLite does so when the file is next opened."""
         self._open(read_only=False).close()
 
     def dispose(self) -> None:
