@@ -7,6 +7,7 @@ import json
 import time
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from delf.protocols.people import Person, PersonKey, digest_of
 from delf.protocols.sessions import SessionRecord
 from delf_cli.main import cli
+from delf_serve.keys import Keys
 from support.serving import Outbox, bearer, doing, make_agent, serving
 
 RIGHTS = ("read", "run", "decide", "delete")
@@ -398,3 +400,20 @@ async def test_question_may_be_answered_by_its_asker_and_by_approvers(serve):
     assert (await says("bo", "answer", answer=True)).json()["by"] == "bo"
     assert (await says("ada", "approve")).status_code == 403, "approving takes the right to decide"
     assert (await says("bo", "reject", reason="no")).is_success
+
+
+async def test_login_with_a_key_that_is_also_in_the_settings_is_a_session_of_the_person():
+    ada = person("ada")
+    keys, journal = Keys(["boss:ada-key"]), AsyncMock()
+    journal.people.return_value = [ada]
+    await keys.reload(journal)
+    caller = keys.find(b"ada-key")
+    session = SessionRecord(
+        digest="d",
+        name=caller.name,
+        began=1.0,
+        until=2.0,
+        holder=caller.holder,
+        key=caller.digest.hex(),
+    )
+    assert keys.of_session(session) == caller

@@ -170,7 +170,8 @@ class Application:
         """
         self.begin_stop()
         if self._loop_end is not None:
-            # This method itself leaves the tasks resumable, so that the end of the loop need not.
+            # Tell the watcher that this method leaves the tasks resumable, after the grace period.
+            # Otherwise, the watcher would do so at once if the loop ends in the meantime.
             self._loop_end.are_tasks_resumable = True
         for work in self._background_tasks:
             work.cancel()
@@ -256,10 +257,11 @@ class _LoopEndWatcher(asyncio.Future[None]):
         """True if the agent's tasks are marked as resumable, or an orderly shutdown will do so."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel this future. The event loop calls this method when the loop ends.
+        """Cancel this future, on which only :meth:`wait` waits.
 
-        Before the loop cancels the asyncio tasks, too, mark the agent's tasks as resumable, unless
-        an orderly shutdown has done so.
+        The end of the event loop cancels the asyncio tasks, and with the one of :meth:`wait` this
+        future. Before the agent's tasks notice their cancellation, mark them as resumable, so that
+        the journal does not record their end. An orderly shutdown does so itself.
         """
         if not self.are_tasks_resumable:
             self.are_tasks_resumable = True

@@ -93,6 +93,7 @@ class Call:
     @property
     def via(self) -> str:
         """The channel and client address of a decision: ``page, ADDRESS`` or ``API, ADDRESS``."""
+        # The page authenticates by a cookie or a proxy, other clients by an API key.
         is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
         return f"{'page' if is_page else 'API'}, {self.client}"
 

@@ -47,7 +47,7 @@ class Uploads:
         self._settings = settings
         self._used_bytes: Counter[str] = Counter()
         self._counting_lock = asyncio.Lock()
-        self._upload_count = 0
+        self._upload_count = 0  # the uploads in progress
 
     async def store(self, caller: Caller, name: str, chunks: AsyncIterator[bytes]) -> Stored:
         """Store an upload. An incomplete upload is removed.
@@ -65,7 +65,9 @@ class Uploads:
         file_id = f"file_{secrets.token_hex(16)}"
         size = 0
         folder = self._folder / owner / f"{_INCOMPLETE_PREFIX}{file_id}"
-        async with self._counting_lock:  # recount only while no upload is in progress
+        # The bytes of failed and of removed uploads stay charged until the next recount. While an
+        # upload is in progress, a recount would miss the bytes that are not yet written.
+        async with self._counting_lock:
             if self._upload_count == 0:
                 self._used_bytes = await asyncio.to_thread(self._measure_usage)
             self._upload_count += 1

@@ -40,11 +40,12 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 # Paths of health checks, which need no key.
 _PROBES: Final = ("/health", "/ready")
-_OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
+# Paths for requests without credentials: the page, and its login.
+_PUBLIC_PATHS: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
 PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
 # The path prefix of incoming webhooks, which need no key because their messages are signed.
 _HOOKS_PREFIX: Final = "/hooks/"
-_FOLDER: Final = "/page/"
+_PAGE_PREFIX: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
 # The path prefixes of operations that accept files, and therefore larger bodies.
 _FILE_PREFIXES: Final = ("/files", "/v1/", "/ag-ui", "/a2a")
@@ -199,7 +200,7 @@ class Guard:
         caller = await self._authenticate(scope, headers, path, method)
         scope["delf.caller"] = caller
         has_no_key = headers.keys().isdisjoint(_KEY_HEADERS)
-        is_page_asset = _is_open(path) and has_no_key
+        is_page_asset = _is_public(path) and has_no_key
         if self._settings.rate and not is_page_asset:
             self._limit_rate(caller)
 
@@ -246,7 +247,10 @@ class Guard:
     async def _authenticate(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> Caller | None:
-        """Authenticate a request by API key, trusted proxy or session cookie.
+        """Authenticate a request by API key, trusted proxy or session cookie, in this order.
+
+        A wrong API key is refused at once. A name from the proxy that is unknown here is refused,
+        too, except on public paths, where the session cookie still counts.
 
         Returns:
             The caller; None for a public path without credentials.
@@ -270,12 +274,12 @@ class Guard:
                 if method not in _SAFE and CSRF_HEADER.encode() not in headers:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
                 return caller
-            # A public path is answered all the same, except /session: there, the page has to learn
-            # the reason why nobody is logged in.
-            if not _is_open(path) or path == "/session":
+            # On the public path /session, the page asks who is logged in, and must learn why nobody
+            # is.
+            if not _is_public(path) or path == "/session":
                 raise ProblemError(403, "the proxy names a person who is not known here")
         caller = await self._authenticate_by_cookie(scope, headers, path, method)
-        if caller is None and not _is_open(path):
+        if caller is None and not _is_public(path):
             raise ProblemError(
                 401,
                 "an API key is needed",
@@ -299,7 +303,9 @@ class Guard:
         if caller is None:
             return None
         scope["delf.cookie"] = cookie
-        if method not in _SAFE and path != "/login":
+        # A login is authenticated by the API key in its body, which another site does not know.
+        needs_csrf_token = method not in _SAFE and path != "/login"
+        if needs_csrf_token:
             csrf_token = headers.get(CSRF_HEADER.encode(), b"")
             # In constant time, so that timing does not reveal a partly correct token.
             if not hmac.compare_digest(csrf_token, csrf_of(cookie).encode()):
@@ -453,6 +459,7 @@ class _Sender:
         await self({"type": "http.response.body", "body": b""})
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
+        """Start a response. Like one of the application, it gets the common headers."""
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         await self({"type": "http.response.start", "status": status, "headers": raw})
 
@@ -509,8 +516,9 @@ def _host(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
-def _is_open(path: str) -> bool:
-    return path in _OPEN or path.startswith((_FOLDER, _HOOKS_PREFIX))
+def _is_public(path: str) -> bool:
+    """Return True if a path needs no credentials: the page, the login and signed webhooks."""
+    return path in _PUBLIC_PATHS or path.startswith((_PAGE_PREFIX, _HOOKS_PREFIX))
 
 
 def _is_same_site(scope: Scope, origin: str) -> bool:

@@ -132,6 +132,7 @@ class Keys:
 
     def __init__(self, texts: Sequence[str] = (), *, requires_login: bool = False) -> None:
         self._callers_of_settings = _parse_keys(texts)
+        # The people in the journal, by the digests of their API keys and by their holder names.
         self._callers_by_digest: dict[bytes, Caller] = {}
         self._callers_by_holder: dict[str, Caller] = {}
         self._all_people: list[Person] = []
@@ -177,13 +178,12 @@ class Keys:
         """Return the person of a session; None if the person or the API key is revoked."""
         if session.key:  # the digest of the API key with which the session began
             digest = bytes.fromhex(session.key)
-            caller = self._callers_by_digest.get(digest)
-            for caller_of_settings in self._callers_of_settings:
-                if caller_of_settings.digest == digest:
-                    caller = caller_of_settings
+            callers_by_digest = {caller.digest: caller for caller in self._callers_of_settings}
+            callers_by_digest |= self._callers_by_digest  # people come first, as in find()
+            caller = callers_by_digest.get(digest)
         else:
             caller = self._callers_by_holder.get(session.holder)
-        # The API key may have been given to another person since.
+        # The API key may have been given to another person since: then the holder names differ.
         if caller is None or caller.holder != session.holder:
             return None
         return caller
@@ -245,13 +245,16 @@ class Keys:
         return frozenset(person.holder for person in self._all_people if team in person.teams)
 
     def holds(self, caller: Caller) -> bool:
-        """Return True if a caller still has access, with the same API key and rights."""
+        """Return True if a caller still has access, with the same API key and rights.
+
+        The API keys of the settings never change. A person may have been removed or changed since:
+        a person with changed rights, scope or teams is not equal to the earlier caller.
+        """
         if not self._requires_login or caller in self._callers_of_settings:
             return True
-        # A caller with changed rights, scope or teams is not equal to the earlier caller.
-        current_owner_of_key = self._callers_by_digest.get(caller.digest)
-        current_person = self._callers_by_holder.get(caller.holder or "")  # logged in without a key
-        return caller in (current_owner_of_key, current_person)
+        caller_with_same_key = self._callers_by_digest.get(caller.digest)
+        caller_without_key = self._callers_by_holder.get(caller.holder or "")  # a login by proxy
+        return caller in (caller_with_same_key, caller_without_key)
 
     async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload the people and their keys from the journal, at most once a second.

@@ -36,8 +36,9 @@ class Readiness:
         self._agent = agent
         self._tasks = tasks
         self._lock = asyncio.Lock()
-        self._valid_until = 0.0
+        # The result of the last check: the reason why no task could start, or None.
         self._problem: str | None = None
+        self._valid_until = 0.0  # when check() must look again, on the clock of time.monotonic()
 
     async def check(self) -> None:
         """Check readiness, reusing a recent result.

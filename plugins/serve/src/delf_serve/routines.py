@@ -33,6 +33,8 @@ class Routines:
     def __init__(self, agent: Agent, tasks: Tasks) -> None:
         self._agent = agent
         self._tasks = tasks
+        # The previews, by the caller's holder name and the preview's digest; the oldest come first,
+        # and are dropped first.
         self._drafts: OrderedDict[tuple[str | None, str], DraftRoutine] = OrderedDict()
 
     def of_agent(self) -> AgentRoutines:
@@ -114,6 +116,8 @@ class Routines:
         """
         record = await self._tasks.record(given.task_id, caller)
         previewed_digest = given.seen
+        # Save the draft that the caller has seen, if it is still kept. Otherwise make a new draft,
+        # which is saved only if it has the same digest.
         draft = None
         if previewed_digest is not None:
             draft = self._drafts.get((caller.holder, previewed_digest))

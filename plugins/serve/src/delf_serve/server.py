@@ -208,6 +208,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Process a part of the body."""
+        # data_received() limits only the bytes that are outside of a body.
         self._unread_bytes = 0
         super().on_body(body)
 
@@ -239,7 +240,8 @@ class Protocol(HttpToolsProtocol):
             # All earlier requests are answered, so the refusal can follow.
             self._write_refusal()
         elif cycle.more_body and not cycle.response_started and not self.pipeline:
-            # The body of the request that the application is handling is invalid.
+            # The body of the request that the application is handling is invalid. With a pipeline,
+            # the invalid body would be that of a later request, which waits for its turn.
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()

@@ -281,7 +281,7 @@ class ServeSettings(PluginSettings):
     @field_validator("webhook_secret")
     @classmethod
     def _is_a_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        _secret_size(value)
+        _secret_size(value)  # raises ValueError for invalid base64
         return value
 
     @field_validator("hooks")

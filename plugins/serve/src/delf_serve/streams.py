@@ -144,7 +144,7 @@ class Streams:
                 await asyncio.wait({next_event}, timeout=BEAT_SECONDS)
                 if not next_event.done():
                     yield BEAT
-                    is_behind = True
+                    is_behind = True  # read the journal, in case the subscription misses events
                     continue
                 event = next_event.result()
                 next_event = None

@@ -137,7 +137,14 @@ class Submitted:
 
 @dataclass
 class _RunningTask:
-    """The state of a task that runs in this process."""
+    """The state of a task that runs in this process.
+
+    Args:
+        owner: The owner name; empty for the local user.
+        recorded: Set when the task is in the journal, or its start has failed.
+        over: Set when the task has ended.
+        resumed: The asyncio task that continues the task; None for a task that was submitted.
+    """
 
     owner: str
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
@@ -305,13 +312,15 @@ class Tasks:
                 self._forget_running(task_id)
                 raise
             finally:
-                running_task.recorded.set()
+                running_task.recorded.set()  # equal requests wait for this in _find_submitted()
 
         try:
-            await asyncio.shield(submit_and_record())  # the client may disconnect meanwhile
+            # If the client disconnects, this method is cancelled, and the task is still submitted.
+            await asyncio.shield(submit_and_record())
         except DelfError:
             earlier = None
-            # A concurrent request with the same idempotency key may have been faster.
+            # A concurrent request with the same idempotency key may have been faster. Its task has
+            # the same id, so that the journal has refused this one.
             if idempotency_key is not None:
                 earlier = await self._find_first_event(task_id, digest)
             if earlier is None:
@@ -562,6 +571,7 @@ class Tasks:
         Concurrent callers share one read of the journal, which begins after their calls. A request
         that was decided before a call is therefore never returned to that call.
         """
+        # A read resets the attribute when it begins: the callers until then share the read.
         if self._next_read_of_pending_requests is None:
             self._next_read_of_pending_requests = shared_task(self._read_pending_requests())
         return await asyncio.shield(self._next_read_of_pending_requests)
@@ -860,6 +870,7 @@ class Tasks:
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
+        # Completed by the first new event, or by the end of resume_task() if there is none.
         first_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
@@ -884,12 +895,14 @@ class Tasks:
                 if not first_event.done():
                     first_event.set_exception(error)
             finally:
-                self._forget_running(task_id)
+                self._forget_running(
+                    task_id
+                )  # in case the task has not ended, such as after an error
                 if not first_event.done():
                     first_event.set_result(None)
 
         running_task.resumed = asyncio.create_task(resume_task())
-        running_task.recorded.set()
+        running_task.recorded.set()  # the task was in the journal before
         # An error before the first event is raised here; later errors are only logged.
         await asyncio.wait({first_event}, timeout=_FIRST_EVENT_SECONDS)
         if first_event.done():

@@ -130,7 +130,7 @@ class A2ATasks(RequestHandler):
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """Return the current state of a task."""
         await self._detail(params.id)  # raises if the sender sees no such task
-        return await self._task(params.id, 0)
+        return await self._task(params.id, seconds=0)  # without waiting
 
     async def on_list_tasks(
         self, params: pb.ListTasksRequest, context: ServerCallContext
@@ -162,7 +162,7 @@ class A2ATasks(RequestHandler):
         _, is_stopped = await service.tasks.cancel(params.id, caller, self._call.via)
         if not is_stopped:
             raise TaskNotCancelableError(message="the task has already ended")
-        return await self._task(params.id, 0)
+        return await self._task(params.id, seconds=0)  # without waiting
 
     async def on_create_task_push_notification_config(
         self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
@@ -251,7 +251,7 @@ class A2ATasks(RequestHandler):
         task_outcome = await outcome(self._call, task_id, seconds)
         return pb.Task(
             id=task_id,
-            context_id=_context(task_outcome),
+            context_id=_context_id(task_outcome),
             status=self._status(task_outcome),
             artifacts=_artifacts(self._call, task_outcome),
             history=[] if message is None else [message],
@@ -298,7 +298,8 @@ class A2ATasks(RequestHandler):
         return status
 
 
-def _context(task_outcome: Outcome) -> str:
+def _context_id(task_outcome: Outcome) -> str:
+    """Return the id that A2A gives to tasks that belong together; the task's own id for one."""
     return task_outcome.detail.conversation_id or task_outcome.detail.task_id
 
 

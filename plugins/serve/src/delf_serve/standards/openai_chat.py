@@ -82,7 +82,10 @@ class ChatBody(ClientBody):
 
     @property
     def forced(self) -> tuple[str, dict[str, Any]] | None:
-        """Name and JSON Schema of the function that the answer must call; None if not forced."""
+        """Name and JSON Schema of the function that the answer must call; None if not forced.
+
+        ``DECIDE_FUNCTION`` cannot be forced: its calls are approval requests, not answers.
+        """
         return forced_function(self.tools or (), self.tool_choice, ignored_name=DECIDE_FUNCTION)
 
 
@@ -134,8 +137,9 @@ async def _task(call: Call, body: ChatBody) -> str:
     """
     last = body.messages[-1]
     call_id = last.tool_call_id or ""
-    # A forced function call, whose id has a prefix, contains an answer. Any other call asks for a
-    # decision, and has the id of the approval request.
+    # A tool message has the client's result of one of two calls. A call of DECIDE_FUNCTION has the
+    # id of an approval request; its result is a decision. A call of the client's forced function
+    # has an id with a prefix, and was the answer of a task; its result decides nothing.
     is_decision = last.role == "tool" and not call_id.startswith(CALL_ID_PREFIX)
     if is_decision:
         record = await call.service.approvals.record(call_id, call.caller)
@@ -209,6 +213,7 @@ def schema_of(response_format: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def _asks_by_tool(body: ChatBody, task_outcome: Outcome) -> bool:
+    """Return True if a pending question is sent as a call of the client's DECIDE_FUNCTION."""
     names = [as_object(tool.get("function")).get("name") for tool in body.tools or ()]
     return task_outcome.question is not None and DECIDE_FUNCTION in names
 

@@ -91,7 +91,8 @@ async def create_response(call: Call, body: ResponseBody) -> Response:
 async def get_response(call: Call) -> Response:
     """Return a task's current state as a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
-    return response_of_json(_response(call, None, await outcome(call, task_id, 0)))
+    task_outcome = await outcome(call, task_id, seconds=0)  # without waiting for the end
+    return response_of_json(_response(call, body=None, task_outcome=task_outcome))
 
 
 @RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
@@ -99,7 +100,8 @@ async def cancel_response(call: Call) -> Response:
     """Stop the task that ``POST /v1/responses`` has started for a response."""
     task_id, _ = _parse_response_id(call.path_parameter("response_id"))
     await call.service.tasks.cancel(task_id, call.caller, call.via)
-    return response_of_json(_response(call, None, await outcome(call, task_id, 0)))
+    task_outcome = await outcome(call, task_id, seconds=0)  # without waiting for the end
+    return response_of_json(_response(call, body=None, task_outcome=task_outcome))
 
 
 async def _task(call: Call, body: ResponseBody) -> str:
@@ -123,12 +125,13 @@ async def _task(call: Call, body: ResponseBody) -> str:
             decision = parse_reply(record, turn.user_message)
             if decision is not None:
                 # A decision since the previous response means that another request is pending
-                # now, which the client has not seen.
+                # now, which the client has not seen: the client gets this request instead.
                 if decision_count == len(detail.decisions):
                     await decide(call, detail.approvals[0], decision)
                 return previous_task
-        if is_continue(turn.user_message):
+        if is_continue(turn.user_message):  # the client only asks for the outcome
             return previous_task
+    # A client may also send all earlier messages, of which the last may name an approval request.
     continued_task = await continue_task(call, turn)
     if continued_task is not None:
         return continued_task

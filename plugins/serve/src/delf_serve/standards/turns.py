@@ -324,7 +324,7 @@ async def watch(
 ) -> AsyncGenerator[Event | Outcome | None]:
     """Yield the events of a task until it ends or needs a person, then its outcome.
 
-    None is yielded if nothing happens for some seconds.
+    None is yielded if nothing happens for some seconds, so that the client gets a heartbeat.
 
     Args:
         call: The API request.
@@ -354,7 +354,9 @@ async def watch(
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not next_event.done():
-                yield None  # after the pause, or once before the outcome
+                # Nothing happened for some seconds, or the outcome is the first to arrive. Keep the
+                # future: the cancellation of anext() could lose an event.
+                yield None
             elif next_event.result() is None:
                 await asyncio.wait({outcome_task})  # the journal was closed
             else:
