@@ -68,9 +68,10 @@ def pack(event: Event, limit: int) -> Packed:
     digests_by_field: dict[str, str] = {}
     blobs_by_digest: dict[str, Blob] = {}
     inline_fields: list[str] = []
+    # Small fields stay in the row, because reading a blob costs a query.
+    max_inline_chars = limit // 8
     for name, text in texts.items():
-        # Small fields stay in the row, because reading a blob costs a query.
-        if all_values_fit or len(text) <= limit // 8:
+        if all_values_fit or len(text) <= max_inline_chars:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         encoded = text.encode()

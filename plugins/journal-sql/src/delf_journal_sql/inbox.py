@@ -114,7 +114,8 @@ class StopRequests:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._position = 0
+        self._position = 0  # of the newest note at the time of the last search
+        # The tasks of the last search, each with the person who asked to stop it; None for nobody.
         self._stops: dict[str, StoppedBy | None] = {}
 
     def find(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
@@ -172,8 +173,8 @@ def find_requests(
 ) -> list[RequestRecord]:
     """Return approval requests, oldest first.
 
-    Leave out the requests of tasks with unreadable events: a request whose decision cannot be read
-    would seem to wait.
+    Leave out the requests of tasks with unreadable events, with a warning: a request whose decision
+    cannot be read would seem to wait.
 
     Args:
         connection: A connection for reading.

@@ -296,6 +296,7 @@ class SqlJournal:
             raise
 
     async def _register(self) -> None:
+        """Register this process as a possible owner of tasks, in the queue of the writer."""
         while True:
             writer = self._running_writer()
             operation = writer.register()
@@ -408,6 +409,7 @@ class SqlJournal:
         """
 
         def find_start(connection: Connection) -> int:
+            """Return the position after which notes are yielded."""
             return inbox.newest_note(connection) if after is None else after
 
         def fetch(
@@ -507,6 +509,7 @@ class SqlJournal:
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection, after: int) -> int | None:
+            """Process a batch; return the position of its last event, or None if none is left."""
             before = self.database.now(connection) - seconds
             return store.forget_prompts(connection, before, after, _PRUNE_BATCH_SIZE)
 
@@ -651,6 +654,7 @@ class SqlJournal:
         call = Call(find_start, write=False)
         start_position = call.done  # the future of the result of find_start()
         subscription = Subscription(self._read, start_position, fetch, task_id, are_notes=are_notes)
+        # Reads wait for the start of these subscriptions, see _read().
         with self._lock:
             self._starting_subscriptions.add(start_position)
         start_position.add_done_callback(self._remove_starting)

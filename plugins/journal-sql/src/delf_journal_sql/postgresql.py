@@ -447,6 +447,10 @@ def _watched_connection(is_server_responding: Callable[[], bool]) -> type[psycop
 
     class Watched(psycopg.Connection[Any]):
         def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
+            """Wait for the server as psycopg does; raise if the server stops responding.
+
+            ``gen`` yields each time when psycopg must wait for the socket.
+            """
             return super().wait(self._watched(gen), *args, **more)
 
         def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

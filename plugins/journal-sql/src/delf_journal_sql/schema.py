@@ -94,6 +94,7 @@ OLDEST_VERSION: Final = 13
 
 def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
     """Return the number of the schema version after all migrations."""
+    # The first item creates the oldest version itself; each further one leads to the next version.
     return OLDEST_VERSION + len(migrations) - 1
 
 

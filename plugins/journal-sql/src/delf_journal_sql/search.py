@@ -150,7 +150,10 @@ def _newest_tasks(
 
 
 def _matching_events(
-    connection: Connection, database: Database, terms: Sequence[Sequence[str]], end_task: int | None
+    connection: Connection,
+    database: Database,
+    terms: Sequence[Sequence[str]],
+    before_task: int | None,
 ) -> Iterator[Mapping[int, int]]:
     """Yield batches of the tasks that have an event with all phrases, newest task first.
 
@@ -162,14 +165,14 @@ def _matching_events(
         connection: A connection for reading.
         database: The database, for its SQL dialect.
         terms: The phrases, each as words.
-        end_task: The database key of a task, to yield only older tasks; None for all.
+        before_task: The database key of a task, to yield only older tasks; None for all.
     """
     values: dict[str, Any] = {"query": database.text_search.query(terms), "limit": _BATCH_SIZE}
     while True:
         end_condition = ""
-        if end_task is not None:
-            end_condition = "AND rowid < :end "
-            values["end"] = index_key_of(end_task)
+        if before_task is not None:
+            end_condition = "AND rowid < :end "  # a row's id is the index key of an event
+            values["end"] = index_key_of(before_task)
         rows = connection.execute(
             f"SELECT rowid FROM delf_index_words WHERE {database.text_search.match} "  # noqa: S608 - only names of this module
             f"{end_condition}ORDER BY rowid DESC LIMIT :limit",
@@ -187,11 +190,11 @@ def _matching_events(
             # The oldest task may have earlier matching events beyond the limit, so the next query
             # reads this task again, and begins with it.
             del keys_by_task[oldest_task]
-            end_task = oldest_task + 1
+            before_task = oldest_task + 1
         else:
             # The events of one task fill the batch. To read the task again would return the same
             # events, so the next query begins with an older task.
-            end_task = oldest_task
+            before_task = oldest_task
         yield keys_by_task
 
 
@@ -273,7 +276,8 @@ def _figures_by_task(
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
         f"SELECT {group_expression} AS group_key, SUM(1 - i.is_child) AS tasks, "
-        f"SUM({_is_in(TaskState.FAILED)}) AS failed, SUM({_is_in(TaskState.STOPPED)}) AS stopped "
+        f"SUM({_is_top_level_in(TaskState.FAILED)}) AS failed, "
+        f"SUM({_is_top_level_in(TaskState.STOPPED)}) AS stopped "
         f"{source} {_where(where)} GROUP BY 1 ORDER BY 1",
         values,
     )
@@ -325,7 +329,8 @@ def _figures_by_use(
     # task and group keeps it from being counted twice; MAX takes the value that all its rows share.
     tasks_by_group = (
         f"SELECT {group_expression} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
-        f"MAX({_is_in(TaskState.FAILED)}) AS failed, MAX({_is_in(TaskState.STOPPED)}) AS stopped "
+        f"MAX({_is_top_level_in(TaskState.FAILED)}) AS failed, "
+        f"MAX({_is_top_level_in(TaskState.STOPPED)}) AS stopped "
         f"{source} GROUP BY 1, 2"
     )
     tasks = connection.execute(
@@ -353,7 +358,11 @@ def _figures_by_use(
     ]
 
 
-def _is_in(state: TaskState) -> str:
+def _is_top_level_in(state: TaskState) -> str:
+    """Return an SQL expression: 1 for a top-level task in a state, 0 for any other task.
+
+    In the query, ``t`` is the table of tasks, and ``i`` is ``delf_index_tasks``.
+    """
     return f"CASE WHEN t.state = '{state}' THEN 1 - i.is_child ELSE 0 END"
 
 

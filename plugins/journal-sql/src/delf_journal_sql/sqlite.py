@@ -275,7 +275,7 @@ class SqliteDatabase:
         """Check the integrity of the file."""
         ((outcome,),) = connection.execute("PRAGMA quick_check(1)")
         if outcome != "ok":
-            raise explain(_damage(str(outcome)), self._path, 0.0)
+            raise explain(_damage(str(outcome)), self._path, waited=0.0)  # not an error of a lock
 
     def reclaim(self) -> None:
         """Release the space of deleted rows."""

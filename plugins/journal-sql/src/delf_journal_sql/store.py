@@ -431,6 +431,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
         index.forget(connection, key)
     for table in ("delf_events", "delf_blobs", "delf_notes"):
         connection.execute(f"DELETE FROM {table} WHERE task IN {keys}")  # noqa: S608 - only names of this module
+    # For was_removed(): a message that comes again must not start a removed task again.
     connection.execute(
         "INSERT INTO delf_removed (task_id, at) SELECT task_id, :now FROM delf_tasks "  # noqa: S608 - only names of this module
         f"WHERE id IN {keys} AND task_id NOT IN (SELECT task_id FROM delf_removed)",

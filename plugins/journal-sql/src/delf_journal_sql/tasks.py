@@ -24,8 +24,8 @@ _IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
 
 @dataclass(slots=True)
 class _Task:
-    key: int
-    last: int
+    key: int  # the database key
+    last: int  # the number of the last event that was added; 0 for a task without events
 
 
 @dataclass
@@ -47,6 +47,8 @@ class Tasks:
     claimed_tasks: set[str] = field(default_factory=set[str])
     tasks_of_other_processes: set[str] = field(default_factory=set[str])
     _rows: list[tuple[Any, ...]] = field(default_factory=list["tuple[Any, ...]"])
+    # The tasks that this process does not continue, so that their cached state is dropped after the
+    # commit: finished, postponed and queued tasks.
     _tasks_to_uncache: list[str] = field(default_factory=list[str])
 
     def mark_lost_tasks(self, connection: Connection, task_ids: Iterable[str]) -> None:
@@ -94,8 +96,9 @@ class Tasks:
             ):
                 new_rows[name] = self._row_of(packed.event)
         rows = [[record.get(field) for field in _TASK_FIELDS] for record in new_rows.values()]
-        for row in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
-            self.cached_tasks[row.task_id] = _Task(int(row.id), 0)
+        inserted = connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id")
+        for row in inserted:  # without the tasks that exist already
+            self.cached_tasks[row.task_id] = _Task(int(row.id), last=0)
             if new_rows[row.task_id]["owner"] is not None:
                 self.claimed_tasks.add(row.task_id)
 
@@ -112,7 +115,7 @@ class Tasks:
         if event.task_id in self.tasks_of_other_processes:
             raise _lost_claim_error(event.task_id)
         task = self.cached_tasks.get(event.task_id)
-        if task is None:
+        if task is None:  # the task's first event since this process cached the task
             task = self._load(connection, packed)
             self.cached_tasks[event.task_id] = task
         if event.seq <= task.last:
@@ -151,9 +154,10 @@ class Tasks:
 
         Called after a rollback.
         """
-        # After a rollback, the cached positions are too high, and the next event would leave a gap.
+        # The collected rows belong to the transaction that was rolled back, and to no other.
         self._rows.clear()
         self._tasks_to_uncache.clear()
+        # The cached positions are too high now, so that the next event would leave a gap.
         for task_id in task_ids:
             self.cached_tasks.pop(task_id, None)
 

@@ -38,7 +38,8 @@ class Subscription(Generic[T]):
 
     Args:
         reader: Runs a function that reads the journal.
-        start_position: A future with the position after which the subscription starts.
+        start_position: A future with the position after which the subscription starts. The position
+            is known only after the pending appends.
         fetch: Reads the next items after a position.
         task_id: The id of the only task to yield items of; None for all tasks.
         are_notes: Whether the items are notes between processes, such as stop requests, instead of
@@ -59,17 +60,17 @@ class Subscription(Generic[T]):
         self._reader = reader
         self._start_position = start_position
         self._fetch = fetch
-        self._position: int | None = None
+        self._position: int | None = None  # of the last item that was read; None before the start
         self._buffer: deque[T] = deque()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._signal = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the subscriber
+        self._signal = asyncio.Event()  # set when there may be new items, and at the end
         self._ended = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        self._loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()  # for wake(), which other threads call
         while not self._buffer:
             if self._ended:
                 raise StopAsyncIteration
@@ -83,6 +84,7 @@ class Subscription(Generic[T]):
             items = await self._reader(self._items_after_position)
             if items:
                 self._position = items[-1][0]
+                # An item is None if it is to be skipped; its position still counts.
                 self._buffer.extend(item for _, item in items if item is not None)
             else:
                 await self._signal.wait()

@@ -133,11 +133,14 @@ class Writer:
         """
 
         def claim(connection: Connection) -> PerhapsAlive | None:
+            """Claim the task; return the previous owner if that process may still be alive."""
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
+            # Without a heartbeat, other processes would take this one for dead, and claim the task.
             self._write_heartbeat(connection)
             return self._tasks.take(connection, task_id, may_be_failed=may_be_failed)
 
-        def record_claim(_: PerhapsAlive | None) -> None:
+        def record_claim(_former_owner: PerhapsAlive | None) -> None:
+            """Record the claim after the commit, with the result of ``claim``."""
             self._tasks.claimed_tasks.add(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.
@@ -325,7 +328,11 @@ class Writer:
         return time.monotonic() - self._last_heartbeat_at < self.owner.heartbeat_seconds
 
     def _confirm_heartbeat(self) -> None:
-        """Record that the heartbeat of a transaction was committed."""
+        """Record that the heartbeat of a transaction was committed.
+
+        The transaction has called :meth:`_write_heartbeat`, which wrote one unless the last one was
+        recent.
+        """
         if not self._has_recent_heartbeat():
             self._last_heartbeat_at = time.monotonic()
 
@@ -334,8 +341,10 @@ class Writer:
         if time.monotonic() < self.next_heartbeat_at:
             return
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
-        # A process without open tasks needs no heartbeat: it has no task to lose.
-        if self._last_heartbeat_at is None or not self._tasks.cached_tasks:
+        # A process without open tasks needs no heartbeat: it has no task to lose. The first heartbeat
+        # of a process is written together with its first event or claim.
+        has_written_before = self._last_heartbeat_at is not None
+        if not has_written_before or not self._tasks.cached_tasks:
             return
         try:
             with transaction(self._connect(), write=True) as connection:
