@@ -76,7 +76,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
             continue
         if _NOT_IN_WORDS.search(decoded) or _BOX_DRAWING.search(decoded):
             continue
-        if any(map(_is_control, decoded)):  # no text has these: the encoding is wrong
+        if any(map(_is_c1_control, decoded)):  # no text has these: the encoding is wrong
             continue
         non_ascii_letters = (sign for sign in decoded if sign > "\x7f" and sign.isalpha())
         if all(letter in alphabet for letter in non_ascii_letters):
@@ -105,5 +105,6 @@ def _decode(data: bytes, encoding: str) -> str | None:
         return None
 
 
-def _is_control(sign: str) -> bool:
+def _is_c1_control(sign: str) -> bool:
+    """Return True for a C1 control character. ASCII's are the same in all these encodings."""
     return "\x80" <= sign <= "\x9f"

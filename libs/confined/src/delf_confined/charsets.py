@@ -148,7 +148,11 @@ def _sample_of(data: bytes) -> bytes:
 
 
 def _latin_share(sample: bytes) -> float:
-    """Return the share of the non-ASCII bytes that fit words of a Latin script, from 0 to 1."""
+    """Return the share of the non-ASCII bytes that fit words of a Latin script, from 0 to 1.
+
+    Most letters of such words are ASCII. Runs of non-ASCII bytes are therefore short; those with
+    letters touch an ASCII letter. In other scripts, whole words are runs.
+    """
     latin_count = 0
     total_count = 0
     for match in _NON_ASCII_RUN.finditer(sample):

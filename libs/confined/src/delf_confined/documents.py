@@ -213,6 +213,7 @@ def _prefer_declared_encodings(holder: Any, depth: int = 0) -> None:
         resources = holder["/Resources"].get_object()
         for font in _entries_of(resources, "/Font"):
             if _declares_encoding(font) and "/FontDescriptor" in font:
+                # pypdf takes no encoding from the third kind of font, /FontFile2 (TrueType).
                 for name in ("/FontFile", "/FontFile3"):
                     font["/FontDescriptor"].get_object().pop(name, None)
         if depth >= _MAX_FORM_DEPTH:

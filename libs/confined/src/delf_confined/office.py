@@ -79,12 +79,14 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         return {name: name for name in names}
     paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
+    # The usual names, by normalised name: first of the parts that each document may have.
     names_by_key = {_normalise_name(name): name for name in _KNOWN}
     # The content types and the .rels parts refer to other parts by their usual names.
     for name, path in paths.items():
         lowered_path = path.lower()
         if lowered_path != _CONTENT_TYPES.lower() and not lowered_path.endswith(".rels"):
             continue
+        # The part FOLDER/_rels/NAME.rels names other parts relative to FOLDER.
         folder, _, _ = lowered_path.rpartition("_rels/")
         text = archive.read(name).decode("utf-8", "replace")
         for target in _references(text):
@@ -94,6 +96,7 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     usual_names: dict[str, str] = {}
     for name, path in paths.items():
         usual_path = names_by_key.get(_normalise_name(path), path)
+        # No part refers to a .rels part, whose usual name follows from the part that it describes.
         usual_names[name] = _usual_name_of_rels(usual_path, names_by_key) or usual_path
     return usual_names
 

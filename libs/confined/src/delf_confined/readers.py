@@ -47,8 +47,8 @@ class Readers:
 
     def __init__(self, at_once: int = MAX_CHILDREN) -> None:
         self._at_once = at_once
-        self._template = Template()
-        # Forking takes milliseconds, and hundreds of them the first time.
+        self._template = Template()  # the process from which the children are forked
+        # Forking blocks for milliseconds, the first time for hundreds, so that a thread does it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delf-confined")
 
     async def call(
@@ -128,7 +128,7 @@ class Readers:
         loop = asyncio.get_running_loop()
         exchange = loop.create_task(_exchange(child, payload, limits.answer))
         awaited: set[asyncio.Future[Any]] = {exchange}
-        preempted = turn.preemption_request
+        preempted = turn.preemption_request  # completed when a waiting call needs the permit
         if preempted is not None:
             awaited.add(preempted)
         try:
@@ -139,8 +139,8 @@ class Readers:
             exchange.cancel()
             # Stop reading before another thread closes the socket.
             await asyncio.gather(exchange, return_exceptions=True)
-            child.kill()
-            stopped_child = self._thread.submit(child.end)
+            child.kill()  # at once: the thread may be busy with another child
+            stopped_child = self._thread.submit(child.end)  # blocks until the child has ended
         if not is_answered:
             if is_preempted:
                 return None

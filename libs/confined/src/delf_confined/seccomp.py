@@ -232,6 +232,7 @@ def install(*, allow_threads: bool, allow_writes: bool = True, allow_locks: bool
         allow_writes=allow_writes,
         allow_locks=allow_locks,
     )
+    # The filter is cached for all processes, so that it has a placeholder for the process id.
     code = code.replace(struct.pack("=I", _PLACEHOLDER_PID), struct.pack("=I", os.getpid()))
     program = _Program(len(code) // 8, code)
     for arguments in (
@@ -263,6 +264,7 @@ def _argument_checks(
         "madvise": _forbid_arguments(2, _REFUSED_MADVICE),
         "open": allow_opening(1),
         "openat": allow_opening(2),
+        # The ids of the clocks of other processes and of devices have the sign bit.
         "clock_gettime": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_getres": _allow_without_bits(0, _CLOCK_SIGN_BIT),
         "clock_nanosleep": _allow_without_bits(0, _CLOCK_SIGN_BIT),
@@ -293,6 +295,10 @@ def _return(value: int) -> list[bytes]:
 
 
 def _load_argument(index: int, *, upper: bool = False) -> bytes:
+    """Return the BPF instruction that loads the lower or the upper 32 bits of an argument.
+
+    Arguments have 64 bits, of which the lower 32 come first.
+    """
     return _instruction(_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index + 4 * upper)
 
 
@@ -334,9 +340,10 @@ def _refuse_bits(argument: int, bits: int) -> list[bytes]:
 
     Otherwise, the argument stays loaded for further instructions.
     """
-    bits &= 0xFFFFFFFF
+    bits &= 0xFFFFFFFF  # an inverted mask, such as ~FLAGS, is negative; 32 bits are loaded
     return [
         _load_argument(argument),
+        # Without any of the bits, jump over the refusal.
         _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=bits),
         *_return(_REFUSE),
     ]

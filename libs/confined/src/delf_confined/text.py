@@ -15,8 +15,8 @@ _SAMPLE_BYTES: Final = 64_000
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 _PRINTABLE_ASCII: Final = re.compile(rb"[\t\n\r -~]")
-_MAX_PRINTABLE_SHARE: Final = 0.7
-_MIN_ZERO_SHARE: Final = 0.35
+_MAX_PRINTABLE_SHARE_OF_UTF16: Final = 0.7
+_MIN_ZERO_SHARE_OF_UTF16: Final = 0.35
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
 _WARNING: Final = "; if its letters look wrong, give encoding="
@@ -219,7 +219,7 @@ def decode_if_text(data: bytes) -> str | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return True if bytes are UTF-8 without control characters, apart from zero bytes."""
+    """Return True if bytes are UTF-8 without control characters, apart from stray zero bytes."""
     try:
         return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
     except UnicodeDecodeError:
@@ -253,10 +253,11 @@ def _utf16_variant(data: bytes) -> str | None:
     has_half_code_unit = len(data) % 2 == 1
     if has_half_code_unit:
         data = data[:-1]
-    # In UTF-16, half of the bytes of an ASCII text are zero bytes, and half are printable.
-    has_few_zeros = zero_count < _MIN_ZERO_SHARE * len(sample)
+    # In UTF-16, half of the bytes of an ASCII text are zero bytes, and half are printable. The
+    # limits are far from a half, because a text may also have other characters.
+    has_few_zeros = zero_count < _MIN_ZERO_SHARE_OF_UTF16 * len(sample)
     printable_count = len(_PRINTABLE_ASCII.findall(sample))
-    is_mostly_ascii = printable_count > _MAX_PRINTABLE_SHARE * len(sample)
+    is_mostly_ascii = printable_count > _MAX_PRINTABLE_SHARE_OF_UTF16 * len(sample)
     # A few stray zero bytes in UTF-8 or ASCII do not make the text UTF-16.
     if has_few_zeros and (_is_utf8(data) or is_mostly_ascii):
         return None

@@ -74,12 +74,17 @@ class Turns:
 
     @asynccontextmanager
     async def acquire(self, turn: Turn) -> AsyncGenerator[None]:
-        """Wait for a permit, and release it at the end of the ``async with`` block."""
+        """Wait for a permit, and release it at the end of the ``async with`` block.
+
+        The block must end early when ``turn.preemption_request`` is completed.
+        """
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
         if turn.was_preempted:
-            self._uncount_use(turn)  # _recent_use() counts the earlier attempts again
+            # The earlier attempts were counted when they ended. From now on, _recent_use() counts
+            # them as those of a waiting or running call.
+            self._uncount_use(turn)
         self._waiting[turn] = next(self._order)
         self._assign_permits()
         try:
@@ -177,6 +182,7 @@ class Turns:
         now = loop.time()
 
         def preemption_time(call: Turn) -> float:
+            """Return the time from which a running call may be preempted."""
             began = call.began or now
             # Each attempt may run as long as all earlier ones together, so that the call ends some
             # day.
@@ -188,12 +194,13 @@ class Turns:
             return
         waiting_use = self._recent_use(waiting_call.key)
         with_more_use = [call for call in restartable if self._recent_use(call.key) > waiting_use]
-        # Without a caller with more use, watch the calls of the others: a caller has more use after
-        # some further running time.
-        running_call = min(with_more_use or restartable, key=preemption_time)
-        time = preemption_time(running_call)
-        request = running_call.preemption_request
-        if time > now:  # the call has not run long enough
+        # If no caller has more use yet, watch the calls of all other callers: a caller has more use
+        # after some further running time.
+        candidates = with_more_use or restartable
+        first_call = min(candidates, key=preemption_time)
+        time = preemption_time(first_call)
+        request = first_call.preemption_request
+        if time > now:  # the call has not run long enough: try again when it has
             self._timer = loop.call_at(time, self._preempt_one_call)
         elif with_more_use and request is not None:
             request.set_result(None)

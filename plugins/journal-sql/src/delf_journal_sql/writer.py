@@ -341,8 +341,8 @@ class Writer:
         if time.monotonic() < self.next_heartbeat_at:
             return
         self.next_heartbeat_at = time.monotonic() + self.owner.heartbeat_seconds
-        # A process without open tasks needs no heartbeat: it has no task to lose. The first heartbeat
-        # of a process is written together with its first event or claim.
+        # A process without open tasks needs no heartbeat: it has no task to lose. The first
+        # heartbeat of a process is written together with its first event or claim.
         has_written_before = self._last_heartbeat_at is not None
         if not has_written_before or not self._tasks.cached_tasks:
             return
