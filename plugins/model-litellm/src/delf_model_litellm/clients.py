@@ -41,13 +41,14 @@ async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
     Args:
         call: The call, which has not started.
     """
-    request_sent = asyncio.Event()
+    request_sent = asyncio.Event()  # set by _prepare_request(), which runs in this context
     context = copy_context()
     context.run(_request_sent.set, request_sent)
     task = asyncio.create_task(call, context=context)
     try:
-        return await asyncio.shield(task)
+        return await asyncio.shield(task)  # a cancellation of this function leaves the task running
     except asyncio.CancelledError:
+        # From the request on, the task can be cancelled safely.
         waiting = asyncio.create_task(request_sent.wait())
         await asyncio.wait(
             (task, waiting), timeout=_MAX_PREPARATION_SECONDS, return_when="FIRST_COMPLETED"
@@ -76,6 +77,8 @@ class Clients:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        # For each event loop, litellm's HTTP handler, which has the connections, and the client for
+        # litellm that uses them.
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, Any]] = (
             WeakKeyDictionary()
         )
@@ -104,6 +107,11 @@ class Clients:
         return self._pools[loop][1]
 
     def _client(self, pool: Any) -> Any:
+        """Return the client that litellm accepts for the endpoint's dialect.
+
+        litellm calls the dialect ``openai`` with the client of that package, and any other dialect
+        with its own HTTP handler.
+        """
         if self._endpoint.dialect != "openai":
             return pool
         openai: Any = importlib.import_module("openai")

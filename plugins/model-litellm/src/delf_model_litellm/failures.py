@@ -77,6 +77,8 @@ def _unanswered(
         is_malformed: Whether there is a response, but it does not follow the protocol.
     """
     failure = failure_without_response(kinds, details, endpoint, timeout)
+    # The name of the cause decides first: one that may be retried, or a refused proxy, TLS or
+    # certificate. litellm's own classes below say less.
     has_known_cause = failure.retry != "no" or kinds & _CONNECTION_ERRORS
     if has_known_cause:
         return failure
@@ -84,7 +86,7 @@ def _unanswered(
         return unreadable(endpoint)
     if "APIConnectionError" in kinds:  # litellm's class for every other failed connection
         return failure_without_response(frozenset({"ConnectionError"}), details, endpoint, timeout)
-    if "NOT provided" in details:
+    if "NOT provided" in details:  # litellm's "LLM Provider NOT provided"
         return replace(
             failure,
             message=f"no provider is known for the model {endpoint.model!r}",
@@ -146,6 +148,8 @@ def _provider_message(errors: Sequence[BaseException]) -> str:
 
 
 def _parsed(text: str) -> Any:
+    """Parse the JSON in a message of litellm; return None if there is no valid JSON."""
+    # litellm may quote a response like a Python string, with a backslash before each apostrophe.
     for candidate in (text, text.replace("\\'", "'")):
         try:
             return json.loads(candidate)

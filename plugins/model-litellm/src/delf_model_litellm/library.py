@@ -66,10 +66,11 @@ def load_now() -> Any:
 
 
 def _import_litellm() -> None:
+    """Import litellm with what its first call would load, and change its defaults for delf."""
     is_first = "litellm" not in sys.modules
     with _environment(_QUIET_VARIABLES):
         litellm: Any = importlib.import_module("litellm")
-        importlib.import_module(_FIRST_CALL_MODULE)
+        importlib.import_module(_FIRST_CALL_MODULE)  # else its import would block the event loop
         _load_header_table()
         _run_callbacks_on_own_loop()
     litellm.suppress_debug_info = True

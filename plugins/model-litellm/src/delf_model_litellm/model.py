@@ -102,7 +102,7 @@ class LiteLLMModel(EndpointModel):
 
     def _prepare(self) -> None:
         self._clients = Clients(self._endpoint)
-        self._has_no_price = False
+        self._has_no_price = False  # True once _cost() has found no price in litellm's list
 
     async def warm_up(self) -> None:
         """Import litellm in advance; send nothing."""
@@ -172,12 +172,15 @@ class LiteLLMModel(EndpointModel):
             wants_stream.reset(token)
 
     def _is_unexpected_stream(self, error: Exception) -> bool:
-        causes = list(chain(error))
-        return any(
-            isinstance(one, StreamedError) or _UNEXPECTED_STREAM.search(str(one)) for one in causes
-        )
+        """Return True if an error means that the server streamed a reply unasked."""
+        for cause in chain(error):
+            # litellm has no error class for a stream that it cannot parse, only a message.
+            if isinstance(cause, StreamedError) or _UNEXPECTED_STREAM.search(str(cause)):
+                return True
+        return False
 
     def _is_missing_stream(self, error: Exception) -> bool:
+        # check_response() raises WholeError for a complete reply in place of the requested stream.
         return any(isinstance(one, WholeError) for one in chain(error))
 
     async def _complete_once(self, request: ModelRequest) -> ModelReply:

@@ -18,6 +18,8 @@ from delf_model_providers.failures import UnreadableError
 
 _OK: Final = 200
 _END_MARKER: Final = b"[DONE]"
+# The number of last bytes in which the end marker is sought; line breaks may follow the marker.
+_TAIL_BYTES: Final = 64
 _MAX_BYTES: Final = 8_000_000
 # The maximum number of bytes of a stream, in which each few characters are an event of some hundred
 # bytes.
@@ -38,7 +40,7 @@ class CheckedBody(httpx.AsyncByteStream):
         self._body = body
         self._data = aiter(body)
         self._inflater = inflater
-        self._last_bytes = b""
+        self._last_bytes = b""  # for has_end_marker
 
     @property
     def has_end_marker(self) -> bool:
@@ -46,10 +48,11 @@ class CheckedBody(httpx.AsyncByteStream):
         return _END_MARKER in self._last_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the inflated body, and keep its last bytes for :attr:`has_end_marker`."""
         try:
             async for data in self._data:
                 for piece in self._inflater.feed(data):
-                    self._last_bytes = (self._last_bytes + piece)[-64:]
+                    self._last_bytes = (self._last_bytes + piece)[-_TAIL_BYTES:]
                     yield piece
         except BodyError as error:
             raise UnreadableError(str(error)) from None
