@@ -305,7 +305,8 @@ def _with_setting(text: str, path: Sequence[str], value: Any) -> str:
     adds_table = False
     for depth, part in enumerate(path[:-1]):
         if part not in table:
-            # A table [connections.shop] needs no header [connections] before it.
+            # A table [connections.shop] needs no header [connections] before it. tomlkit calls a
+            # table without header a super table.
             has_no_header = depth == 0 and len(path) > 2
             table[part] = tomlkit.table(is_super_table=has_no_header)
             adds_table = True

@@ -235,7 +235,9 @@ def _add_result_of_task_start(
 
 def _without_problem(finding: Finding) -> Finding:
     """Turn a problem that did not prevent the start of a task into a note."""
-    if finding.status != "problem" or finding.area in ("journal", _SERVER_AREA):
+    # A task may start without the journal, and does not ask the model's server at its start.
+    is_unproven_by_start = finding.area in ("journal", _SERVER_AREA)
+    if finding.status != "problem" or is_unproven_by_start:
         return finding
     return replace(finding, status="note")
 
@@ -407,7 +409,8 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
         finding = _problem("journal", error)
         is_default = project.journal is None
         if is_default and isinstance(error, JournalUnavailableError) and not error.chosen:
-            # Without the default journal, a task starts and its events are in memory only.
+            # Without the default journal, a task starts and its events are in memory only. A journal
+            # that the user chose, in the project or in the plugin's settings, must work.
             return replace(finding, status="note")
         return finding
     return Finding(area="journal", status="ok", text=text)

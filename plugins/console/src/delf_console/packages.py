@@ -96,6 +96,7 @@ def _installed_names(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def _official_names(_: click.Context) -> Iterable[str]:
+    """Return the names of delf's own plugins, of all purposes, to complete an argument."""
     return [name for names in purposes().values() for name in names]
 
 

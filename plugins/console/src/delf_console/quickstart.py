@@ -192,8 +192,9 @@ def _ask(question: str, convert: Callable[[str], T], default: str | None, **opti
         except DelfError as error:
             errors.report(error)
             last_error = error
-        except click.Abort as abort:
-            if last_error is None and isinstance(abort.__context__, EOFError):
+        except click.Abort as abort:  # made by click from Ctrl-C, or from EOFError
+            has_input_ended = isinstance(abort.__context__, EOFError)
+            if last_error is None and has_input_ended:
                 last_error = ConfigurationError(
                     f"nobody answers the question {question.partition(' (')[0]!r}",
                     hint="--llm MODEL, --connect WHAT and --folder DIR give the answers",

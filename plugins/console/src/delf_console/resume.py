@@ -80,6 +80,7 @@ def resume(
         options = replace(options, conversation=started.conversation)
 
     def resume_task(agent: Agent, listeners: Mapping[str, Any]) -> Coroutine[Any, Any, Response]:
+        """Resume the task with the command's limits and its decision about interrupted calls."""
         return agent.aresume(name, settle=settle, continue_past_limit=extends_limits, **listeners)
 
     ctx.exit(work_session(state, resume_task, options))

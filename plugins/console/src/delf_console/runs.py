@@ -365,8 +365,8 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
 
     With ``follow``, also yield new events until the task ends or its process dies.
     """
-    live = journal.subscribe(task_id)
-    position = 0
+    live = journal.subscribe(task_id)  # before reading, to miss no event
+    position = 0  # the number of the last event, because the subscription may repeat events
     is_over = False
     for event in await journal.read(task_id):
         yield event
@@ -374,7 +374,7 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
         is_over = isinstance(event, TaskFinished)  # a task may be resumed after an end
     while follow and not is_over:
         # If the task is over before the wait, and no event arrives during the wait, there are no
-        # further events.
+        # further events. A state that is read after the wait could be newer than the last event.
         state_before_wait = (await journal.task(task_id)).state
         try:
             async with asyncio.timeout(POLL_SECONDS):

@@ -111,12 +111,14 @@ class RecordedEnvironment:
 
     def answer(self, request: ApprovalRequest) -> Decision:
         """Return the recorded answer to a script's question; a rejection if there is none."""
+        # An equal question gets the same answer again, because questions change nothing.
         recorded = self.take(ASK, request.arguments, _ASK_DEFAULTS, may_repeat=True)
         if recorded is None:
             asked_arguments = {
                 key: value for key, value in request.arguments.items() if value is not None
             }
             return Rejected(reason=self.note_unrecorded(ASK, asked_arguments))
+        # With a result, the error is only a message about a question that was answered.
         if recorded.error is not None and recorded.result is None:
             return Rejected(reason=recorded.error)
         return Answered(recorded.result)
@@ -219,6 +221,8 @@ class RecordedConnection:
                 return await asyncio.to_thread(action.call, **given_arguments)
             raise ToolExecutionError(environment.note_unrecorded(name, arguments), can_retry=False)
 
+        # A recorded call does no work in child tasks, and its error is already the one that the
+        # script gets.
         return replace(action, call=call, resumes=False, handle_error=None)
 
     async def _may_read_live(self, action: Action, arguments: Mapping[str, Any]) -> bool:

@@ -117,6 +117,7 @@ class _CaseRun:
     environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
 
 
+# The run of the case that the current asyncio task evaluates.
 _CASE_RUN: ContextVar[_CaseRun] = ContextVar("delf_evals_course")
 
 
@@ -173,8 +174,10 @@ async def run_variant(
         async def prepare_context(
             self, ctx: EvaluatorContext[Any, Any, Any]
         ) -> EvaluatorContext[Any, Any, Any]:
-            names = {name for tool in agent.tools for name in getattr(tool, "names", ())}
-            return _with_task_results(ctx, _CASE_RUN.get(), names)
+            """Give the evaluators what the task did: its calls, its files and its cost."""
+            action_names = {name for tool in agent.tools for name in getattr(tool, "names", ())}
+            # setup() has set the run of this case.
+            return _with_task_results(ctx, _CASE_RUN.get(), action_names)
 
         async def teardown(
             self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
@@ -229,7 +232,8 @@ async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
         DelfError: If a connection does not answer.
     """
     contexts: dict[str, str] = {}
-    async with isolated_agent(setup, setup.agent().tools, "") as agent:
+    # No task runs, so that no output folder is needed.
+    async with isolated_agent(setup, setup.agent().tools, output_dir="") as agent:
         for tool in agent.tools:
             if isinstance(tool, SupportsContext):
                 text = await tool.context(task)

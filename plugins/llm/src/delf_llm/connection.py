@@ -26,7 +26,9 @@ class LLM(Connection):
     """a language model, for what code cannot judge"""  # noqa: D415 - its first line is in every prompt
 
     def __init__(self, files: Sequence[InputFile], formats: InstalledFormats) -> None:
+        # delf passes formats to each connection that gets files; this one does not need them.
         super().__init__(name="llm")
+        # Scripts may give a file's name or its path in the sandbox; both lead to the name.
         self._files = {name: file.name for file in files for name in (file.name, file.visible)}
 
     async def actions(self) -> Sequence[Action]:

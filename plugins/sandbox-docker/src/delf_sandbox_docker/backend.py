@@ -82,10 +82,11 @@ class DockerBackend:
         self.confinement = Confinement(
             cpu_limit=_parse_processors(cpu_limit), pids_limit=pids_limit, runtime=runtime
         )
-        self._failed = FailedBuilds()
-        self._inputs = InputNames()
-        self._folder: str | None = None
-        self._preparing = asyncio.Lock()
+        self._failed = FailedBuilds()  # images that are not built again for some time
+        self._inputs = InputNames()  # the names of the input files in containers
+        self._folder: str | None = None  # the parent of the folders that containers share
+        self._preparing = asyncio.Lock()  # held while an image is built
+        # The paths of the volumes of each image that is ready, by the image's tag.
         self._prepared: dict[str, tuple[str, ...]] = {}
         self.pool: SessionPool[ContainerSession, Kind] = SessionPool(
             pool_size, self._start, usable=lambda session: session.alive, abandon=self._abandon
@@ -227,9 +228,13 @@ class DockerBackend:
             raise
 
     async def _connect(self, process: ContainerProcess, limits: Limits) -> ContainerSession:
-        """Connect a session to a container, and start the container."""
+        """Connect a session to a container, and start the container.
+
+        The session is connected first, so that it reads the output from the beginning.
+        """
+        forget_session = self.pool.in_use.discard  # called when the session is closed
         _, session = await asyncio.get_running_loop().create_connection(
-            lambda: ContainerSession(process, limits.frame_bytes, self.pool.in_use.discard),
+            lambda: ContainerSession(process, limits.frame_bytes, forget_session),
             sock=process.stream,
         )
         await self.engine.run(self._start_container, process.container)

@@ -66,12 +66,18 @@ class Recipe:
     @property
     def tag(self) -> str:
         """The name of the image, with delf's version and a digest of all inputs."""
-        parts = [guest_digest(), _BOOT.read_text("utf-8"), self.dockerfile(), *self._sorted]
+        # The guest's code, the program that starts it, and the instructions of the build.
+        parts = [
+            guest_digest(),
+            _BOOT.read_text("utf-8"),
+            self.dockerfile(),
+            *self._sorted_libraries,
+        ]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"{REPOSITORY}:{__version__}-{digest[:16]}"
 
     @property
-    def _sorted(self) -> list[str]:
+    def _sorted_libraries(self) -> list[str]:
         return sorted({library.strip() for library in self.libraries})
 
     def dockerfile(self) -> str:
@@ -84,7 +90,7 @@ class Recipe:
         if self.libraries:
             install = ["python3", "-P", "-m", "pip", "install", "--no-cache-dir", "--no-input"]
             install += ["--disable-pip-version-check", "--root-user-action=ignore"]
-            install += ["--target", "/opt/delf/libraries", "--", *self._sorted]
+            install += ["--target", "/opt/delf/libraries", "--", *self._sorted_libraries]
             lines.append(f"RUN {json.dumps(install)}")
         lines += [
             "COPY delf /opt/delf",
