@@ -409,8 +409,8 @@ async def _check_journal(host: PluginHost, project: Project) -> Finding:
         finding = _problem("journal", error)
         is_default = project.journal is None
         if is_default and isinstance(error, JournalUnavailableError) and not error.chosen:
-            # Without the default journal, a task starts and its events are in memory only. A journal
-            # that the user chose, in the project or in the plugin's settings, must work.
+            # Without the default journal, a task starts and its events are in memory only. A
+            # journal that the user chose, in the project or in the plugin's settings, must work.
             return replace(finding, status="note")
         return finding
     return Finding(area="journal", status="ok", text=text)

@@ -116,8 +116,8 @@ def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> lis
 def _is_other_colon(before: Token, colon: Token) -> bool:
     """Return True for a colon of ``::type``, ``[1:n]`` or ``value:key``.
 
-    Such a colon directly follows a word, a literal, a bracket that ends a value, or another colon.
-    A placeholder follows a blank, or an operator such as ``=`` or ``(``.
+    The colon directly follows a word, a literal, a bracket that ends a value, or another colon. A
+    placeholder follows a blank, or an operator such as ``=`` or ``(``.
     """
     if before.end != colon.start:
         return False

@@ -134,7 +134,7 @@ class WriteResult:
 def can_batch(statement: Statement, bound_statements: Sequence[BoundStatement]) -> bool:
     """Return True if the driver can run all sets of parameters in one call (``executemany``).
 
-    Such a call returns no rows, and has one text and a set of values for each execution.
+    The call returns no rows, and has one text and a set of values for each execution.
     """
     returns_rows = any(token.word == "RETURNING" for token in statement.tokens)
     if len(bound_statements) < 2 or returns_rows:
