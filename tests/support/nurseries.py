@@ -123,12 +123,15 @@ quick_templates: Final = SimpleNamespace(
 
 class _Reader(_Forked):
     def _begin(self, streams: Sequence[int], pass_fds: Sequence[int], **options: Any) -> int:
-        paths, environ = options["command"][-2], tuple(options["env"].items())
-        return _readers(os.getpid(), paths, environ).fork(pass_fds)
+        environ = tuple(options["env"].items())
+        return _readers(os.getpid(), environ).fork(
+            pass_fds, paths=json.loads(options["command"][-2])
+        )
 
 
 @cache
-def _readers(_host: int, paths: str, environ: tuple[tuple[str, str], ...]) -> Nursery:
+def _readers(_host: int, environ: tuple[tuple[str, str], ...]) -> Nursery:
+    paths = json.dumps([path for path in sys.path if os.path.isabs(path)])
     return Nursery(["-I", "-X", "utf8", _FOLDER / "warm_reader.py", paths], dict(environ))
 
 
