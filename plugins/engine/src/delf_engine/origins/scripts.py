@@ -662,14 +662,8 @@ class Scripts:
         else:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
-        lambda_sources: _Sources = set()
-        # The parameters of a lambda can get only values of the receiver and of other arguments, and
-        # their defaults.
-        for each in arguments:
-            if isinstance(each, ast.Lambda):
-                default_sources = self._read_parts(each.args)
-                self._add_to_parameters(each, receiver_sources | argument_sources | default_sources)
-                lambda_sources |= self._read_parts(each)
+        lambda_sources = self._read_lambdas(arguments, receiver_sources | argument_sources)
+        # A function of the script is followed. It may have several definitions.
         result_sources: _Sources = set()
         for function in functions:
             result_sources |= self._follow_into_function(function, call, arguments)
@@ -700,6 +694,23 @@ class Scripts:
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                     self._add_to_variables(_variables_reaching(each), result_sources)
+        return result_sources
+
+    def _read_lambdas(self, arguments: Iterable[ast.expr], passed_sources: _Sources) -> _Sources:
+        """Read the lambdas among a call's arguments; return the sources of their results.
+
+        Args:
+            arguments: The arguments of the call.
+            passed_sources: The sources of the receiver and of the other arguments. The called
+                function can pass nothing else to the parameters of a lambda, which otherwise get
+                their defaults.
+        """
+        result_sources: _Sources = set()
+        for each in arguments:
+            if isinstance(each, ast.Lambda):
+                default_sources = self._read_parts(each.args)
+                self._add_to_parameters(each, passed_sources | default_sources)
+                result_sources |= self._read_parts(each)
         return result_sources
 
     @staticmethod
