@@ -76,8 +76,10 @@ class Subscription(Generic[T]):
                 raise StopAsyncIteration
             if self._position is None:
                 # The subscription has started already. Its position is awaited only now, so that
-                # subscribing does not block.
-                self._position = await asyncio.wrap_future(self._start_position)
+                # subscribing does not block. It is shielded: a reader's timeout must not cancel the
+                # start, which a later read awaits again.
+                start_position = asyncio.wrap_future(self._start_position)
+                self._position = await asyncio.shield(start_position)
             # Clear the signal before the read: an item that is written during the read sets the
             # signal again.
             self._signal.clear()
