@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 
@@ -16,6 +17,8 @@ def descriptors_left() -> int | None:
         return None
     try:
         open_count = sum(1 for _ in Path("/dev/fd").iterdir())
-    except OSError:  # no such folder, or not one descriptor is left to read it
-        open_count = 0
+    except OSError as error:
+        if error.errno == errno.EMFILE:  # not one descriptor is left to read the folder
+            return 0
+        open_count = 0  # a system without this folder: hope that few descriptors are open
     return max(0, max_descriptors - open_count)
