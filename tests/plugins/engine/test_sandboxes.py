@@ -252,6 +252,7 @@ def test_make_limits_reads_the_configuration(config, field, value):
         {"cpu_seconds": 10**400},
         {"memory_limit": 10**400},
         {"memory_mb": 1e305},
+        {"memory_mb": "512m"},
         {"output_bytes": [1]},
     ],
 )

@@ -237,8 +237,9 @@ def _warning(spec: SandboxSpec, reasons_against_others: list[str]) -> str | None
 def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
     """Build the limits of a session from ``sandbox_config``.
 
-    Beside the fields of :class:`Limits`, ``memory_limit`` takes bytes or ``"512m"`` and
-    ``timeout`` means CPU seconds.
+    Beside the fields of :class:`Limits`, ``memory_limit`` takes bytes or ``"512m"``, ``memory_mb``
+    takes mebibytes, and ``timeout`` means CPU seconds. Other options, which are no limits, are
+    ignored.
 
     Raises:
         ConfigurationError: For an invalid limit.
@@ -249,10 +250,13 @@ def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
         target = LIMIT_NAMES.get(name, name)
         if target not in limit_fields:
             continue
-        is_size = target.endswith("_bytes")
-        number = _size(name, value) if is_size else _number(name, value)
         if name == "memory_mb":
-            number = _number(name, number * _MB)
+            size = _number(name, value) * _MB
+            number = _number(name, size)  # the product may be infinite
+        elif target.endswith("_bytes"):
+            number = _size(name, value)
+        else:
+            number = _number(name, value)
         values[target] = number if target == "cpu_seconds" else int(number)
     return Limits(**values)
 
