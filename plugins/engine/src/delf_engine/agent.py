@@ -425,7 +425,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             AgentStateError: If called from the event loop that the agent works on.
         """
         UnknownKeywordError.check("run", options, RUN)
-        request = self._requests.make(task, timeout, bounded=timeout is not None, **options)
+        # Only a timeout that the caller gave also counts the time spent waiting for a person.
+        counts_waits_for_people = timeout is not None
+        request = self._requests.make(task, timeout, bounded=counts_waits_for_people, **options)
         return self._runtime_loop.call(lambda runtime: self._run(runtime, request), "run", "arun")
 
     @overload

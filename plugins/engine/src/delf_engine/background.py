@@ -135,6 +135,8 @@ class BackgroundTasks:
                 return await asyncio.shield(asyncio.wrap_future(outcome))
         except asyncio.CancelledError:
             # Two cancellations look alike here: that of the task, and that of its waiting caller.
+            # Only a request to cancel the caller is counted by the caller's cancelling(), and only
+            # a cancelled task makes its outcome cancelled.
             current_task = asyncio.current_task()
             is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
             if is_caller_cancelled or not outcome.cancelled():

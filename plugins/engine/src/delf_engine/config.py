@@ -372,7 +372,7 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     def with_main_llm(self, model: str, providers: Providers) -> AgentConfig:
         """Return a copy with another main model, resolved by :meth:`chosen_llm`."""
-        field = "llm" if self.heavy_llm is None else "heavy_llm"
+        field = "llm" if self.heavy_llm is None else "heavy_llm"  # the one that main_llm returns
         return self.model_copy(update={field: self.chosen_llm(model, providers)})
 
     def chosen_llm(self, choice: str | LLMConfig, providers: Providers) -> LLMConfig:

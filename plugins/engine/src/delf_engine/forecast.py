@@ -145,6 +145,7 @@ class _CallCounter:
     def _of_call(self, node: ast.Call) -> Counter[str]:
         """Count a call, the calls in its arguments, and those in the function that it calls."""
         name = self._name_without_aliases(node.func)
+        # A function such as sum() reads a generator to its end, unless the script has redefined it.
         is_exhausting = name in _EXHAUSTING_FUNCTIONS and name not in self._binding_counts
         if is_exhausting and len(node.args) == 1:
             generator = node.args[0]
@@ -158,11 +159,13 @@ class _CallCounter:
         if function is None or not self._is_constant(name):
             return counts  # the script may call another function by this name
         if name not in self._calls_by_function:
-            # Stored before the body is counted, so that the counting of a recursive function ends.
+            # Stored before the body is counted, so that the counting of a recursive function ends:
+            # the inner call finds this entry, and counts as no calls.
             self._calls_by_function[name] = Counter()
             parts = _walk(function)
             is_generator = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in parts)
-            if not is_generator:  # the body of a generator may not run to its end
+            # The body of a generator may not run to its end, so the entry stays without calls.
+            if not is_generator:
                 self._calls_by_function[name] = self.of_body(function.body)
         return counts + self._calls_by_function[name]
 

@@ -442,6 +442,8 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
+    # The keywords that restrict values, except ``type``. A keyword such as ``required`` restricts
+    # nothing if its value is empty.
     restricting_keywords: set[str] = set()
     for key in schema.keys() - _UNRESTRICTING_KEYWORDS:
         if _UNRESTRICTING_VALUES.get(key) != schema[key]:
@@ -460,17 +462,20 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     for key in restricting_keywords - {"items"}:
         if key not in limit_keywords or not _is_number(schema[key]):
             return False
+    # Without ``items``, any item is allowed, and the type is exact.
     return _is_type_exact(schema.get("items"), root, depth + 1)
 
 
 def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
     """Return True if :func:`_type_of_schema` makes a type as strict as a schema with a choice.
 
+    The type is as strict if it refuses each value that the schema refuses.
+
     The schema has one of ``$ref``, ``anyOf``, ``enum`` and ``const``.
     """
     if "$ref" in schema:
         target = _target(str(schema["$ref"]), root)
-        # A reference to nothing allows any value, as its type does.
+        # A reference to nothing restricts no value, and neither does its type ``Any``.
         return target is None or _is_type_exact(target, root, depth + 1)
     if "anyOf" in schema:
         return all(_is_type_exact(each, root, depth + 1) for each in schema["anyOf"])

@@ -25,7 +25,7 @@ class Formats:
     def __init__(self, host: PluginHost) -> None:
         self._host = host
         self._made: dict[str, FileFormat] = {}
-        self._shared: dict[Callable[[], Any], Any] = {}
+        self._shared: dict[Callable[[], Any], Any] = {}  # the results of shared(), by its argument
 
     @property
     def writable(self) -> tuple[str, ...]:

@@ -152,7 +152,8 @@ class TaskHandle(str, Generic[T]):
         return str, (str(self),)
 
     def __await__(self) -> Generator[Any, None, Response[T]]:
-        return self._agent.await_task(str(self)).__await__()
+        task_id = str(self)  # the text of a handle is the id of its task
+        return self._agent.await_task(task_id).__await__()
 
     def result(self, timeout: float | None = None) -> Response[T]:
         """Wait for the task; raise ``TimeoutError`` past ``timeout``."""

@@ -98,11 +98,17 @@ class TaskHost:
         self._value_of_answer_text: Any = None
         self._attempt = 1
         self._has_run_script = False
+        # The number of scripts that ended with rerun(), by which they asked for another script.
         self._reruns = 0
+        # The texts of the answer so far, without the output of the last script.
         self._answer_texts: list[str] = []
+        # False if the last script failed, or if its output was refused as an answer. The output is
+        # then dropped by _take_printed().
         self._answer_includes_last_output = True
         self._call_ids = itertools.count(1)
+        # The number of the strategy's own calls in flight; no script may run meanwhile.
         self._open_calls = 0
+        # The model's answers that still arrive; they are recorded before a call is made.
         self._drafts: list[Draft] = []
         self._is_script_running = False
         self._is_closed = False
@@ -346,17 +352,28 @@ class TaskHost:
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
-        # After any other outcome, and after requested changes, the next script starts over.
-        keeps_output = isinstance(outcome, (Done, Rerun)) and not requested_changes
-        self._answer_includes_last_output = keeps_output
+        # After any other outcome, such as a refusal, and after requested changes, the next script
+        # starts over, and this script's output is no part of the answer.
+        has_ended_well = isinstance(outcome, (Done, Rerun)) and not requested_changes
+        self._answer_includes_last_output = has_ended_well
         if isinstance(outcome, Rerun) and not requested_changes:
             await self._record_rerun(outcome)
         return self._script_result(
-            outcome, attempt, requested_changes, was_refused=refusal is not None
+            outcome,
+            attempt,
+            requested_changes,
+            has_ended_well=has_ended_well,
+            was_refused=refusal is not None,
         )
 
     def _script_result(
-        self, outcome: Outcome, attempt: int, requested_changes: list[str], *, was_refused: bool
+        self,
+        outcome: Outcome,
+        attempt: int,
+        requested_changes: list[str],
+        *,
+        has_ended_well: bool,
+        was_refused: bool,
     ) -> ScriptResult:
         """Describe the outcome of a script for the strategy.
 
@@ -364,6 +381,8 @@ class TaskHost:
             outcome: The outcome.
             attempt: The script's number in the task.
             requested_changes: The changes that people requested about the script or its calls.
+            has_ended_well: Whether the script ended as done or with a rerun, and nobody requested
+                changes.
             was_refused: Whether the script was refused before its start.
         """
         events = self._run.log.events
@@ -371,7 +390,6 @@ class TaskHost:
         cause = None if failed_call is None else failed_call.cause
         # Another script in place of this one needs resources, which the task may have used up. A
         # script that has ended well needs no other one in its place.
-        has_ended_well = self._answer_includes_last_output
         can_retry = has_ended_well or self.scripts.may_go_on
         if failed_call is not None and not failed_call.can_retry:
             can_retry = False

@@ -27,7 +27,11 @@ _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid impor
 
 
 async def load_variables(run: TaskRun) -> None:
-    """Load the variables that the conversation's last task stored."""
+    """Load the variables that the conversation's last task stored.
+
+    A task that starts now records them, so that a resumed task gets the same values. Scripts get
+    the values; the model's prompt gets a description of each value instead.
+    """
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return

@@ -20,7 +20,10 @@ _LARGE_NUMBER: Final = re.compile(r"\d{3}|\d_\d")
 def may_delegate(bound_action: BoundAction) -> bool:
     """Return True if an action may start child tasks."""
     action = bound_action.action
-    return action.resumes or (bound_action.connection.is_function and action.context is not None)
+    # An action with ``resumes=True`` does all its work in child tasks. A user's function that takes
+    # a CallContext may call its delegate().
+    takes_context = action.context is not None
+    return action.resumes or (bound_action.connection.is_function and takes_context)
 
 
 def limits_of(run: TaskRun, *, scripts: bool) -> str:

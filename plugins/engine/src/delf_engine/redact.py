@@ -94,6 +94,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._declared = long_enough(secrets)
+        # The secrets that learn() added, by their source, such as a connection's name.
         self._learned: dict[str, set[str]] = {}
         self._learning = threading.Lock()
         self.secret_forms = SecretForms(self._declared)
@@ -366,11 +367,13 @@ def _forms_of(secret: str) -> Iterator[str]:
         yield text.replace("/", "\\/")
     yield data.hex()
     yield data.hex().upper()
-    # In base64, three bytes become four characters, so the form depends on the position of the
-    # secret modulo three. The characters at both ends depend on the neighbours of the secret.
+    # In base64, three bytes become four characters of 6 bits, so the form depends on the position
+    # of the secret modulo three. Characters that also have bits of the bytes before or after the
+    # secret are left out: one byte before reaches into characters 0 and 1, two into 0 to 2.
     for bytes_before, first_own_character in ((0, 0), (1, 2), (2, 3)):
         encoded = base64.b64encode(bytes(bytes_before) + data).decode()
-        own_character_end = (bytes_before + len(data)) * 8 // 6
+        bit_count = (bytes_before + len(data)) * 8
+        own_character_end = bit_count // 6  # without a last character that has fewer bits
         own_characters = encoded[first_own_character:own_character_end]
         yield own_characters
         yield own_characters.replace("+", "-").replace("/", "_")

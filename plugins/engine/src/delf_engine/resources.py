@@ -400,7 +400,8 @@ class Resources:
 
     async def warm_up(self) -> None:
         """Prepare the model while the first task loads its context."""
-        with _warm_up_errors_logged(self.redactor):  # it may take as long as the task
+        # Nobody awaits the result: the first task does not wait for the end of the warm-up.
+        with _warm_up_errors_logged(self.redactor):
             await self.models.warm_up(self.config.main_llm)
 
 
@@ -424,6 +425,10 @@ def _check_plugin_names(agent: AgentParts) -> None:
 
 
 def _plugin(agent: AgentParts, closing: Closing, kind: type[Spec], name: str) -> Any:
+    """Return an object of a plugin, which is made once for each agent.
+
+    All such objects are in ``closing.parts``, because they are closed when the agent stops.
+    """
     part = f"the {kind.kind} {name!r}"
     if part not in closing.parts:
         closing.parts[part] = agent.make(kind, name)

@@ -148,7 +148,8 @@ class Runtime:
                 is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
                 if is_caller_cancelled:
                     raise
-                # Otherwise only the work was cancelled.
+                # Otherwise only the work was cancelled: by the stop of the agent, by a person's
+                # request to stop this task, or by code of the task itself.
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
                 if stop.is_requested:
@@ -156,9 +157,10 @@ class Runtime:
                 raise
             finally:
                 if _has_final_end(work):
-                    # Nobody can resume the task, so the claim in the journal is not released.
+                    # Nobody can resume the task, so the claim in the journal needs no release.
                     self._claims.claimed.discard(request.task_id)
                 else:
+                    # The work may still be ending, for example if only the caller was cancelled.
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
@@ -264,8 +266,9 @@ class Runtime:
 
     def _release_descriptors(self, request: TaskRequest) -> None:
         """Release the file descriptors reserved for a task, once its sandbox is closed."""
+        # Each task, also a child, has an entry if its sandbox is closed in the background.
         closing = self._closing_sandboxes.pop(request.task_id, None)
-        if request.child is not None:
+        if request.child is not None:  # has reserved nothing: it uses the parent's descriptors
             return
         if closing is None:
             self._descriptor_permits.release()

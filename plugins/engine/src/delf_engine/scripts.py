@@ -89,6 +89,8 @@ class ScriptRunner(ScriptHost):
         # True if a script has run in the session, so that the session may hold its variables.
         self._is_session_used = False
         self._is_running = False
+        # A future of the latest script. Its result is the reason for which the host ends the
+        # script: a failed call or a limit.
         self._stopped: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
@@ -100,6 +102,7 @@ class ScriptRunner(ScriptHost):
         """The Python that scripts run on, such as ``Python 3.12``."""
         self.script_start = ScriptStart()
         """The recorded clock and random seed for the running script."""
+        # The errors that calls of the script raised, by the sandbox's number of the call.
         self._raised: dict[int, Raised] = {}
         self._printed_characters = 0
         self.variables: Mapping[str, str] = {}
@@ -202,8 +205,15 @@ class ScriptRunner(ScriptHost):
     ) -> Outcome:
         """Run a script.
 
-        In a resumed task, a script that lost its sandbox is not run again: the recorded outcome is
-        returned.
+        In a resumed task, a script whose recorded end is a crash or a limit is not run again: the
+        recorded outcome is returned.
+
+        Returns:
+            The outcome. ``Crashed`` means that the script itself made the sandbox crash, or that
+            the sandbox died too often.
+
+        Raises:
+            SandboxDied: If the sandbox died, and the task must continue in another one.
         """
         # Tell the gate and the replay that a script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
@@ -239,7 +249,8 @@ class ScriptRunner(ScriptHost):
             return None
         # The recorded output belongs to the answer, and the script does not print it again.
         self.printed_text += script.printed
-        # The script makes no calls now, which the replay accepts only from a crashed script.
+        # The script is not run, so it makes none of its recorded calls. The replay accepts this
+        # only if the status is "crashed", which is therefore also passed for a script at a limit.
         self._replay.end_script("crashed", "")
         return _recorded_loss(end)
 
@@ -278,6 +289,8 @@ class ScriptRunner(ScriptHost):
             return too_long
         session = await self.sandbox.session()
         if not is_approved:
+            # From now on, no whole script is approved for this session: this script may change what
+            # a later script does, so that people would approve something else than its text.
             self.sandbox.note_unapproved()
         self._printed_characters = 0
         outcome = self._within_limits(await self._run_in(session, code))
@@ -375,6 +388,8 @@ class ScriptRunner(ScriptHost):
         # The limit is named after bytes, but it counts characters, as the sandboxes do.
         max_characters = self.sandbox.limits.output_bytes
         self._printed_characters += len(text)
+        # The sandbox ends a script at the limit itself. The tolerance lets that limit come first;
+        # delf ends only a script whose sandbox does not.
         if self._printed_characters > max_characters * _OUTPUT_TOLERANCE:
             message = f"the script printed more than {max_characters:,} characters"
             self._end(LimitReached(limit="output", message=message))

@@ -134,7 +134,8 @@ def secrets_of_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 def secrets_of_settings(settings: Any) -> Iterator[str]:
     """Yield every secret field of a connection's settings, and passwords in URLs."""
-    yield from _secrets_within(settings, {}, is_declared=False)
+    # The settings as a whole are not declared as secret: the search finds their secret fields.
+    yield from _secrets_within(settings, objects_by_id={}, is_declared=False)
 
 
 def without_secrets(settings: Any) -> Any:

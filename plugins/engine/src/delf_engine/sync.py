@@ -208,10 +208,13 @@ class RuntimeLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._runtime_future: asyncio.Future[Runtime] | None = None
-        # Stops the runtime when its event loop closes.
+        # An async generator that waits at its only ``yield``. Its event loop closes the generator
+        # before the loop ends, and the generator then stops the runtime.
         self._loop_watcher: AsyncGenerator[None] | None = None
+        # The runtimes whose stop has begun and not ended.
         self._being_stopped: set[asyncio.Future[Runtime]] = set()
         self._stopped = False
+        # The process that made the runtime. A forked process notices by it that it needs another.
         self._pid = os.getpid()
 
     @property
@@ -241,6 +244,7 @@ class RuntimeLoop:
 
     def start(self) -> None:
         """Start the runtime from sync code, if not started yet."""
+        # Any call starts the runtime. The names are for the error of a call from the wrong loop.
         self.call(_nothing, "start", "astart")
 
     async def astart(self) -> None:
@@ -330,9 +334,10 @@ class RuntimeLoop:
         An exception of the work is raised. It is also marked as retrieved, because asyncio would
         log the exception if no caller is left to retrieve it.
         """
-        task = asyncio.current_task()
-        if task is not None:
-            task.add_done_callback(_retrieve_exception)
+        # post() runs this coroutine as an asyncio task of its own, which ends with the exception.
+        own_task = asyncio.current_task()
+        if own_task is not None:
+            own_task.add_done_callback(_retrieve_exception)
         return await self._do(work)
 
     async def _do(self, work: Work[T]) -> T:
@@ -416,7 +421,8 @@ class RuntimeLoop:
         is_loop_of_runtime = self._loop_watcher is loop_watcher
         if is_loop_of_runtime:
             await self._stop_runtime()
-        # _stop_runtime() could not stop these runtimes to the end, for example in a cancelled call.
+        # The runtimes that _stop_runtime() began to stop, and could not stop to the end, for
+        # example because it was cancelled.
         for runtime_future in list(self._being_stopped):
             self._being_stopped.discard(runtime_future)
             has_runtime = runtime_future.done() and not runtime_future.cancelled()
@@ -449,7 +455,8 @@ class RuntimeLoop:
 
     def _abandon_runtime(self) -> None:
         """Release the resources of a runtime whose loop was closed."""
-        runtime, self._runtime_future = self.runtime, None
+        runtime = self.runtime  # the result of ``_runtime_future``; None if it has not started
+        self._runtime_future = None
         if runtime is not None:
             runtime.abandon()
 

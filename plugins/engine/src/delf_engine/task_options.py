@@ -203,8 +203,9 @@ class TaskRequests:
         """Build the request of a new task from its options.
 
         The options are those of :meth:`Agent.run`, and fields of :class:`TaskRequest`: with
-        ``bounded``, the timeout includes the time spent waiting for a person; ``trust`` is ``own``
-        if the user wrote the task.
+        ``interactive``, the caller waits for the task, so that a person may be asked at the
+        terminal; with ``bounded``, the timeout includes the time spent waiting for a person;
+        ``trust`` is ``own`` if the user wrote the task.
 
         Raises:
             ConfigurationError: If the task is invalid, there is no conversation to continue, or a
@@ -220,9 +221,11 @@ class TaskRequests:
         answer_type = self._output if output is None else _output_of(output)
         paths = None if files is None else [os.fspath(path) for path in files]
         setup_data: dict[str, Any] = dict(setup or {})
-        # The setup of a command has a folder already: the folder in which it was typed.
-        if self._project_folder is not None and "folder" not in setup_data:
-            setup_data.setdefault(PROJECT_FOLDER, str(self._project_folder))
+        # The setup of a command has the folder in which it was typed, under another key. The caller
+        # may also have set the project's folder itself.
+        has_folder = "folder" in setup_data or PROJECT_FOLDER in setup_data
+        if self._project_folder is not None and not has_folder:
+            setup_data[PROJECT_FOLDER] = str(self._project_folder)
         if answer_type is not None:
             setup_data["output"] = answer_type.schema
         if strategy is not None:

@@ -102,7 +102,8 @@ class TaskRun:
         permit: The task's permit to run.
         tools: The tools.
         inputs: The input files.
-        before: The earlier run whose sandbox died; this run gets its remaining time.
+        before: The earlier run whose sandbox died; this run continues its clock, its count of
+            restarts and its log.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class TaskRun:
         self.request = request
         self.permit = permit
         self.agent_tools = tools
+        """The connections and functions of the agent or child task, with their loaded tools."""
         self.inputs = inputs
         config = resources.config if child is None else child.config
         self.config: AgentConfig = _config_of(request, config, resources)
@@ -131,6 +133,7 @@ class TaskRun:
         """The time zone at the start of the task."""
         if before is None:
             parent_clock = None if child is None else child.clock
+            # The clock pauses while the task waits for a person. A bounded task counts that time.
             self.clock = TaskClock(request.timeout, parent_clock, ignores_pauses=request.bounded)
             self.restarts = Restarts()
             self.started = time.perf_counter()
@@ -305,6 +308,7 @@ class TaskRun:
     def _origins(self) -> Origins:
         """Build the index of the task's texts that finds the origins of values."""
         # A script of the parent wrote the task of a child, so that task may contain untrusted data.
+        # Such a task counts as one of the texts from outside, and not as the user's words.
         is_task_trusted = self.request.trust == "own"
         if is_task_trusted:
             user_words = self.request.task
@@ -314,7 +318,10 @@ class TaskRun:
             untrusted_task = self.request.task
 
         def earlier_texts() -> Iterator[ContextText]:
-            """Yield each text that the model gets in addition to the user's words."""
+            """Yield each text that the model gets in addition to the user's words.
+
+            An untrusted task is one of these texts, with the source "the words of this task".
+            """
             if not is_task_trusted:
                 yield ContextText("outside", untrusted_task, PARENT)
             yield from self._texts_of_context()
@@ -334,12 +341,15 @@ class TaskRun:
         untrusted_variables: list[str] = []
         for routine_call in parse_calls(untrusted_task):
             untrusted_variables += [str(keyword.arg) for keyword in routine_call.keywords]
+        # Scripts can read files and the request's variables without a call. Nobody declares the
+        # trust of such a variable, so its value counts as data of others.
+        can_read_untrusted = bool(untrusted_files or self.request.variables)
         return Origins(
             user_words,
             earlier_texts,
             tool_of,
             files,
-            has_received_untrusted=bool(untrusted_files or self.request.variables),
+            has_received_untrusted=can_read_untrusted,
             untrusted_variables=untrusted_variables,
         )
 
@@ -365,12 +375,14 @@ class TaskRun:
         """Yield the texts of connections in the prompt in which an argument may have its origin."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
+            # Facts have the trust that the user or the connection's class declares, else "outside".
             trust = _trust_of_texts(sources.get(name), "context_trust")
             yield ContextText(trust, text, f"the facts about {name}")
         for bound_action in self.tools.shown:
             trust = _trust_of_texts(bound_action.connection, "description_trust", default="own")
             if trust == "own":
                 continue  # a value that is nowhere else counts as the user's own anyway
+            # All descriptions that are left are from outside.
             place = f"the descriptions of {bound_action.connection.name}"
             for text in filter(None, bound_action.action.texts()):
                 yield ContextText("outside", text, place)

@@ -39,7 +39,7 @@ class TaskSandbox:
         self._spec = run.session_spec
         self._in_background = in_background
         self._opening: asyncio.Task[SandboxSession] | None = None
-        # The session whose start is in the journal.
+        # The latest session that a script has used, and whose start is in the journal.
         self._recorded_session: SandboxSession | None = None
         # True if this session has run a script that nobody approved as a whole.
         self._has_run_unapproved_script = False
@@ -136,13 +136,15 @@ class TaskSandbox:
 
     async def session(self) -> SandboxSession:
         """Return the open session; open another one if the session died."""
-        if self._opening is not None and self._opening.done() and not self.alive:
-            await self.close()
+        has_died_or_failed = self._opening is not None and self._opening.done() and not self.alive
+        if has_died_or_failed:
+            await self.close()  # so that open() opens another session
         try:
-            session = await self.open()
+            session = await self.open()  # waits if the session is already opening
         except SandboxUnavailableError:  # the process that sessions are forked from may have died
             session = await self._open_again()
-        if session is not self._recorded_session:
+        is_first_use = session is not self._recorded_session
+        if is_first_use:
             self._recorded_session = session
             self._has_run_unapproved_script = False
             self.budget.begin_session()
@@ -172,8 +174,9 @@ class TaskSandbox:
     async def end_session(self) -> None:
         """End the session, and count its use of resources against the task's budget."""
         session = self._recorded_session
+        # A session that is open and not recorded has run no script, so nothing is charged for it.
         await self.close()
-        if session is not None:
+        if session is not None:  # charged after the close, when its CPU seconds are known
             self.budget.charge_session(session)
             self._spec = replace(self._spec, limits=self.budget.remaining)
             self._recorded_session = None

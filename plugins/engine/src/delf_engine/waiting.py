@@ -32,9 +32,10 @@ class Permit:
     def __init__(self, permits: asyncio.Semaphore) -> None:
         self._permits = permits
         self._held = False
-        # The asyncio tasks of the calls that wait for a person, or were cancelled meanwhile.
+        # The asyncio tasks of the calls inside of released(): calls that wait for a person or a
+        # child task, or were cancelled meanwhile. None stands for code outside of an asyncio task.
         self._calls_in_released: list[asyncio.Task[Any] | None] = []
-        self._is_over = False
+        self._is_over = False  # True after ``async with``: the permit is not needed any more
         self.reacquisition: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a call has waited for a person."""
 
@@ -48,7 +49,7 @@ class Permit:
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
-        """Release the permit while a person decides about a call.
+        """Release the permit while a call waits for a person or a child task.
 
         Several calls may do so at once; the last of these calls reacquires the permit. It is
         reacquired even if that call was cancelled, because the agent's task still runs.
@@ -67,25 +68,26 @@ class Permit:
         await self.wait_until_held()
 
     async def wait_until_held(self) -> None:
-        """Wait until the task holds its permit again, unless a call still waits for a person.
+        """Wait until the task holds its permit again, unless a call still waits in released().
 
         Call this before heavy work. A task gives its permit back while one of its calls waits for a
-        person. If the script continues meanwhile, this method returns without a permit.
+        person or a child task. If the script continues meanwhile, this method returns without a
+        permit.
         """
-        while not (self._held or self._is_over or self._waits_for_person):
+        while not (self._held or self._is_over or self._has_waiting_call):
             if self.reacquisition is not None:
                 await asyncio.wait({self.reacquisition})
                 continue
-            # The calls that are still in released() were cancelled while they waited for a person.
-            # The last of these calls to leave released() starts the reacquisition.
+            # The calls that are still in released() were cancelled while they waited. The last of
+            # these calls to leave released() starts the reacquisition.
             cancelled_calls = {call for call in self._calls_in_released if call is not None}
             if not cancelled_calls:
                 return
             await asyncio.wait(cancelled_calls, return_when=asyncio.FIRST_COMPLETED)
 
     @property
-    def _waits_for_person(self) -> bool:
-        """True while a call waits for a person, and is not being cancelled."""
+    def _has_waiting_call(self) -> bool:
+        """True while a call waits in :meth:`released`, and is not being cancelled."""
         for call in self._calls_in_released:
             # A call outside of an asyncio task is None, and cannot be cancelled.
             is_being_cancelled = call is not None and call.cancelling() > 0
@@ -123,9 +125,11 @@ class TaskClock:
     ) -> None:
         self.seconds = seconds
         self._ignores_pauses = ignores_pauses
+        # The seconds left at the latest pause, or at the end of the latest wait().
         self._remaining_seconds = seconds
         self._parent = parent
         self._pause_count = 0
+        # The timeout of the running wait(); None without one. A pause suspends it.
         self._timeout: asyncio.Timeout | None = None
         self._is_over = False
 
@@ -172,7 +176,13 @@ class TaskClock:
         return timeout
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
-        """Wait until work is done or the time is up."""
+        """Wait until work is done or the time is up.
+
+        A pause of the clock suspends the timeout; at the end of the pause, it continues with the
+        seconds that were left.
+        """
+        # After a sandbox died, the pipeline waits anew. A child task that went on may still wait
+        # for a person, which pauses this clock, too.
         is_paused = self._pause_count and not self._ignores_pauses
         timeout_seconds = None if is_paused else self._remaining_seconds
         loop = asyncio.get_running_loop()

@@ -208,7 +208,7 @@ async def test_abandoned_task_records_only_outcomes_of_calls():
     with pytest.raises(TaskLeftError):
         await log.record(ev.Warned, message="late")
     fields = {"call_id": 1, "action": "pay", "status": "ok", "duration_ms": 1.0}
-    await log.record(ev.CallFinished, ends_call=True, **fields)
+    await log.record(ev.CallFinished, even_if_leaving=True, **fields)
     await log.aclose()
     assert [type(event) for event in journal.kept] == [ev.Printed, ev.CallFinished]
     assert journal.kept[0].text == "before"

@@ -32,9 +32,9 @@ class _Batch:
     """Concurrent calls, each of which wants to start a child task."""
 
     def __init__(self) -> None:
-        self.calls: set[int] = set()
-        self.problem: str | None = None
-        self.is_decided = asyncio.Event()
+        self.call_numbers: set[int] = set()  # of the calls that have joined the batch
+        self.problem: str | None = None  # why no call may start a child; None if all may
+        self.is_decided = asyncio.Event()  # set once ``problem`` is final
 
 
 async def _wait_for_further_calls(batch: _Batch) -> None:
@@ -43,9 +43,9 @@ async def _wait_for_further_calls(batch: _Batch) -> None:
     Calls of ``asyncio.gather`` arrive one by one, and no message says how many are still to come.
     """
     while True:
-        call_count = len(batch.calls)
+        call_count = len(batch.call_numbers)
         await asyncio.sleep(_BATCH_SECONDS)
-        if len(batch.calls) == call_count:
+        if len(batch.call_numbers) == call_count:
             return
 
 
@@ -114,7 +114,7 @@ class ChildTasks:
         batch = self._batch
         if batch is None:
             batch = self._batch = _Batch()
-            batch.calls.add(call.number)
+            batch.call_numbers.add(call.number)
             try:
                 if not call.blocks_script:  # a blocked script makes no further calls
                     await _wait_for_further_calls(batch)
@@ -124,7 +124,7 @@ class ChildTasks:
                 self._batch = None
                 self._decide_batch(batch)
         else:
-            batch.calls.add(call.number)
+            batch.call_numbers.add(call.number)
             await batch.is_decided.wait()
         return batch.problem
 
@@ -133,10 +133,10 @@ class ChildTasks:
 
         If the task may not start that many more children, set ``batch.problem`` instead.
         """
-        call_count = len(batch.calls)
+        call_count = len(batch.call_numbers)
         remaining = self.remaining - len(self._calls_before_start)
         if call_count <= remaining:
-            self._calls_before_start |= batch.calls
+            self._calls_before_start |= batch.call_numbers
         elif call_count == 1:
             batch.problem = self._limit_message()
         else:
@@ -149,9 +149,10 @@ class ChildTasks:
 
     def release(self, call: Call) -> None:
         """Release the child task that is reserved for a call, if any."""
+        # The call may have a reservation already, or still wait in the batch to be decided.
         self._calls_before_start.discard(call.number)
         if self._batch is not None:
-            self._batch.calls.discard(call.number)
+            self._batch.call_numbers.discard(call.number)
 
     def recorded_children(self, call_id: int) -> list[ChildStarted]:
         """Return the start events of the children that a call started before a resume."""
@@ -311,7 +312,11 @@ class ChildTasks:
         return list(dict.fromkeys((*names_in_parent_tasks, *names_in_this_task)))
 
     def _request(self, child: ChildTask, call: Call) -> TaskRequest:
-        """Build the request of a child task, which inherits options from the parent."""
+        """Build the request of a child task.
+
+        The connection that starts the child may choose the options in ``child``; the request
+        inherits an option that ``child`` omits, and all other options, from the parent.
+        """
         # The text of the child's task is as trusted as the call in two cases: if the connection
         # declares that it wrote the text without data of others, or if the script passed the text
         # as an argument of the call.
@@ -337,12 +342,13 @@ class ChildTasks:
         files = inherited.files if child.files is None else [str(file) for file in child.files]
         return TaskRequest(
             task=child.task,
+            # Listeners of child tasks get the events of child tasks at any depth.
             listeners=inherited.child_listeners,
             child_listeners=inherited.child_listeners,
             timeout=timeout,
             interactive=inherited.interactive,
             wait_approvals=inherited.wait_approvals,
-            settle=inherited.settle,
+            settle=inherited.settle,  # how interrupted calls are decided after a resume
             key=inherited.on_behalf_of,
             # Whoever influenced this task has also influenced the child task.
             setup={OTHER_AUTHORS_KEY: self._influencing_people()},

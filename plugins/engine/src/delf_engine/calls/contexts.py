@@ -39,7 +39,7 @@ class CallContexts:
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:
         self._run = run
         self.children = children
-        # The calls' printed text, which holds back a possible beginning of a secret.
+        # The calls' printed text, by call number. A possible beginning of a secret is held back.
         self._outputs: dict[int, RedactedStream] = {}
 
     def has_started_children(self, call: Call) -> bool:
@@ -97,6 +97,8 @@ class CallContexts:
             return self.children.delegate(call, child, recorded_starts)
 
         def say(text: str) -> None:
+            """Record a text that this call prints."""
+            # feed() holds back a possible beginning of a secret until the next text, or end_call().
             output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
             self._record_print(call.number, output.feed(text))
 

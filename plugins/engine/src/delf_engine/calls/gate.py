@@ -100,18 +100,22 @@ class Gate:
         """The result of the latest call of the script's function ``answer``."""
         # The names of the connections' checks in flight, for messages.
         self._running_checks: list[str] = []
-        # True if new calls are refused.
+        # True after close(): the task is over in this process, so new calls are refused.
         self._is_closed = False
-        # True if new calls raise TaskLeftError instead of getting an answer.
+        # True if the task will be resumed: the refused calls then raise TaskLeftError instead of
+        # getting an answer.
         self._withholds_answers = False
+        # The asyncio tasks of the calls in flight.
         self._call_tasks: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
         frame_bytes = run.resources.limits.frame_bytes
         results = Results(self._redactor, frame_bytes - _FRAME_OVERHEAD_BYTES)
         self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
+        # True while a script runs; without a script, calls come from the strategy itself.
         self._runs_script = False
-        # True if a person has asked for another script. All further calls are then rejected.
+        # True if a person has asked for another script. All further calls of the running script are
+        # then rejected.
         self._rejects_calls = False
 
     def use(self, tools: Toolset) -> None:
@@ -276,6 +280,7 @@ class Gate:
         # Further events of this call must have the number under which the journal knows it.
         call.number = recorded_call.call_id
         was_begun = recorded_call.started is not None
+        # The first flag is also set when this process begins the call; the second is not.
         call.has_start_event = was_begun
         call.was_begun_before = was_begun
         self._records.register(request.call_id, call)
@@ -369,12 +374,14 @@ class Gate:
         is_allowed = isinstance(verdict, Allowed) and not is_confirm_set
         if is_allowed and not await self._approvals.requires_review(call):
             if recorded_call is not None:
-                # The rules have changed since the recorded request, which would stay open forever.
+                # The rules have changed since an earlier process asked for approval. That request
+                # would stay open forever. A new call has no request yet.
                 await self._approvals.close(recorded_call)
             return await self._make(call)
         answer = await self._ask(call, recorded_call, verdict)
         if isinstance(answer.decision, Approved):
             return await self._make(call)
+        # _ask() checks an approved call once more, because its effect may have changed meanwhile.
         if isinstance(answer.decision, RefusedByCheck):
             return await self._refuse_validated(call, _refused(call, answer.decision.reason))
         if isinstance(answer.decision, ChangesRequested):
@@ -458,6 +465,7 @@ class Gate:
         """Repeat a call that an earlier process began and did not end, or ask a person first.
 
         A call that works in child tasks is repeated without a question: its child tasks continue.
+        Any other call is made again only if a person approves and nothing prevents it.
         """
         # The reason why the call cannot be made again, if any. A person is asked even then, because
         # the person may know that the call was already done.
@@ -475,8 +483,8 @@ class Gate:
         if obstacle is None and self._can_repeat_without_question(call):
             await self._wait_for_previous_process()
             return await self._make(call)
-        # If there is an obstacle, the call is never made again. ``Allowed`` then means only that
-        # the request shows nothing of a check.
+        # If there is an obstacle, the call is never made again and needs no check. The request to
+        # the person then has no preview: ``Allowed()`` is a verdict without a preview.
         verdict: Verdict = Allowed()
         if obstacle is None:
             verdict = await self._verdict(call)
@@ -604,9 +612,13 @@ class Gate:
     ) -> Answer:
         """Ask people for approval of a call, and apply their edits.
 
-        An approved call is checked again before it is made. The person is asked again if the check
-        now shows another effect, or if the preview was made from a state (``basis``) that has
-        changed since.
+        A call that a person approved or edited is checked again before it is made. The person is
+        asked again if the check now shows another effect, if the preview was made from a state
+        (``basis``) that has changed since, or if another person has to approve an edited call.
+
+        Returns:
+            The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
+            check refuses an approved call.
         """
         is_changed = self._restore_edits(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
@@ -633,7 +645,8 @@ class Gate:
                     return replace(answer, decision=Rejected(reason=reason))
             elif not isinstance(decision, Approved):
                 return answer
-            elif not answer.was_shown or not verdict.digest:
+            # A rule approved, which is shown nothing, or the check had nothing to show.
+            elif not answer.was_shown or verdict.digest is None:
                 return answer  # no preview was shown that could have become outdated
             # A person may take hours to decide. The call is checked again, because its effect may
             # no longer be the effect that was shown.

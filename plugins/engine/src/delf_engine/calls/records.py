@@ -30,9 +30,13 @@ class CallRecords:
 
     def __init__(self, log: TaskLog) -> None:
         self._log = log
+        # The started calls that have not ended, by call number.
         self._under_way: dict[int, Call] = {}
-        self._requests: dict[int, Call] = {}
+        # The registered calls by their request number, until the next script begins.
+        self._calls_by_request: dict[int, Call] = {}
+        # The numbers of the calls in wait_for_calls_within_limit().
         self._calls_beyond_limit: set[int] = set()
+        # Set at the end of any call, to wake the calls in wait_for_calls_within_limit().
         self._call_ended = asyncio.Event()
         self.unrecorded_error: UnrecordedCallError | None = None
         """The error of the first started call whose end could not be recorded, if any."""
@@ -68,11 +72,11 @@ class CallRecords:
             request: The sandbox session's request number.
             call: The call. A call that is answered from the journal need not be registered.
         """
-        self._requests[request] = call
+        self._calls_by_request[request] = call
 
     def unregister_calls(self) -> None:
         """Unregister all calls, because their script has ended."""
-        self._requests.clear()
+        self._calls_by_request.clear()
 
     def abandon(self, request: int) -> None:
         """Record that the script stopped waiting for a call.
@@ -82,7 +86,7 @@ class CallRecords:
         Args:
             request: The sandbox session's request number.
         """
-        call = self._requests.pop(request, None)
+        call = self._calls_by_request.pop(request, None)
         if call is not None:
             call.abandoned = True
             self._log.record_soon(CallAbandoned, call_id=call.number, action=call.bound.name)
@@ -128,6 +132,9 @@ class CallRecords:
             await self.cancel(call, "cancelled before it was made again")
             return
         if not call.has_start_event:
+            # A resumed task could take an end without a start for the end of an invalid call. If
+            # begin() is cancelled, it also records the end, and the end below is a no-op. The
+            # caller raises its own cancellation.
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
         await self._end_not_started(call)
@@ -188,13 +195,13 @@ class CallRecords:
         # Two kinds of ends are recorded even while this process gives the task up: that of a
         # function in a thread, which always runs to its end, and that of a call that never began.
         ran_in_thread = status in ("ok", "error") and not call.bound.action.is_async
-        is_certain_end = ran_in_thread or cancellation == "not_started"
+        is_outcome_certain = ran_in_thread or cancellation == "not_started"
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:
             await self._log.record(
                 CallFinished,
                 unredacted_fields=unredacted_fields,
-                ends_call=is_certain_end,
+                even_if_leaving=is_outcome_certain,
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,

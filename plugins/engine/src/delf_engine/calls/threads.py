@@ -22,7 +22,7 @@ class ToolThreads:
 
     def __init__(self, max_threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
-        self._jobs: set[Future[Ended]] = set()
+        self._jobs: set[Future[Ended]] = set()  # queued or running
         self._closed = False
 
     async def run(
@@ -50,16 +50,7 @@ class ToolThreads:
         # This frame would keep the function, and with it the arguments of a cancelled call, alive.
         del function
         job: Future[Ended] = Future()
-        try:
-            self._pool.submit(_run_job, job, pending_work)
-        except RuntimeError as error:
-            # submit() puts a job in the pool's queue before it starts a new thread. If only the
-            # start failed, the thread of an earlier job will take this job from the queue. At the
-            # interpreter's shutdown, submit() refuses the job, and all threads end.
-            is_refused = self._closed or "interpreter shutdown" in str(error)
-            if is_refused or not self._jobs:
-                pending_work.clear()
-                raise
+        self._submit(job, pending_work)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         try:
@@ -71,9 +62,10 @@ class ToolThreads:
                 raise
             if abandoned():
                 raise
-            # The function goes on, so its result is returned in spite of the cancellation.
+            # The function goes on, so its result is returned in spite of the cancellation. A second
+            # cancellation ends this wait, too.
             await _completion(job)
-        if job.cancelled():
+        if job.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
         result, error = job.result()
         if error is not None:
@@ -82,6 +74,24 @@ class ToolThreads:
             finally:
                 del error, job  # breaks the reference cycle of the error and this frame
         return result
+
+    def _submit(self, job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
+        """Queue a job for the pool's threads.
+
+        Raises:
+            RuntimeError: If no thread will ever run the job.
+        """
+        try:
+            self._pool.submit(_run_job, job, pending_work)
+        except RuntimeError as error:
+            # submit() refuses a job after close() and at the interpreter's shutdown.
+            is_refused = self._closed or "interpreter shutdown" in str(error)
+            # Otherwise submit() has queued the job before it failed to start a new thread. The
+            # thread of an earlier job then takes this job from the queue.
+            has_thread = bool(self._jobs)
+            if is_refused or not has_thread:
+                pending_work.clear()
+                raise
 
     def close(self) -> None:
         """Cancel queued functions and refuse new ones, without waiting for running functions."""

@@ -42,7 +42,7 @@ from delf_engine.retention import OUTPUT_PREFIX
 from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_event_count
 
-# Events that a fork does not copy, because it is not queued and gets its own end.
+# The events that a fork does not copy, because a fork is not queued and gets its own end.
 _NOT_COPIED: Final = (TaskQueued, TaskFinished, TaskPostponed)
 
 
@@ -210,12 +210,18 @@ def _with_new_request_id(event: Event, new_ids: Mapping[str, str]) -> Event:
         return event
     changes: dict[str, Any] = {"request_id": new_ids[old_id]}
     if isinstance(event, ApprovalDecided):
+        # A remembered decision applies to later calls of other tasks until it is revoked. A copy
+        # would apply even after the original was revoked. ``key`` and ``project`` name those tasks.
         changes |= {"remember": "no", "key": None, "project": None}
     return replace(event, **changes)
 
 
 def _copied_events(events: Sequence[Event], at: int) -> list[Event]:
-    """Return the events up to number ``at``, and the later ends of the calls among these events."""
+    """Return the events up to number ``at``, and the later ends of the calls among these events.
+
+    With the end of a call that was in flight at event ``at``, the fork gets the recorded result and
+    does not make the call once more. Events about the queue and the end of the task are left out.
+    """
     copied: list[Event] = []
     open_calls: set[int] = set()
     for event in events:

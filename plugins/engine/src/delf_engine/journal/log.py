@@ -64,8 +64,11 @@ class TaskLog:
         self.redactor = Redactor() if redactor is None else redactor
         self._replay = Replay() if replay is None else replay
         self.events: list[Event] = list(self._replay.events)
-        self._lock = asyncio.Lock()
+        """The recorded events, in the order of their numbers."""
+        self._lock = asyncio.Lock()  # held while events are numbered and appended
+        # The buffered printed text of the script, redacted.
         self._printed: list[str] = []
+        # Redacts printed text; holds back its end if it may be the beginning of a secret.
         self._print_stream = RedactedStream(self.redactor)
         # The buffered clock reads of the script, in nanoseconds.
         self._clock_reads: list[int] = []
@@ -77,13 +80,16 @@ class TaskLog:
         # Events without their numbers: a number is given at the write, so that no cancelled event
         # leaves a gap.
         self._queued_events: list[tuple[type[Event], dict[str, Any]]] = []
-        # An event whose append was cancelled; the journal may or may not have stored it.
-        self._unconfirmed: Event | None = None
+        # The event whose append has begun, until the append ends. After a cancelled append, the
+        # journal may or may not have stored the event, so the next write appends it once more.
+        self._unconfirmed_event: Event | None = None
         # True after leave() or end(), when this process gives the task up: of new events, only the
         # outcomes of calls are recorded.
         self._is_leaving = False
         # True after end() or the task's last event: no event is recorded any more.
         self._is_ended = False
+        # The time, on the event loop's clock, until which record() waits for the journal; None for
+        # no limit. Set by hurry().
         self._deadline: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
@@ -91,6 +97,7 @@ class TaskLog:
 
         The event of the next request records only messages that differ from these.
         """
+        # The latest background flush of buffered events, if any.
         self._flushing: asyncio.Task[None] | None = None
 
     def restart(self, replay: Replay) -> None:
@@ -112,7 +119,7 @@ class TaskLog:
         kind: type[Event],
         *,
         unredacted_fields: Collection[str] = SAFE,
-        ends_call: bool = False,
+        even_if_leaving: bool = False,
         **fields: Any,
     ) -> None:
         """Record an event, and wait until the journal has stored it.
@@ -122,15 +129,15 @@ class TaskLog:
         Args:
             kind: The event's class.
             unredacted_fields: The names of fields that need no redaction.
-            ends_call: Whether the event is the outcome of a call, which is recorded even after
-                :meth:`leave`.
+            even_if_leaving: Whether the event is recorded even after :meth:`leave`, as the certain
+                outcome of a call is.
             fields: The fields of the event, except task, sequence number and time, which are added.
 
         Raises:
             TaskLeftError: If the task has already ended in this process.
             DelfError: If the journal fails.
         """
-        if self._is_ended or (self._is_leaving and not ends_call):
+        if self._is_ended or (self._is_leaving and not even_if_leaving):
             raise self._ended_error(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, unredacted_fields)
@@ -164,17 +171,17 @@ class TaskLog:
 
     async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Write an event after all queued events; queue the event if the caller is cancelled."""
-        is_written = False
+        has_write_begun = False
         try:
             async with self._lock:
                 if self._has_queued:
                     await self._write_queued()
-                # Set before the write: a cancelled append is kept in ``_unconfirmed``, and queueing
-                # the event once more would journal it twice.
-                is_written = True
+                # If the write is cancelled, it keeps the event in ``_unconfirmed_event``, and the
+                # next write appends it. An event that is also queued would be journalled twice.
+                has_write_begun = True
                 await self._write(kind, fields)
         except asyncio.CancelledError:
-            if not is_written:
+            if not has_write_begun:
                 self._queued_events.append((kind, fields))
             self._flush_soon()
             raise
@@ -281,8 +288,11 @@ class TaskLog:
             self._flush_soon()
 
     def _flush_soon(self) -> None:
+        """Start a flush in the background, unless one is running."""
         if self._flushing is None or self._flushing.done():
             loop = asyncio.get_running_loop()
+            # By default, an asyncio task gets the context of the code that starts it, which may be
+            # any tool of the task. The journal gets that of the task's caller instead.
             self._flushing = loop.create_task(self._flush(), context=self.context.copy())
             self._flushing.add_done_callback(self._log_failure)
 
@@ -295,9 +305,12 @@ class TaskLog:
 
     @property
     def _has_queued(self) -> bool:
-        """True if events are buffered that must be written before the next event."""
+        """True if events are buffered that must be written before the next event.
+
+        An event whose append was cancelled is one of them, because the append must be repeated.
+        """
         queued = self._clock_reads or self._loop_turns or self._printed or self._queued_events
-        return bool(queued) or self._unconfirmed is not None
+        return bool(queued) or self._unconfirmed_event is not None
 
     async def _flush(self) -> None:
         while self._has_queued:  # release the lock between batches, for other events
@@ -317,10 +330,10 @@ class TaskLog:
 
     async def _write_queued(self) -> None:
         """Write the queued events in order; events that the journal fails to store stay queued."""
-        # A cancelled append of an event may have reached the journal, which makes the event
-        # unconfirmed. Append the event again first, because its number may be taken.
-        if self._unconfirmed is not None:
-            await self._confirm(self._unconfirmed)
+        # The journal may have stored the event of a cancelled append. Append that event again
+        # first, because its number may be taken.
+        if self._unconfirmed_event is not None:
+            await self._confirm(self._unconfirmed_event)
         self._queue_output()
         while self._queued_events:
             if self._is_ended:
@@ -332,7 +345,8 @@ class TaskLog:
             try:
                 await self._write(kind, fields)
             except asyncio.CancelledError:
-                # _write() has kept the event as unconfirmed, so it must not stay queued, too.
+                # _write() keeps the event in ``_unconfirmed_event``, and the next write appends it.
+                # An event that also stays queued would be journalled twice.
                 del self._queued_events[0]
                 raise
             del self._queued_events[0]
@@ -347,13 +361,15 @@ class TaskLog:
         # The caller holds the lock, so that the journal gets the events in the order of the
         # numbers.
         seq = len(self.events) + 1
-        self._unconfirmed = event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        self._unconfirmed_event = event
         try:
-            await self._confirm(event)  # sets self._unconfirmed to None
+            await self._confirm(event)  # sets self._unconfirmed_event to None
         except Exception:
-            self._unconfirmed = None  # the caller gets the error; the number is reused
+            self._unconfirmed_event = None  # the caller gets the error; the number is reused
             raise
-        # After a cancellation, the event stays unconfirmed, and the next write confirms it first.
+        # CancelledError is no Exception: the event stays unconfirmed, because the journal may have
+        # stored it, and the next write confirms it first.
 
     async def _confirm(self, event: Event) -> None:
         """Append an event to the journal, which ignores the event if it is stored already.
@@ -362,7 +378,7 @@ class TaskLog:
         """
         if self._journal is not None:
             await self._journal.append(event)
-        self._unconfirmed = None
+        self._unconfirmed_event = None
         self._append_recorded(event)
 
     def _append_recorded(self, event: Event) -> None:

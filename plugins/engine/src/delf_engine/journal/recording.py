@@ -180,13 +180,16 @@ class Recording:
         # The pieces of incomplete replies, by the purpose of the model call.
         self._pieces_of_incomplete_reply: dict[str, list[ev.ModelWrote]] = {}
         # How many recorded events a replay has not repeated yet, by their type and key fields.
+        # match() decreases a count, so that a repeated event is not recorded twice.
         self.unmatched: Counter[tuple[Any, ...]] = Counter()
+        # The scripts by attempt, from 1; the key 0 has the strategy's own work between scripts.
         self.scripts: dict[int, RecordedScript] = {}
         self.highest_call_id = 0
         # The calls that were abandoned before their first event was recorded.
         self._abandoned_call_ids: set[int] = set()
-        self._calls: dict[int, RecordedCall] = {}
+        self._calls: dict[int, RecordedCall] = {}  # by call number
         self._script_by_call_id: dict[int, RecordedScript] = {}
+        # The call, or the whole script, that a request for approval is about, by the request's id.
         self._call_by_request: dict[str, RecordedCall] = {}
         self._script_by_request: dict[str, RecordedScript] = {}
         between_scripts = self.scripts[0] = RecordedScript(attempt=0)
@@ -212,12 +215,16 @@ class Recording:
                 call.is_script_over = is_over
 
     def match(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Mark an equal recorded event as matched; return False if no unmatched one is left."""
+        """Mark an equal recorded event as matched; return False if no unmatched one is left.
+
+        Events are equal if they have the same type and the same values of the type's key fields.
+        """
         if not self.unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
-            # An invalid call is refused before it gets a digest. It is matched by its message,
-            # because a replay may make calls in another order and give the call another number.
+            # Other ends of calls are found by the call's digest, but an invalid call is refused
+            # before it gets a digest. It is matched by its message, because a replay may make calls
+            # in another order and give the call another number.
             key = _refusal_key(fields["action"], fields["error"])
         else:
             names = kind.replay_key
@@ -233,7 +240,9 @@ class Recording:
     def _add(self, event: ev.Event, script: RecordedScript) -> None:
         """Add an event to the record of its script or call.
 
-        An event of a model call is added to the record of the calls for the same purpose.
+        An event of a model call is added to the record of the calls for the same purpose. The
+        pieces of a reply (``ModelWrote``) are collected until the complete reply arrives; without
+        a complete reply, the pieces count as the reply.
         """
         match event:
             case ev.ScriptFinished():
@@ -274,6 +283,7 @@ class Recording:
                 self._script_by_request[event.request_id] = script
             case ev.ApprovalDecided() if event.request_id in self._script_by_request:
                 self._script_by_request[event.request_id].decision = event
+            # All further approval events are about calls.
             case ev.ApprovalRequested():
                 self._add_request(event, self._find_or_add_call(event, event.digest, script))
             case ev.ApprovalDecided():
@@ -335,6 +345,8 @@ class Recording:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
         recorded_call.request_has_lapsed = False
+        # An interrupted call has two requests: the one for its first start, and, after a resume,
+        # the question whether to repeat the call.
         if event.outcome_unknown:
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
             return
@@ -381,7 +393,7 @@ class Recording:
             recorded_call = self._find_or_add_call(event, event.digest, script)
         if recorded_call is None:
             # Only a call that was refused as invalid ends without a digest and without any earlier
-            # event.
+            # event. A replay makes the call again, and match() then finds its refusal recorded.
             self.unmatched[_refusal_key(event.action, event.error)] += 1
         elif event.cancellation == "cut_off":
             # The sandbox died during the call, and the call may have continued. A resume asks a
@@ -389,7 +401,7 @@ class Recording:
             recorded_call.was_interrupted = True
         elif event.cancellation == "not_started":
             # The sandbox died after the decision about the call and before its start. The decision
-            # stays valid, and a resume starts the call.
+            # stays valid, and a resume starts the call. The recorded start has had no effect.
             recorded_call.was_interrupted = True
             recorded_call.started = None
         else:
@@ -403,4 +415,8 @@ def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalD
 
 
 def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:
+    """Return the key in ``Recording.unmatched`` of the refusal of an invalid call.
+
+    Like all keys there, it begins with the class of the event.
+    """
     return (ev.CallFinished, action, error)

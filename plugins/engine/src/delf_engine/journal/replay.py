@@ -27,6 +27,9 @@ _REPLAYED_PURPOSES: Final[frozenset[Purpose]] = frozenset(
     {"generate", "prefilter", "learn", "outline"}
 )
 
+# A turn key says what a waiting call waits for. The key of a call with a recorded answer is the
+# call's number: the call waits until that answer is the next step. Other calls have these keys.
+
 # The key of waiting calls that have no recorded end; their turn is after all recorded answers.
 _AFTER_ALL_ANSWERS: Final = 0
 
@@ -51,6 +54,7 @@ class _CallOrder:
 
     def __init__(self, script: RecordedScript) -> None:
         self.script = script
+        # The recorded calls that the replay has not made yet, by their digests.
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
@@ -64,7 +68,10 @@ class _CallOrder:
         # Counted once and then decreased, because counting again at each call would take quadratic
         # time.
         self._remaining_answer_count = sum(step.is_answer for step in self._remaining_steps)
+        # The futures of the waiting calls, by turn key: a call's number or a constant such as
+        # _AFTER_END.
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
+        # The number of calls that wait, for is_waiting: ``_waiting`` also has cancelled calls.
         self._waiting_count = 0
 
     @property
@@ -84,7 +91,9 @@ class _CallOrder:
         # Equal calls are interchangeable: coroutines may make them in another order than before.
         recorded_call = self._unclaimed[digest].popleft()
         self._unrepeated_calls.pop(recorded_call.call_id, None)
-        self._advance()  # now that the call is made again, another call may be next
+        # This call may have been the next recorded step. The step after it is then next, and may be
+        # the answer that another call waits for.
+        self._advance()
         return recorded_call
 
     async def turn(self, recorded_call: RecordedCall | None, *, blocks_script: bool) -> None:
@@ -119,8 +128,9 @@ class _CallOrder:
                 await self._wait(turn_key)
         finally:
             # Only a call with a recorded answer has a step for the answer. The step is removed only
-            # now: removed earlier, it would let the next answer overtake this one. If the script
-            # stopped waiting, the step is removed, too, or else later calls would wait for it.
+            # after the wait: if it were removed at the wake-up, the next answer could overtake this
+            # one. It is also removed if the script stopped waiting, or else later calls would wait
+            # for the step.
             if recorded_call is not None and recorded_call.finished is not None:
                 self._remaining_steps.remove(RecordedStep(recorded_call.call_id, is_answer=True))
                 self._remaining_answer_count -= 1
@@ -128,14 +138,21 @@ class _CallOrder:
 
     @property
     def waits_for_end_of_script(self) -> bool:
-        """True if a call waits that the recorded script did not make before its end."""
-        return not all(waiter.done() for waiter in self._waiting[_AFTER_END])
+        """True if a call is in :meth:`wait_for_end_of_script`: the recorded script did not make it.
+
+        Waiters of calls that the script has cancelled are done.
+        """
+        return any(not waiter.done() for waiter in self._waiting[_AFTER_END])
 
     async def wait_for_end_of_script(self) -> None:
-        """Wait until the end of the script cancels the waiting call; never return."""
-        await self._wait(_AFTER_END)
+        """Wait until the end of the script cancels the waiting call; never return.
+
+        For a call that a recorded and ended script did not make.
+        """
+        await self._wait(_AFTER_END)  # a key that _advance() never wakes
 
     async def _wait(self, turn_key: int) -> None:
+        """Wait until :meth:`_wake` is called with a turn key."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn_key].append(waiter)
         self._waiting_count += 1
@@ -150,9 +167,12 @@ class _CallOrder:
         Each recorded step is a call or the answer to a call. Answers are removed in :meth:`turn`.
         """
         steps = self._remaining_steps
-        while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
+        while steps:
+            was_call_repeated = steps[0].call_id not in self._unrepeated_calls
+            if steps[0].is_answer or not was_call_repeated:
+                break
             steps.popleft()
-        if not self._remaining_answer_count:
+        if not self._remaining_answer_count:  # steps of calls may remain
             self._wake(_AFTER_ALL_ANSWERS)  # wakes recorded calls without a recorded answer
         if not steps:
             self._wake(_AFTER_ALL_STEPS)  # wakes calls that are not recorded
@@ -160,6 +180,11 @@ class _CallOrder:
             self._wake(steps[0].call_id)  # wakes the call whose answer is next
 
     def _wake(self, turn_key: int) -> None:
+        """Wake the calls that wait with a turn key.
+
+        The key is the number of the call whose recorded answer is next, or one of the constants,
+        with which several calls may wait.
+        """
         for waiter in self._waiting.pop(turn_key, ()):
             # The script may have cancelled the call meanwhile; a result for a done future raises.
             if not waiter.done():
@@ -209,8 +234,10 @@ class Replay:
         self.highest_call_id = self._recording.highest_call_id
         """The highest number of a recorded call; 0 without calls."""
         # The strategy, too, must repeat the calls that it made between its scripts in the recorded
-        # order. They are recorded as the calls of the script number 0.
+        # order. The recording has them under the number 0; scripts are numbered from 1.
         strategy_calls = self._recording.scripts[0]
+        # This order holds whenever no script runs. Each recorded script has an order of its own
+        # while it runs, which begin_script() sets and end_script() replaces by this one.
         self._order_between_scripts = _CallOrder(strategy_calls) if self.resumed else None
         self._set_order(self._order_between_scripts)
 
@@ -324,6 +351,7 @@ class Replay:
             return None
         recorded_call = order.take(digest)
         recorded_end = order.script.finished
+        # First case: the recorded script made this call, and abandoned it.
         if recorded_call is not None and recorded_call.was_abandoned:
             # The recorded script stopped waiting for this call, and then ran to its end. A script
             # that is blocked by the call cannot stop waiting, so it differs from the recorded one.
@@ -335,6 +363,8 @@ class Replay:
         # Wait before the check below: other coroutines of the script may still have to make
         # recorded calls.
         await order.turn(recorded_call, blocks_script=blocks_script)
+        # Second case: the recorded script ended without this call. In any other case, the call is
+        # recorded, or it is new because the record of the script has no end.
         if recorded_call is None and recorded_end is not None:
             if blocks_script:
                 raise _further_call_error(recorded_end)
@@ -352,9 +382,11 @@ class Replay:
         if self._recorded_order is None or not self._recorded_order.is_waiting:
             return None
         recorded_end = self._recorded_order.script.finished
+        # A call waits that the recorded script did not make before it ended.
         if recorded_end is not None and self._recorded_order.waits_for_end_of_script:
             return _further_call_error(recorded_end)
         next_calls = ", ".join(map(_named, self._recorded_order.unrepeated_calls[:3]))
+        # If all recorded calls were made again, the waiting call waits for another call's answer.
         expected = next_calls or "an earlier answer"
         return _mismatch(f"the task timed out before the replay reached {expected}")
 

@@ -62,11 +62,10 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             remaining.append(event)
             continue
-        # A failed call may have postponed the task, or exhausted its budget. Any other end is that
-        # of the timeout, without a failed call: no other finished task is resumed.
-        may_have_failed_call = (
-            isinstance(event, ev.TaskPostponed) or event.code == BudgetExceededError.code
-        )
+        # Of the ended tasks, only those at their budget or timeout are resumed. At the timeout no
+        # call has failed; a postponement and an exhausted budget may come from a failed call.
+        is_postponement = isinstance(event, ev.TaskPostponed)
+        may_have_failed_call = is_postponement or event.code == BudgetExceededError.code
         if not may_have_failed_call:
             continue
         read_index = _failed_read(remaining)

@@ -178,7 +178,12 @@ class TaskPipeline:
             await self._log.record(Warned, message=message)
 
     async def _work(self) -> str:
-        """Prepare the task, and return the strategy's answer."""
+        """Prepare the task, and return the strategy's answer.
+
+        The tools change in this order: the tool for a typed answer and the tool for questions are
+        added, set-up connections are reloaded, the shown tools are selected, and the strategy adds
+        tools of its own, such as ``find_tools``.
+        """
         run = self._run
         initial_tools = run.tools
         if run.request.output is not None:
@@ -195,7 +200,9 @@ class TaskPipeline:
         if run.agent_tools.need_setup:
             await set_up_connections(run)
         await select_tools(run, seconds)
+        # False if a prefilter chose the shown tools (is_chosen), or if not all fit into the prompt.
         shows_all_tools = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
+        # The strategy's own tools find the tools that are not shown.
         if not shows_all_tools and isinstance(self._strategy, SupportsOwnTools):
             connections = self._strategy.own_tools(run.tool_choice())
             run.tools = await run.tools.with_builtins(connections)
@@ -322,9 +329,13 @@ class TaskPipeline:
             The output followed by the tool's message, and None. If this text does not match the
             declared type of the answer, the output and the error.
         """
-        output, refusal = self._host.output, refusal_of(self._log.events)
+        output = self._host.output
+        refusal = refusal_of(self._log.events)
+        if refusal is None:  # the last script did not fail with a tool's refusal
+            return output, error
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
-        if refusal is None or self._host.check_answer(text) is not None:
+        is_invalid_answer = self._host.check_answer(text) is not None
+        if is_invalid_answer:
             return output, error
         await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
         return text, None
@@ -365,6 +376,8 @@ class TaskPipeline:
             self._log_lost_end(error)
 
     def _cancellation_error(self) -> DelfError:
+        # The clock is also over if that of a parent task is. A parent cancels its child tasks at
+        # its timeout, while a task's own timeout cancels only its work.
         if self._run.clock.is_over:
             return TaskTimeoutError("Timeout: the time of the task above was over")
         return TaskStoppedError("the task was stopped")

@@ -33,15 +33,18 @@ async def set_up_connections(run: TaskRun) -> None:
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
-    """Set up a connection, and reload its tools; a failure becomes a warning."""
+    """Set up a connection, and reload its tools if the set-up changed anything or failed.
+
+    A failure becomes a warning.
+    """
     problem = f"{connection.name} is not wholly set up"
     async with run.failures_as_warnings(problem):
         # In an empty context: all tasks share what the connection opens here.
         has_changed = await awaited_in(Context(), _run_setup(connection, _build_ask(run)))
         if not has_changed:
             return
-    # Reload the tools after a failure, too, because the steps before the failure may have changed
-    # the tools. The failure itself became a warning above.
+    # This is also reached after a failure, which became a warning above: the steps before the
+    # failure may have changed the tools.
     async with run.failures_as_warnings(problem):
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 

@@ -200,6 +200,11 @@ def _named_files(
 
 
 def _has_instructions(path: Path) -> bool:
+    """Return True if a file holds settings or code, by its suffix or its permission to execute.
+
+    A change of such a file needs the user's trust again, unlike a change of data. An executable
+    file is a program, whatever its suffix.
+    """
     return path.suffix in _INSTRUCTION_SUFFIXES or os.access(path, os.X_OK)
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, cast
 
 from delf.environment import FileText, Source, SourcedText, source_of
 from delf.errors import ConfigurationError, EnvironmentKeyError
 from delf.records import dataclass
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
+"""The keys that lead to a value in nested tables."""
 
 _REFERENCE = re.compile(r"\$(?:(\$)|\{([^{}]*)(\})?)")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.DOTALL)
@@ -36,7 +37,7 @@ class Given:
 
     value: Any
     origin: str
-    folder: FilePath | None = None
+    folder: Path | None = None
     source: Source = "program"
 
     @property
@@ -49,15 +50,17 @@ class Values:
     """A tree of settings with origins, in which later values override earlier ones."""
 
     def __init__(self) -> None:
-        self._leaves: dict[Path, Given] = {}
-        self._replaced: list[tuple[Path, Given]] = []
+        # The values in force, each with its origin, by the keys that lead to the value.
+        self._leaves: dict[KeyPath, Given] = {}
+        # The values that a later value replaced or that were dropped, for written().
+        self._replaced: list[tuple[KeyPath, Given]] = []
 
     def put(
         self,
-        path: Path,
+        path: KeyPath,
         value: object,
-        origin: str | Callable[[Path], str],
-        folder: FilePath | None = None,
+        origin: str | Callable[[KeyPath], str],
+        folder: Path | None = None,
         source: Source = "program",
     ) -> None:
         """Set a value; merge a mapping key by key, and replace any other value.
@@ -82,26 +85,26 @@ class Values:
         origin_text = origin if isinstance(origin, str) else origin(path)
         self._leaves[path] = Given(value, origin_text, folder, source)
 
-    def drop(self, path: Path) -> None:
+    def drop(self, path: KeyPath) -> None:
         """Remove the value at a path and all values below the path."""
         for other in list(self._leaves):
             if other[: len(path)] == path:
                 self._replaced.append((other, self._leaves.pop(other)))
 
-    def leaves(self) -> Iterator[tuple[Path, Given]]:
+    def leaves(self) -> Iterator[tuple[KeyPath, Given]]:
         """Yield the path and value of each setting."""
         yield from self._leaves.items()
 
-    def written(self) -> Iterator[tuple[Path, Given]]:
+    def written(self) -> Iterator[tuple[KeyPath, Given]]:
         """Yield the path and value of each setting, including overridden and removed values."""
         yield from self._leaves.items()
         yield from self._replaced
 
-    def has(self, path: Path) -> bool:
+    def has(self, path: KeyPath) -> bool:
         """Return True if the path or a path below it has a value."""
         return any(other[: len(path)] == path for other in self._leaves)
 
-    def origin(self, path: Path) -> str | None:
+    def origin(self, path: KeyPath) -> str | None:
         """Return the origin, such as a file or a variable, of the value at a path of keys.
 
         If no value is set at the path itself, return the origin of the value at the nearest parent
@@ -209,6 +212,7 @@ def _resolve_reference(match: re.Match[str], environ: Mapping[str, str], origin:
     return value
 
 
-def _overlaps(first: Path, second: Path) -> bool:
+def _overlaps(first: KeyPath, second: KeyPath) -> bool:
+    """Return True if two sequences of keys are equal, or if one is the beginning of the other."""
     length = min(len(first), len(second))
     return first[:length] == second[:length]

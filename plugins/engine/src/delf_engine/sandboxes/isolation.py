@@ -161,7 +161,8 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
 
     targets = _HostTargets()
 
-    def visited(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def record_visit(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Record that a test script has reached a server of the host."""
         targets.visits.append("a server of the host")
         writer.close()
 
@@ -180,12 +181,13 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
                 path.parent.mkdir()
                 path.write_text(targets.input_text, encoding="utf-8")
                 targets.inputs.append(path)
-        server = await asyncio.start_server(visited, "127.0.0.1", 0)
+        server = await asyncio.start_server(record_visit, "127.0.0.1", 0)
         stack.push_async_callback(_close, server)
         targets.port = server.sockets[0].getsockname()[1]
         with contextlib.suppress(OSError):  # the path may be too long for a socket
             path = str(targets.folders[0] / "listener")
-            stack.push_async_callback(_close, await asyncio.start_unix_server(visited, path))
+            unix_server = await asyncio.start_unix_server(record_visit, path)
+            stack.push_async_callback(_close, unix_server)
         # By subprocess: if a script traces and kills the process, its parent sees the end only
         # after the tracer's end, and asyncio of Python 3.12 would block the loop until then.
         targets.process = await asyncio.to_thread(_start, {"DELF_BAIT": targets.secret})

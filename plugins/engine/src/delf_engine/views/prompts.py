@@ -178,6 +178,7 @@ def _unpack_messages(
         The messages; None if some of them are not in the journal.
     """
     previous_messages = previous_messages or ()
+    # ``same`` is the number of messages that both prompts begin with.
     shared = previous_messages[: event.same]
     if event.prompt is None or len(shared) < event.same:
         return None
@@ -185,7 +186,7 @@ def _unpack_messages(
     shared_messages = [PromptMessage(message.role, message.text, same=True) for message in shared]
     try:
         new: Any = json.loads(raw)
-    except ValueError:  # the JSON was cut at the maximum size
+    except ValueError:  # the JSON was cut at the maximum size: show what there is as one message
         new = [["", raw.decode("utf-8", "replace")]]
     new_messages = [PromptMessage(str(role), str(text)) for role, text in new]
     return (*shared_messages, *new_messages)

@@ -81,7 +81,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
     """
     trace = Trace(events)
     first = events[0]
-    last = ev.end_event(events)
+    end = ev.end_event(events)
     output = "".join(event.text for event in events if isinstance(event, ev.Printed))
     writes = [event for event in events if isinstance(event, ev.FileWritten)]
     files = {write.label: write.path for write in writes}
@@ -93,17 +93,18 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         "output_so_far": output,
         "files": files,
     }
-    if last is None:
+    if end is None:
         since_last_event = 0.0 if interrupted else time.time() - events[-1].at
         elapsed = int((_seconds(events) + since_last_event) * 1000)
         return StreamSnapshot(elapsed_ms=elapsed, **common)
-    events_to_end = [event for event in events if event.seq <= last.seq]
+    events_to_end = [event for event in events if event.seq <= end.seq]
+    has_succeeded = end.status  # False for a failed or stopped task, which has an error instead
     return StreamSnapshot(
         elapsed_ms=int(_seconds(events_to_end) * 1000),
-        result=last.text if last.status else None,
-        value=last.value,
-        error=last.error,
-        cost_usd=last.cost_usd,
+        result=end.text if has_succeeded else None,
+        value=end.value,
+        error=end.error,
+        cost_usd=end.cost_usd,
         tokens_used=trace.usage.total_tokens,
         trace=trace,
         **common,

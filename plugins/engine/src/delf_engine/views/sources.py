@@ -43,8 +43,8 @@ def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
     """Return the origins of the arguments that come from the task or a result, by path."""
     sources: dict[str, Any] = {}
     for path, text in values_of(call.arguments):
-        # The journal does not record the trust, which data() needs. Set any trust, and leave it out
-        # of the result.
+        # data() needs a trust, which the journal does not record. Any value serves, because it is
+        # removed at once.
         data = replace(origins.find(text), trust="own").data()
         del data["trust"]
         if data["kind"] in ("task", "result"):

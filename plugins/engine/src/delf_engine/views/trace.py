@@ -132,7 +132,7 @@ class Trace:
                     entry = self._add_timeline_entry("phase", event.step, at)
                 _finish(entry, event.duration_ms, ok=True)
                 if event.step == ev.Step.SETUP:
-                    self._setup().duration_ms = event.duration_ms
+                    self._setup_trace().duration_ms = event.duration_ms
             case ev.ScriptFinished() if event.status not in ("done", "rerun"):
                 entry = self._running_entries.get(ev.Step.EXECUTE)
                 if entry is not None:
@@ -221,22 +221,28 @@ class Trace:
         # The rest is an unfinished line or, if the limit is reached, all the text beyond the limit.
         *complete_lines, rest = text.split("\n", self._remaining_line_count())
         for line in complete_lines:
+            # The first line ends the unfinished line, if any; its parts become one text.
             self._continue_printed_line(line, event.at)
             self._join_unfinished_line()
-            self._unfinished_line_parts.clear()
+            self._unfinished_line_parts.clear()  # the next text begins a line
         is_unfinished_line = self._remaining_line_count() > 0
         if rest and is_unfinished_line:
             self._continue_printed_line(rest, event.at)
 
     def _remaining_line_count(self) -> int:
-        """Return how many more lines the trace has room for; the unfinished line counts as room."""
+        """Return how many more lines can be completed within ``MAX_LINES``.
+
+        The unfinished line is one of them.
+        """
         complete_line_count = len(self._printed_lines) - bool(self._unfinished_line_parts)
         return max(MAX_LINES - complete_line_count, 0)
 
     def _continue_printed_line(self, text: str, at: float) -> None:
         """Append text to the unfinished printed line; begin a line if there is none.
 
-        Each printed line has an entry in the timeline, with the line as its label.
+        Each printed line has an entry in the timeline, with the line as its label. Both get only
+        the first part here. :meth:`_join_unfinished_line` adds the other parts when the line ends
+        or is read, because joining at each part would take quadratic time.
         """
         if not self._unfinished_line_parts:
             self._unfinished_line_entry = self._add_timeline_entry("say", text, at, "success")
@@ -245,7 +251,11 @@ class Trace:
         self._unfinished_line_parts.append(text)
 
     def _join_unfinished_line(self) -> None:
-        """Join the pieces of the last printed line into one text."""
+        """Join the parts of the last printed line into one text.
+
+        The text replaces the first part in the two places that have the line: its timeline entry
+        and the list of printed lines.
+        """
         if len(self._unfinished_line_parts) > 1:
             text = "".join(self._unfinished_line_parts)
             self._unfinished_line_parts = [text]
@@ -306,9 +316,10 @@ class Trace:
         )
 
     def _finish_child(self, event: ev.ChildFinished) -> None:
-        line = self._running_entries.pop(event.child_id, None)
-        if line is not None:
-            _finish(line, event.duration_ms, ok=event.status)
+        entry = self._running_entries.pop(event.child_id, None)
+        has_succeeded = event.status
+        if entry is not None:
+            _finish(entry, event.duration_ms, ok=has_succeeded)
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
     def _add_model_call(self, event: ev.ModelReplied) -> None:
@@ -322,12 +333,14 @@ class Trace:
         )
         self.model_calls.append(call)
         if event.purpose == "setup":
-            self._setup().add(call)
+            self._setup_trace().add(call)
             return  # no task pays for the set-up of connections, which serves all tasks
         self.usage = self.usage + event.usage
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
-    def _setup(self) -> SetupTrace:
+    def _setup_trace(self) -> SetupTrace:
+        """Return the record of model calls that set up connections; begin it at the first call."""
+        # ``api_enrichment`` is the public name of this record.
         if self.api_enrichment is None:
             self.api_enrichment = SetupTrace()
         return self.api_enrichment
