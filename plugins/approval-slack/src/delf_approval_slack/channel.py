@@ -379,6 +379,8 @@ class SlackChannel:
                 return _end_text(record)
             if self._is_closing or time.monotonic() > deadline:
                 return None
+            # An event is only a reason to read the record earlier; the subscription goes on after a
+            # timeout.
             with suppress(TimeoutError, StopAsyncIteration):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await anext(live)
@@ -452,7 +454,8 @@ class SlackChannel:
         fields = {name: _value(field) for name, field in blocks.items()}
         first_field = next(iter(fields), REASON)  # shows errors that are about no single field
         kind = str(view.get("callback_id"))
-        # A decision of the intended kind, without the content of the form.
+        # The kind of a form is the button that opened it. The button's decision is of the intended
+        # kind, without the content of the form, and tells whether this person may decide so.
         intended_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
             pending, problem = await self._find_request(
@@ -484,7 +487,8 @@ class SlackChannel:
         except NotJsonError as error:
             return _field_error(error.field, "this is not JSON")
         except DelfError as error:
-            # The field of an argument has the argument's name, which errors about it contain.
+            # Show the error at its field. The field of an argument has the argument's name, which
+            # errors about it contain; for any other error, the first field has to do.
             invalid_field = next((name for name in fields if name in error.message), first_field)
             text = f"{error.message}: {error.hint}" if error.hint else error.message
             return _field_error(invalid_field, text)
@@ -663,10 +667,11 @@ def _end_text(record: RequestRecord | None) -> str:
         return "Nobody waits for it any more."
     if decided.source in EXPIRY_REASONS:
         return f"{EXPIRY_REASONS[decided.source].capitalize()}."
-    if decided.source != "person":
+    if decided.source != "person":  # a rule has decided meanwhile, or nobody can
         return "Nobody waits for it any more."
     outcome = DECISION_WORDS[decided.decision].capitalize()
     if decided.decision == "edited" and _needs_others(record.requested):
+        # The text goes on with "by" and the person who edited.
         outcome = "Edited, for another person to approve,"
     is_rejection = decided.decision in ("rejected", "changes_requested")
     details = ""

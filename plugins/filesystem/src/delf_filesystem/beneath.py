@@ -100,7 +100,11 @@ def _openat2(folder: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def _open_stepwise(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
-    """Open a path one folder after the other, on systems without openat2."""
+    """Open a path one folder after the other, on systems without openat2.
+
+    Like openat2, refuse a file on another file system, so that no path leads into a mount below
+    the folder.
+    """
     device = os.fstat(folder).st_dev
     current = os.dup(folder)
     try:

@@ -235,6 +235,7 @@ def _mode_of(place: Place, folder: int, name: str) -> int | None:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
+    # The caller converts an OSError to a tool error, with the same message as for any other link.
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if not stat.S_ISREG(status.st_mode):

@@ -152,7 +152,7 @@ def _walk_subfolder(
     if os.fstat(descriptor).st_dev != device:
         os.close(descriptor)
         return
-    yield from _walk_folder(place, path, descriptor, device, glob)
+    yield from _walk_folder(place, path, descriptor, device, glob)  # closes the descriptor
 
 
 def _stat(name: str, folder: int) -> os.stat_result | None:

@@ -54,7 +54,8 @@ class Rule:
         if not self.asks_unless_reading:
             return False
         # The pattern of a rule that asks unless the command only reads ends with ``**``, which
-        # matches any further words of the command. These words decide.
+        # matches any further words of the command. These words decide: no path may lead out of the
+        # folder, the program must only read its arguments, and no option may do more.
         first_further = len(self.words) - 1
         further_words = command[first_further:]
         if any(map(_OUTSIDE_PATH.search, further_words)):
@@ -82,6 +83,7 @@ class Rule:
         # A "*" or "**" at the end stands for all further words of the command; "**" allows any.
         last_word = pattern_words[-1]
         if last_word in ("*", "**") and len(pattern_words) > 1:
+            # Replace it by these words, so that pattern and command can be compared word by word.
             words_before = pattern_words[:-1]
             if len(command) < len(words_before):
                 return False
@@ -96,7 +98,7 @@ class Rule:
             return False
         if not all(map(_matches_word, pattern_words, command)):
             return False
-        # A word that differs from the word of the pattern contains what a wildcard matched.
+        # A matching word that differs from the word of the pattern was matched by a wildcard.
         wildcard_indexes += (
             index for index, word in enumerate(pattern_words) if word != command[index]
         )
