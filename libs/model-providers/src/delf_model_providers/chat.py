@@ -94,16 +94,21 @@ def _converted(message: Message) -> list[dict[str, Any]]:
     if calls:
         converted["content"] = converted["content"] or None
         converted["tool_calls"] = [_call(call) for call in calls]
-    # The provider's own fields of a message, such as reasoning, were stored with its calls.
+    # The provider's own fields of a message, such as reasoning, were stored with its calls. They
+    # are added without replacing a field such as ``content``.
     for call in calls:
         converted = {**fields_of(call, "message"), **converted}
     return [*converted_results, converted]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
+    """Convert a call, with the provider's own fields of the call, such as a signature.
+
+    The provider wants these fields back. The fields of the whole message are not among them.
+    """
     function = {"name": call.name, "arguments": call.arguments}
-    kept_fields = fields_of(call, "call")
-    return {**kept_fields, "id": call.id, "type": "function", "function": function}
+    provider_fields = fields_of(call, "call")
+    return {**provider_fields, "id": call.id, "type": "function", "function": function}
 
 
 def tools(model_tools: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:

@@ -270,8 +270,9 @@ class _EndpointResolver:
         key = _find_key(self.config, self.context, provider, keys, url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
         # Without a key, litellm would send a key of the environment, which must not go to an
-        # address that a program or a project's file sets. A placeholder key prevents this. Where
-        # the project's server needs a login, the placeholder would not help: raise.
+        # address that a program or a project's file sets. A placeholder key prevents this. If a
+        # project's file sets the address of a server that needs a login, the placeholder would not
+        # help: raise. An address of the environment or the command line may get any key.
         if key.text is None and address_source == "project" and provider.login != "none":
             raise _key_address_error(self.model_name, keys[0], "environment", address_source)
         if key.text is None and address_source in ("program", "project"):
@@ -383,6 +384,7 @@ def _find_key(
             )
         if _may_send_key(candidate.source, address_source):
             return candidate
+        # Not to be sent to this address. Only named in a message, if no other key is found.
         first_rejected = first_rejected or candidate
     if first_rejected is None:
         return _Key.absent(reason=f"no key was given and {variables[0]} is not set")

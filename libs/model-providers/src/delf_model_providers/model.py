@@ -48,8 +48,9 @@ class EndpointModel(ABC):
         self._search = searches.tool_of(config.settings, self._endpoint)
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
+        # Set after the server has refused the other mode; from then on, only one mode is used.
         self._always_streams = self._never_streams = False
-        self._prepare()
+        self._prepare()  # creates what the subclass needs to send requests
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -177,7 +178,7 @@ class EndpointModel(ABC):
                 if not is_stream_missing and not self._is_mode_refused(error, request):
                     raise
                 # The server does not stream, so the reply is requested as a whole below.
-            self._never_streams = True
+            self._never_streams = True  # later requests are not refused first
         reply = await self._complete_once(request)
         if reply.text:
             yield ModelDelta(reply.text)

@@ -93,7 +93,7 @@ class Pool:
             await response.aclose()
 
     def _create_client(self) -> httpx.AsyncClient:
-        _import_httpx()
+        _import_httpx()  # first, because a plain import would also import httpx's command line
         import httpx
 
         # An unencrypted endpoint needs no certificates, and loading them takes time.

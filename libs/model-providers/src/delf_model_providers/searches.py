@@ -96,7 +96,9 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
         The price; None if the price is unknown, as for searches at a custom address.
     """
     if endpoint.dialect == "openai":
-        searches = 1  # search models search once per request, unreported
+        # OpenAI's search models search once in each request, and do not report it. The caller asks
+        # only for requests with the search tool.
+        searches = 1
     fee = _FEES.get(endpoint.dialect or "")
     has_unknown_price = searches > 0 and not endpoint.is_official
     if fee is None or has_unknown_price:

@@ -52,18 +52,20 @@ def keep_own_signatures(request: ModelRequest, model: str) -> ModelRequest:
         model: The provider and name of the model that gets the request.
     """
 
-    def with_own_token(part: Part) -> Part:
+    def with_own_signature(part: Part) -> Part:
+        """Return a call with its signature if this model made it, or else without a signature."""
         if not isinstance(part, ToolCall) or part.token is None:
             return part
         token_model, _, token = part.token.partition(_SEPARATOR)
         return replace(part, token=token if token_model == model else None)
 
-    def with_own_tokens(message: Message) -> Message:
+    def with_own_signatures(message: Message) -> Message:
+        """Return a message with the signatures of this model only; others would be refused."""
         if not any(isinstance(part, ToolCall) for part in message.parts):
             return message
-        return replace(message, parts=tuple(map(with_own_token, message.parts)))
+        return replace(message, parts=tuple(map(with_own_signature, message.parts)))
 
-    return replace(request, messages=tuple(map(with_own_tokens, request.messages)))
+    return replace(request, messages=tuple(map(with_own_signatures, request.messages)))
 
 
 def may_think(request: ModelRequest) -> bool:
