@@ -71,7 +71,7 @@ class Budget:
         self._clock_read_count = 0
         self._loop_event_count = 0
         self._byte_count = 0
-        self._max_bytes = self._max_script_bytes
+        self._max_bytes = self._max_script_bytes  # between scripts, the limit is lower
 
     def end_script(self) -> None:
         """Lower the limit on received bytes until the next script begins."""

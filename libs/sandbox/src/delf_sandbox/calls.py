@@ -45,6 +45,7 @@ class OpenCall:
         self.memory_bytes = memory_bytes
         self.script_number = script_number
         self.task: asyncio.Task[None] | None = None
+        # True after the first step of the asyncio task; the call may still wait in the queue.
         self.has_begun = False
         self.is_abandoned = False
 
@@ -108,7 +109,8 @@ class OpenCalls:
             # Cancel before the guest's next message is handled, which may start another call.
             call.abandon()
         else:
-            # Cancel only after the call's first step, because that step may journal the call.
+            # Cancel only after the call's first step, which may journal the call: a task that is
+            # cancelled before its first step runs none of its code. The step is scheduled already.
             self._loop.call_soon(call.abandon)
 
     def skip_queued_calls(self) -> None:
@@ -124,7 +126,11 @@ class OpenCalls:
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
-        """Make a call when the concurrency limit permits, and send its answer to the guest."""
+        """Make a call when the concurrency limit permits, and send its answer to the guest.
+
+        No answer is sent to a call that the script abandoned, that was still queued when its script
+        ended, or that :meth:`clear` has removed.
+        """
         # A task that is cancelled before its first step runs none of this code, and the host would
         # not journal the call. So :meth:`abandon` cancels the task only once this flag is set.
         call.has_begun = True

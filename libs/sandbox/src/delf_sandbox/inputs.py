@@ -19,7 +19,7 @@ class InputNames:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # the name in the sandbox, by the file's path on the host
 
     def name(self, path: str) -> str:
         """Return the file name of an input file in the sandbox's folder, stable for each path.

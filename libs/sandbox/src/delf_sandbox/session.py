@@ -71,16 +71,22 @@ class WireSession(asyncio.BufferedProtocol):
         self._reader = FrameReader(frame_bytes)
         self._buffer = memoryview(bytearray(_READ_SIZE))
         self._transport: asyncio.Transport | None = None
+        # Done once the guest is ready, or gone.
         self._booted: asyncio.Future[None] = loop.create_future()
+        # The outcome and the host of the running script; None between scripts.
         self._outcome: asyncio.Future[Outcome] | None = None
         self._host: ScriptHost | None = None
-        self._spec: SessionSpec | None = None
+        self._spec: SessionSpec | None = None  # set by initialise()
         self.calls = OpenCalls(loop, self._answer)
+        # The parts of frames that _flush() will send together.
         self._unsent_parts: list[bytes] = []
+        # Output files that arrive in chunks. initialise() sets the limits of the session.
         self._files = IncomingFiles(Limits())
         self._budget = Budget(Limits())
         self._script_count = 0
+        # True if the guest is gone, or was killed because of a limit or a violation.
         self._is_lost = False
+        # True after aclose().
         self._is_closed = False
         self.is_paused = False
         self._is_handling_payloads = False
@@ -96,7 +102,11 @@ class WireSession(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a buffer for the next read, which is small except within a large frame."""
+        """Return a buffer for the next read, which is small except within a large frame.
+
+        A small read has few calls. Many calls that start in one iteration of the event loop would
+        delay each other.
+        """
         is_large = self._reader.pending >= _SMALL_READ_SIZE
         return self._buffer if is_large else self._buffer[:_SMALL_READ_SIZE]
 
@@ -363,8 +373,8 @@ class WireSession(asyncio.BufferedProtocol):
         if self._host is None:
             # Answer the call, because a coroutine that a script left behind must not wait forever.
             refusal = Raised("ToolError", "the script is over; no call can be made any more")
-            frame, _ = answer_frame(request.call_id, refusal, _MAX_REFUSAL_BYTES)
-            self._write(*frame)
+            frame_parts, _ = answer_frame(request.call_id, refusal, _MAX_REFUSAL_BYTES)
+            self._write(*frame_parts)
             return
         outcome = self._budget.count_call(frame_bytes, memory_bytes)
         if outcome is not None:
@@ -379,8 +389,10 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
         if self._spec is not None:
-            frame, _ = answer_frame(number, answer, self._spec.limits.frame_bytes)
-            self._write(*frame)
+            # The script gets an error instead of a result that cannot be encoded. The host needs no
+            # message about it.
+            frame_parts, _ = answer_frame(number, answer, self._spec.limits.frame_bytes)
+            self._write(*frame_parts)
 
     def process_ended(self) -> None:
         """Resume reading, so that the last output of the ended process is read."""
@@ -394,11 +406,17 @@ class WireSession(asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def _resume_if_possible(self) -> None:
+        """Resume reading from the guest, unless a reason for the pause remains.
+
+        The reasons are a large frame that a thread parses, and open calls that take too much
+        memory.
+        """
         if self._parsing is None and self.calls.held_bytes <= self._budget.max_held_bytes:
             self._resume()
 
     def _resume(self) -> None:
-        self.calls.on_call_end = None
+        """Resume reading from the guest, if it is paused."""
+        self.calls.on_call_end = None  # it was set to resume reading at the end of a call
         if self.is_paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         self.is_paused = False
@@ -446,9 +464,12 @@ def _parse_and_measure(payload: bytes) -> _ParsedFrame:
 
 
 def _crash_of(error: Exception) -> Crashed:
+    """Return the outcome of a script one of whose frames could not be handled."""
     if isinstance(error, WireError):
         return Crashed(message=error.message, by_script=True)
     _log.error("a frame of the sandbox could not be handled", exc_info=error)
+    # The host failed, but at a frame of this script, which would fail again if the script were run
+    # once more in another sandbox.
     return Crashed(message=f"a frame could not be handled: {error}", by_script=True)
 
 

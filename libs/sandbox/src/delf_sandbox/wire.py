@@ -78,7 +78,8 @@ def size_in_memory(payload: bytes) -> int:
     # values seem to take more memory than the payload itself.
     if _VALUE_BYTES * value_count > size:
         value_count = cost_of_values(payload)
-    # A tagged value, such as a date, was counted as a dict, but is no dict once it is parsed.
+    # Both counts weigh a dict like several values, for its memory. A tagged value, such as a date,
+    # was counted as a dict, but is no dict once it is parsed.
     tagged_value_count = payload.count(_TAG_PREFIX)
     value_count -= _VALUES_PER_DICT * tagged_value_count
     return size + _VALUE_BYTES * value_count
@@ -167,6 +168,8 @@ def parse_outcome(frame: Sequence[Any]) -> Outcome:
             variables=variables,
         )
     if name == "rerun" and _has_types(frame, str, str, list, dict):
+        # The arguments of the script's call of rerun(): the data for the next script's prompt, the
+        # work that remains, and the names of the variables to keep.
         _, context, remaining, carry, variables = frame
         return Rerun(context=context, remaining=remaining, carry=tuple(carry), variables=variables)
     raise WireError(f"the sandbox sent a malformed {str(name)[:40]!r} frame")
@@ -197,14 +200,16 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
         readable: Further paths inside the sandbox that scripts may read.
     """
     content = {
+        # ``changing`` are the methods with side effects.
         "tools": [[tool.name, list(tool.methods), list(tool.changing)] for tool in spec.tools],
         "modules": list(modules_of(spec)),
         "libraries": list(spec.libraries),
         "limits": limits_by_name(spec.limits),
         "scratch": scratch,
         "readable": list(readable),
+        # The suffixes of files that the host writes from rows, such as spreadsheets.
         "row_files": list(spec.row_files),
-        "zone": spec.zone.rule,
+        "zone": spec.zone.rule,  # a POSIX rule
     }
     return encode(["init", content], spec.limits.frame_bytes)
 
