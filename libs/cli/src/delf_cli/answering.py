@@ -497,6 +497,10 @@ async def _wait_for_validation(
 
 
 async def _next_or_timeout(live: AsyncIterator[Event]) -> Event | None:
+    """Return the next event; None at a timeout, or if the journal was closed.
+
+    After a timeout, the subscription goes on: the next call may return an event.
+    """
     try:
         async with asyncio.timeout(_POLL_SECONDS):
             return await anext(live)

@@ -147,22 +147,37 @@ def _file_effects(
     try:
         content = read_file(path, folder.root, _MAX_BYTES) or b""
         text = content.decode("utf-8-sig", "replace")
-        if digest_items(content) != folder.items[name]:  # show only what will be trusted
-            raise ValueError("the file was changed just now")  # noqa: TRY301 - reported below
-        if exceeds_yaml_limit:
-            raise ValueError("the folder has too much YAML")  # noqa: TRY301 - reported below
+        is_changed = digest_items(content) != folder.items[name]
+        _check_can_be_shown(is_changed=is_changed, exceeds_yaml_limit=exceeds_yaml_limit)
         document = _document(path, text)
     except (ConfigurationError, ValueError, RecursionError, ImportError) as error:
         yield Effect(kind="run", what=f"{name}, which cannot be shown: {error}", where=name)
         yield from _text_effects(text[:_MAX_YAML_BYTES], name, folder.root)
         return
     found_effects = list(_document_effects(name, document, folder.root))
-    # Of an OpenAPI specification, only the addresses of its servers have an effect.
+    # Of an OpenAPI specification, delf contacts only the servers. Other settings and addresses, as
+    # in its descriptions and examples, have no effect.
     if not document.keys().isdisjoint(_SPECIFICATION_KEYS):
         found_effects = [effect for effect in found_effects if _SERVER_KEY.search(effect.where)]
     risky_effects = [effect for effect in found_effects if effect.kind != "set"]
     # Harmless settings are not shown one by one: a file of only such settings is one effect.
     yield from risky_effects or [Effect(kind="set", what=name, where=name)]
+
+
+def _check_can_be_shown(*, is_changed: bool, exceeds_yaml_limit: bool) -> None:
+    """Raise if the settings in a file cannot be shown.
+
+    Args:
+        is_changed: Whether the file differs from the file that would be trusted.
+        exceeds_yaml_limit: Whether the folder has more YAML than delf parses.
+
+    Raises:
+        ValueError: If the settings cannot be shown; the message is the reason.
+    """
+    if is_changed:
+        raise ValueError("the file was changed just now")
+    if exceeds_yaml_limit:
+        raise ValueError("the folder has too much YAML")
 
 
 def _document(path: Path, text: str) -> Mapping[str, Any]:
@@ -218,8 +233,9 @@ def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     for variable, value in folder.env.entries:
         yield from _text_effects(value, f"{name}: {variable}", folder.root)
         if variable.startswith(PREFIX):
-            # DELF_LLM__BASE_URL sets the key "base_url" of the agent's setting "llm", and
-            # DELF_SHOP_URL the key "url" of a connection or plugin "shop".
+            # DELF_LLM__BASE_URL sets the key "base_url" of the agent's setting "llm". DELF_SHOP_URL
+            # sets the key "url" of a connection or plugin "shop", but where the name ends is not
+            # known here. So "shop_url" counts as the key: its end tells the effect as "url" does.
             path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
             is_of_agent = path[0] in AgentConfig.model_fields
             setting_path = ("agent", *path) if is_of_agent else path[-1:]
@@ -269,6 +285,7 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
     guessed_keys = set(path[2:]) if is_agent_field else keys
     connection_type = value if last_key == "type" else None
+    # The first effect that fits counts.
     if names_command or connection_type == "shell":
         yield Effect(kind="start", what=text, where=file)
     elif isinstance(connection_type, str) and "." in connection_type:
@@ -298,10 +315,11 @@ def _declared_effect(path: tuple[str, ...]) -> Kind | None:
         return None
     declared_kind = markers[0].effect
     is_setting_of_model = declared_kind == "ask"
-    keys_in_table = path[2:]  # empty if the setting is not a table
+    # The path is "agent", the setting, and the keys in its table, if the setting is a table.
+    keys_in_table = path[2:]
     names_model = not keys_in_table or keys_in_table == ("model",)
     if is_setting_of_model and not names_model:
-        return None
+        return None  # such as base_url, whose effect is guessed from its name
     return declared_kind
 
 

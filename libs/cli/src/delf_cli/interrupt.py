@@ -95,10 +95,11 @@ class _Stop:
     """
 
     def __init__(self, keep_resumable: Callable[[], None]) -> None:
-        self._keep_resumable = keep_resumable
+        self._keep_resumable = keep_resumable  # called at any signal but Ctrl-C
+        # The number of the signal that the event loop has handled; None before.
         self.signal_number: int | None = None
-        self._signal_count = 0
-        self._task: asyncio.Task[Any] | None = None
+        self._signal_count = 0  # also of signals that the event loop has not handled yet
+        self._task: asyncio.Task[Any] | None = None  # the task to cancel
         # A signal handler may interrupt code that holds a lock. The handler therefore starts no
         # thread and takes no lock, but writes to this pipe, from which a thread reads.
         self._pipe_reader, self._pipe_writer = os.pipe()
@@ -120,6 +121,8 @@ class _Stop:
             # up the event loop, which calls _cancel_task(). While a function blocks the loop,
             # Python only calls _count_signal().
             signal.signal(number, self._count_signal)
+            # add_signal_handler() had set this, and signal.signal() has undone it: system calls go
+            # on after the signal.
             signal.siginterrupt(number, False)
 
     def _count_signal(self, number: int, _frame: object) -> None:

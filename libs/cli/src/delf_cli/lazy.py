@@ -61,8 +61,10 @@ class LazyGroup(BareGroup):
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
-        self._lazy = dict(lazy or {})
-        self._group = group
+        # The place to import and the summary for ``--help``, by command name.
+        self._lazy_commands = dict(lazy or {})
+        # The beginning of the names of plugin commands that belong to this group.
+        self._prefix = group
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
         """Return a mapping from command name to summary, without plugins that fail to load."""
@@ -71,7 +73,7 @@ class LazyGroup(BareGroup):
         specs = state_of(ctx).discover().specs(CommandSpec)
         plugin_summaries = {self._own_name(spec): spec.summary for spec in specs}
         own_summaries = {name: item.get_short_help_str(200) for name, item in self.commands.items()}
-        lazy = {name: summary for name, (_, summary) in self._lazy.items()}
+        lazy = {name: summary for name, (_, summary) in self._lazy_commands.items()}
         return {
             name: line
             for name, line in {**plugin_summaries, **lazy, **own_summaries}.items()
@@ -80,9 +82,9 @@ class LazyGroup(BareGroup):
 
     def _own_name(self, spec: CommandSpec) -> str:
         """Return a plugin command's name within this group; empty for another group's command."""
-        if not spec.name.startswith(self._group):
+        if not spec.name.startswith(self._prefix):
             return ""
-        name = spec.name.removeprefix(self._group)
+        name = spec.name.removeprefix(self._prefix)
         is_of_subgroup = " " in name
         return "" if is_of_subgroup else name
 
@@ -97,8 +99,9 @@ class LazyGroup(BareGroup):
             PluginError: If the command's plugin is missing or cannot be used.
         """
         command = self.commands.get(cmd_name)
-        if command is None and cmd_name in self._lazy:
-            module, _, attribute = self._lazy[cmd_name][0].partition(":")
+        if command is None and cmd_name in self._lazy_commands:
+            location, _ = self._lazy_commands[cmd_name]
+            module, _, attribute = location.partition(":")
             command = getattr(importlib.import_module(module), attribute)
         try:
             return add_global_flags(command or self._from_plugin(ctx, cmd_name))
@@ -113,12 +116,12 @@ class LazyGroup(BareGroup):
 
         host = state_of(ctx).discover()
         try:
-            spec = host.spec(CommandSpec, f"{self._group}{name}")
+            spec = host.spec(CommandSpec, f"{self._prefix}{name}")
         except PluginError as error:
             suggestion = did_you_mean(name, self.list_commands(ctx))
             if not error.message.startswith("unknown command"):
                 raise
-            is_top_level = not self._group
+            is_top_level = not self._prefix
             if is_top_level and not suggestion:
                 raise  # the command may be of a missing plugin: the hint says what to install
             trouble = f"; {host.trouble}" if host.trouble else ""

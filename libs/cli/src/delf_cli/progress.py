@@ -77,7 +77,13 @@ class Narrator:
         self._has_begun_steps = False  # until then, warnings are about the set-up
 
     def __call__(self, event: ev.Event) -> None:
-        """Write a line about an event if the options ask for the event."""
+        """Write a line about an event if the options ask for the event.
+
+        All output has warnings, notifications, decisions of other processes, and requests if the
+        options ask for them. Verbose output also has all other events. Brief output has calls if
+        the options ask for them, and scripts and the sandbox if there is a live status.
+        """
+        # A warning before the first step is about the set-up: see _is_known_warning().
         self._has_begun_steps = self._has_begun_steps or isinstance(event, ev.StepStarted)
         match event:
             case ev.Warned() if self._is_known_warning(event):

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -143,6 +143,8 @@ def work_session(state: State, work: Work, options: Options) -> int:
     try:
         setup = Setup.of(state, options)
         options = setup.options  # the project's configuration may have set ``verbose``
+        # After a failure, this function prints a hint with the short id of the task, so the hint
+        # of the error that names the same command is omitted.
         hint_to_omit = _SHOW_COMMAND if setup.is_journalled else None
         show = partial(_write_response, options, screen, state, hint_to_omit)
         response, exit_status, signal_error = _run_work(setup, work, options, screen, show)
@@ -154,7 +156,7 @@ def work_session(state: State, work: Work, options: Options) -> int:
     has_failed = not response.status and exit_status != errors.USAGE
     if has_failed and setup.is_journalled and not is_for_programs:
         errors.say("hint", _hint_after_failure(response, options))
-    if signal_error is not None:
+    if signal_error is not None:  # a signal decides the status, even if the task has succeeded
         return signal_error.status
     return exit_status
 
@@ -202,7 +204,7 @@ def _write_response(
     response: Response,
 ) -> int:
     """Write a response as the options ask; return the exit status."""
-    has_succeeded = response.status
+    has_succeeded: bool = response.status
     if options.as_json:
         click.echo(output.response_json(response))
     elif options.events:
@@ -227,6 +229,7 @@ def _write_response(
         )
     if options.verbose:
         screen.line(summary_of(response.trace, width=screen.width), "dim")
+    # The status USAGE is that of a configuration error, whose message says enough.
     if not options.events and exit_status != errors.USAGE:
         output.show_end(response, screen)
     return exit_status
@@ -365,12 +368,17 @@ def _run_work(
 ) -> tuple[Response, int, errors.InterruptedRunError | None]:
     """Run work with an agent, and show the response before the agent stops.
 
+    If a signal stops the work, there is still a response in three cases: the response was shown
+    before the signal, the task has recorded its end, or the task can be resumed.
+
     Returns:
         The response, the exit status that ``show`` returned, and the signal that stopped the work
         (None if no signal came).
 
     Raises:
-        InterruptedRunError: If a signal came before the task started.
+        InterruptedRunError: If a signal came before the task started, or if the stopped task has no
+            end and cannot be resumed.
+        BrokenPipeError: If the reader of the events is gone.
     """
     agent = setup.agent()
     asks_person = agent.config.approval_mode == "interactive"
@@ -428,14 +436,9 @@ def _run_work(
             live.stop()
         if shown_response is not None:  # the signal came while the agent stopped
             return shown_response, exit_status, signal_error
-        if not events:  # the task has not started
-            raise
-        if isinstance(events[-1], TaskFinished):
-            response = past_response(events, events[-1])
-        elif is_resumable:
-            message = f"{signal_error} ended its process; it can be resumed"
-            response = response_of_interrupted_task(events, message, time.monotonic() - began)
-        else:
+        seconds = time.monotonic() - began
+        response = _response_after_signal(events, signal_error, seconds, is_resumable=is_resumable)
+        if response is None:
             raise
         return response, show(response), signal_error
     finally:
@@ -443,6 +446,33 @@ def _run_work(
             live.stop()
     assert shown_response is not None  # noqa: S101 - run_and_show() set it or raised
     return shown_response, exit_status, None
+
+
+def _response_after_signal(
+    events: Sequence[Event],
+    signal_error: errors.InterruptedRunError,
+    seconds: float,
+    *,
+    is_resumable: bool,
+) -> Response | None:
+    """Return the response of a task that a signal stopped before its response was shown.
+
+    None if the task has not started, or if it has no end and cannot be resumed.
+
+    Args:
+        events: The task's events.
+        signal_error: The signal.
+        seconds: The seconds that the task ran.
+        is_resumable: Whether the task can be resumed.
+    """
+    if not events:
+        return None
+    if isinstance(events[-1], TaskFinished):
+        return past_response(events, events[-1])
+    if is_resumable:
+        message = f"{signal_error} ended its process; it can be resumed"
+        return response_of_interrupted_task(events, message, seconds)
+    return None
 
 
 def named_tools(agent: Agent) -> str:

@@ -23,7 +23,9 @@ class _Redirection:
     """
 
     real_stdout: TextIO | None = None
+    """A stream to the place where stdout led before the redirection."""
     replaced_stdout: TextIO | None = None
+    """The former ``sys.stdout``. If its descriptor is 1, the object now writes to stderr."""
 
 
 def real_stdout() -> TextIO:
@@ -42,18 +44,27 @@ def reserve_stdout() -> None:
     """
     if sys.stdout.isatty() or _Redirection.real_stdout is not None:
         return
-    _Redirection.replaced_stdout = sys.stdout
+    _Redirection.replaced_stdout = sys.stdout  # for restore_stdout()
     _Redirection.real_stdout = _redirect_stdout(sys.stdout)
     sys.stdout = sys.stderr
+    # click.echo gets its stream from this function, as click has no public setting for it.
     _CLICK._default_text_stdout = _click_stream  # noqa: SLF001
 
 
 def _click_stream() -> TextIO:
+    """Return the stream of ``click.echo``: stderr within a tool call, else the real stdout.
+
+    A tool may use click, too, and its output must not mix with the answer.
+    """
     return sys.stdout if in_call() else real_stdout()
 
 
 def _redirect_stdout(stdout: TextIO) -> TextIO:
-    """Redirect descriptor 1 to stderr, and return a stream to the former descriptor 1."""
+    """Redirect descriptor 1 to stderr, and return a stream to the former descriptor 1.
+
+    Child processes and C libraries write to the descriptor, not to ``sys.stdout``. The returned
+    stream is unbuffered if ``stdout`` is, so that each text is written at once.
+    """
     try:
         if stdout.fileno() != 1:
             return stdout
