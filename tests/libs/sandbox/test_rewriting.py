@@ -47,6 +47,23 @@ def rewritten(source: str) -> ast.Module:
     return _WithoutMarks().visit(tree)
 
 
+@pytest.mark.parametrize(
+    ("source", "attribute"),
+    [
+        ("sql.Query('select 1')", "query"),
+        ("def read(sql):\n    return sql.Query('select 1')", "Query"),
+        ("sql = connect()\nsql.Query('select 1')", "Query"),
+    ],
+)
+def test_other_spelling_is_corrected_only_for_the_connection(source: str, attribute: str):
+    (spelling,) = (
+        node.attr
+        for node in ast.walk(rewritten(source))
+        if isinstance(node, ast.Attribute) and node.attr.lower() == "query"
+    )
+    assert spelling == attribute
+
+
 def test_already_awaited_calls_are_not_rewritten():
     need_corpora()
     scripts = {

@@ -7,6 +7,7 @@ import contextlib
 import datetime as dt
 import logging
 import os
+import random
 import socket
 import tempfile
 import threading
@@ -349,6 +350,30 @@ class TestRegistersExitHandlers(Desk):
         """Close a ticket."""
         atexit.register(int)
         return Desk.close(self, ticket)
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="seeds Python's random numbers")
+class TestSeedsRandomNumbers(Desk):
+    @action("edit", effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        random.seed(7)
+        return Desk.close(self, ticket)
+
+
+class TestGoodDraw(Suite):
+    """Random numbers may be drawn, also by the first use alone."""
+
+    passes = ("test_use_leaves_the_process_unchanged",)
+
+    class kind(Desk):
+        drawn: float | None = None
+
+        @action("edit", effect="write")
+        def close(self, ticket: str) -> bool:
+            """Close a ticket."""
+            self.drawn = self.drawn or random.random()
+            return Desk.close(self, ticket)
 
 
 async def look(desk, state, seen={}):  # noqa: B006 - that is the fault

@@ -204,15 +204,15 @@ class ToolNames:
         """
         action_names = self.initial_names.tools[connection]
         meaning = self._meaning_of(connection, place.scope)
-        self._correct_method(function, action_names)
         is_private = function.attr.startswith("_")
         if meaning == "parameter" or is_private:
             return
-        is_rebound = meaning != "tool"
-        if is_rebound:
-            if function.attr not in action_names:
-                return
+        if meaning == "tool":
+            self._correct_method(function, action_names)
+        elif function.attr in action_names:
             function.value = tool(function, connection)
+        else:
+            return
         self.calls[id(place.node)] = f"{connection}.{function.attr}"
 
     @staticmethod
