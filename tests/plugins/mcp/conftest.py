@@ -20,6 +20,23 @@ from support.server import free_port
 
 SERVER = str(Path(__file__).with_name("server.py"))
 ROGUE = str(Path(__file__).with_name("rogue.py"))
+SERVED_PROJECT = str(Path(__file__).with_name("serving_program.py"))
+IMPORTED: dict[str, tuple[str, ...]] = {
+    SERVER: ("mcp.server",),
+    SERVED_PROJECT: (
+        "delf.testing",
+        "delf_engine.agent",
+        "delf_engine.runtime",
+        "delf_engine.views.trace",
+        "delf_mcp.command",
+        "delf_mcp.serving",
+        "delf_sandbox_local.backend",
+        "delf_strategy_codegen.strategy",
+        "mcp.server.stdio",
+        "mcp.server.mcpserver",
+    ),
+}
+"""Programs of tests, with the modules that they need."""
 PROGRAM: dict[str, Any] = {"command": sys.executable, "args": [SERVER], "protocol": "legacy"}
 
 Open = Callable[..., MCP]
@@ -27,14 +44,15 @@ Open = Callable[..., MCP]
 
 @pytest.fixture(autouse=True)
 def quick_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test servers are forked from a process that has imported their library."""
+    """Test servers are forked from a process that has imported what they need."""
 
     def start(command: Sequence[str], *, shell: bool, **options: Any) -> subprocess.Popen[Any]:
         assert not shell
-        if list(command[1:2]) != [SERVER]:
+        imported = IMPORTED.get(command[1]) if len(command) > 1 else None
+        if imported is None:
             return subprocess.Popen(command, **options)
         options["cwd"] = options.get("cwd") or "."
-        return program.start(command, imported=("mcp.server",), **options)
+        return program.start(command, imported=imported, **options)
 
     started = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE)
     monkeypatch.setattr(asyncio.unix_events, "subprocess", started)

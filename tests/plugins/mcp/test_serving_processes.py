@@ -19,7 +19,8 @@ from mcp_types import ElicitResult
 from support.server import free_port
 from support.until import until, until_now
 
-PROGRAM = str(Path(__file__).with_name("serving_program.py"))
+from .conftest import SERVED_PROJECT
+
 READ, WAIT = "print(shop.price('anna'))", "print(shop.wait())"
 
 
@@ -60,7 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path
     """The port of a server for all tests of the module, and the file of its events."""
     log, port = tmp_path_factory.mktemp("served") / "log", free_port()
     with subprocess.Popen(
-        [sys.executable, PROGRAM, str(log), str(port)], stderr=subprocess.DEVNULL
+        [sys.executable, SERVED_PROJECT, str(log), str(port)], stderr=subprocess.DEVNULL
     ) as server:
         until_now(lambda: listens(port))
         yield port, log
@@ -72,7 +73,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A served project, once for each transport."""
     if request.param == "stdio":
         log = tmp_path / "log"
-        started = StdioServerParameters(command=sys.executable, args=[PROGRAM, str(log)])
+        started = StdioServerParameters(command=sys.executable, args=[SERVED_PROJECT, str(log)])
         return Place(lambda: stdio_client(started), log)
     port, log = request.getfixturevalue("served")
     log.write_text("")
