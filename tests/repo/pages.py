@@ -369,6 +369,8 @@ def _run_tests(page: Path, folder: Path, environ: dict[str, str], more: Sequence
         "pytest_asyncio.plugin",
         "-p",
         "delf_devkit.testing.pytest_plugin",
+        "-p",
+        "support.quick_templates",
     ]
     options += ["--import-mode=importlib", "-W", "error", *more, "tests"]
     result = _run([*command, *plugins, *options], folder, environ)
