@@ -149,6 +149,7 @@ class TestNeedsAnAnswer(Suite):
 class TestAsksForever(Suite):
     breaks = ("test_runs_succeed_without_input",)
     says = "without input"
+    seconds = 1.0
     asks = """
     while True:
         try:
