@@ -58,7 +58,6 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf approvals answer": ("req_1", "Ann"),
     "delf approvals show": ("req_1",),
     "delf chat": ("--llm", "gpt-4o"),
-    "delf chat delete": ("x",),
     "delf config get": ("agent.llm",),
     "delf config set": ("agent.timeout", "7"),
     "delf demo": ("--approve", "none", "--json"),
@@ -67,15 +66,12 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf evals show": ("spy",),
     "delf google login": ("--no-browser",),
     "delf init": ("fresh",),
-    "delf inspect": ("x",),
     "delf journal backup": ("copy.db",),
     "delf journal export": ("copy.jsonl",),
     "delf journal import": ("README",),
     "delf journal prune": ("--keep", "1"),
     "delf keys remove": ("openai",),
     "delf keys set": ("openai",),
-    "delf mcp effects": ("x",),
-    "delf openapi effects": ("x",),
     "delf memory add": ("a fact",),
     "delf memory forget": ("1",),
     "delf memory import": ("README",),
@@ -103,28 +99,29 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf runs show": ("task_1",),
     "delf runs stop": ("task_1",),
     "delf schedule add": ("x", "0 8 * * *", "say hi"),
-    "delf schedule history": ("x",),
-    "delf schedule pause": ("x",),
-    "delf schedule remove": ("x",),
-    "delf schedule resume": ("x",),
-    "delf schedule test": ("x",),
     "delf serve": ("--port", "0"),
     "delf users add": ("ada",),
     "delf users revoke": ("ada",),
     "delf workers run": ("spy", "look"),
     "delf workers show": ("spy",),
 }
-"""Arguments with which a command would do something; other commands take none."""
+"""Arguments with which a command would do something; others get ``x`` for each required one."""
 
 
 @functools.cache
 def every_command() -> Mapping[str, tuple[str, ...]]:
     """Every command that does something, with its arguments."""
     return {
-        words: ARGUMENTS.get(words, ())
+        words: ARGUMENTS.get(words, _required_arguments(ctx.command))
         for words, ctx in commands().items()
         if not isinstance(ctx.command, click.Group) or ctx.command.invoke_without_command
     }
+
+
+def _required_arguments(command: click.Command) -> tuple[str, ...]:
+    return tuple(
+        "x" for each in command.params if isinstance(each, click.Argument) and each.required
+    )
 
 
 MORE: Final = (

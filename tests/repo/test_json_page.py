@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from support.commands import json_tables
 from support.json_rows import with_rows
 from support.words import JSON_PAGE
@@ -9,13 +11,18 @@ from support.words import JSON_PAGE
 PAGE = JSON_PAGE.read_text(encoding="utf-8")
 
 
-def test_command_without_section_gets_one():
-    section = re.compile(r"### delf runs stop\n.*?\n(?=### )", re.DOTALL)
+@pytest.mark.parametrize(
+    ("words", "section_before"),
+    [("delf runs stop", "delf runs prune"), ("delf quickstart", "Other commands")],
+)
+def test_command_without_section_gets_one(words, section_before):
+    section = re.compile(rf"### {words}\n.*?\n(?=### )", re.DOTALL)
     without = section.sub("", PAGE)
-    assert "delf runs stop" not in json_tables(without)
+    assert words not in json_tables(without)
     made = with_rows(without)
-    assert made.startswith(without)
-    assert json_tables(made)["delf runs stop"] == json_tables(PAGE)["delf runs stop"]
+    assert json_tables(made)[words] == json_tables(PAGE)[words]
+    headings = re.findall(r"^##+ (.+)$", made, re.MULTILINE)
+    assert headings[headings.index(words) - 1] == section_before
 
 
 def test_table_follows_the_class_of_the_row():

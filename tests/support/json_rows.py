@@ -19,6 +19,7 @@ from docs_site.command_line import commands
 from support.meanings import in_json, meanings
 
 _SECTION: Final = re.compile(r"<!-- json: ((?:[^\n]*, )?delf [^\n]+?) -->\n(?:\|[^\n]*\n)*")
+_OTHERS: Final = "## Other commands\n"
 _KINDS: Final[Mapping[Any, str]] = {
     str: "text",
     int: "number",
@@ -78,9 +79,20 @@ def with_rows(text: str) -> str:
 
     text = _SECTION.sub(make, text)
     sections = {words for names in _SECTION.findall(text) for words in names.split(", ")}
-    for words in known.keys() - sections:
-        text += f"\n### {words}\n<!-- json: {words} -->\n{_table(known[words])}"
+    for words in sorted(known.keys() - sections):
+        text = _with_section(text, words, known[words])
     return text
+
+
+def _with_section(text: str, words: str, of: Described) -> str:
+    """Return the page with a new section: after those of the same group, or at the page's end."""
+    group = " ".join(words.split()[:2])
+    places = [match for match in _SECTION.finditer(text) if re.search(rf"\b{group}\b", match[1])]
+    end = places[-1].end() if places else len(text)
+    section = f"\n### {words}\n<!-- json: {words} -->\n{_table(of)}"
+    if not places and _OTHERS not in text:
+        section = f"\n{_OTHERS}{section[1:]}"
+    return text[:end] + section + text[end:]
 
 
 def _table(of: Described) -> str:
