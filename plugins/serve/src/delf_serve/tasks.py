@@ -278,8 +278,7 @@ class Tasks:
                 return _submitted(task_id, earlier.conversation, caller, is_new=False)
         self._raise_if_too_many_are_open(caller)
         conversation = self._conversation_name(order, caller)
-        setup = _setup(caller, client, request_digest=digest)
-        setup[OTHER_AUTHORS_KEY] = [*other_authors]
+        setup = _setup(caller, client, other_authors, request_digest=digest)
         ledger = await self.budgets.ledger(caller, self._agent.ledger)
         # Before the next await, so that limits count the task at once.
         running_task = self._register_running(task_id, caller.limits_name)
@@ -1054,19 +1053,29 @@ def _decode_cursor(cursor: str) -> ListPlace:
     return float(started), task_id
 
 
-def _setup(caller: Caller, client: str | None, request_digest: str | None = None) -> dict[str, Any]:
+def _setup(
+    caller: Caller,
+    client: str | None,
+    other_authors: Sequence[str] = (),
+    *,
+    request_digest: str | None = None,
+) -> dict[str, Any]:
     """Return the data about a request that the new task's record keeps.
 
     Args:
         caller: The authenticated caller.
         client: The caller's network address.
+        other_authors: The names of other people who wrote parts of the task's text.
         request_digest: The digest of the request, for the comparison with repeated requests; None
             to store no digest.
     """
     data_of_server = {"key": caller.name}
     if request_digest is not None:
         data_of_server[_DIGEST_FIELD] = request_digest
-    return {SERVER_FIELD: data_of_server, ASKED_FROM: client}
+    setup: dict[str, Any] = {SERVER_FIELD: data_of_server, ASKED_FROM: client}
+    if other_authors:
+        setup[OTHER_AUTHORS_KEY] = [*other_authors]
+    return setup
 
 
 def _submitted(
