@@ -1,13 +1,12 @@
 """Files that delf writes in the user's folders: only the user can read them, with any umask."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from support.program import DELF, write_recording
+from support.program import DELF, run, write_recording
 
 PROGRAM = """
 from pathlib import Path
@@ -42,6 +41,11 @@ def written(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in folder.rglob("*")]
 
 
+def succeed(command, **options):
+    done = run(command, text=True, **options)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o000], ids=["usual", "none"])
 def test_delf_folders_are_private_to_the_user(tmp_path, umask):
     homes = {
@@ -55,12 +59,12 @@ def test_delf_folders_are_private_to_the_user(tmp_path, umask):
     (project / "delf.toml").write_text("[agent]\nsandbox = 'local'\n")
     llm = write_recording(project / "answers.jsonl", "print(await change())")
     (project / "program.py").write_text(PROGRAM.format(llm=llm))
-    options = {"cwd": project, "env": environ, "umask": umask, "check": True}
-    subprocess.run([sys.executable, "program.py"], **options)
-    subprocess.run([DELF, "trust", "--yes"], **options)
-    subprocess.run([DELF, "memory", "add", "Ben likes coffee"], **options)
+    options = {"cwd": project, "env": environ, "umask": umask}
+    succeed([sys.executable, "program.py"], **options)
+    succeed([DELF, "trust", "--yes"], **options)
+    succeed([DELF, "memory", "add", "Ben likes coffee"], **options)
     again = write_recording(project / "more.jsonl", "print(1)")
-    subprocess.run([DELF, "run", "x", "--llm", again], **options)
+    succeed([DELF, "run", "x", "--llm", again], **options)
     found = written(tmp_path / "home")
     names = {path.name for path in found}
     assert {"memory.db", "journal.db", "audit.jsonl", "chat_history", "trust", "shown"} <= names
@@ -104,19 +108,17 @@ def test_files_created_by_delf_are_private_to_the_user(tmp_path):
     (given / "delf.toml").write_text(CONNECTIONS)
     llm = write_recording(given / "tables.jsonl", TABLES, "print(1)")
     before = set(written(tmp_path))
-    options = {"cwd": given, "env": environ, "umask": 0, "check": True}
-    subprocess.run(
-        [DELF, "run", "make tables", "-c", "lite", "-c", "duck", "--llm", llm], **options
-    )
-    subprocess.run([DELF, "init"], **options)
-    subprocess.run([DELF, "demo", "--make", "demo"], **options)
+    options = {"cwd": given, "env": environ, "umask": 0}
+    succeed([DELF, "run", "make tables", "-c", "lite", "-c", "duck", "--llm", llm], **options)
+    succeed([DELF, "init"], **options)
+    succeed([DELF, "demo", "--make", "demo"], **options)
     routine = (
         "from pathlib import Path\nfrom delf.trust.decisions import Trust\n"
         "from delf_routines.routine import Routine\nfrom delf_routines.store import RoutineStore\n"
         "routine = Routine(name='r', title='t', task='t', script='print(1)')\n"
         "RoutineStore(Path.cwd(), Trust.here()).keep(routine)"
     )
-    subprocess.run([sys.executable, "-c", routine], **options)
+    succeed([sys.executable, "-c", routine], **options)
     found = {path for path in written(tmp_path) if path not in before}
     names = {path.name for path in found}
     assert {"lite.db", "duck.db", "tools.py", "summarise.worker", "shop.db", "r.py"} <= names

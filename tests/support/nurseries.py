@@ -85,6 +85,7 @@ class _Forked(subprocess.Popen[Any]):
         streams = [p2cread, c2pwrite, errwrite]
         streams = [own if given == -1 else given for own, given in enumerate(streams)]
         options = {"command": args, "cwd": cwd, "env": env, "session": bool(rest[-2])}
+        options["umask"] = rest[-3]
         self.pid = self._begin(streams, pass_fds, **options)
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)

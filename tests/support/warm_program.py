@@ -87,6 +87,8 @@ def become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     if request["terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["cwd"])
+    if request["umask"] >= 0:
+        os.umask(request["umask"])
     before = _python_path()
     os.environ.clear()
     os.environ.update(request["env"])
