@@ -17,7 +17,7 @@ import click
 import pytest
 
 from docs_site.command_line import commands
-from support.program import DELF
+from support.program import DELF, run
 from support.workspace import ROOT
 
 from .hostile import ARGUMENTS, EACH, TRICKS, Checkout, every_command
@@ -218,10 +218,7 @@ def test_hostile_folder_trick_works_once_the_folder_is_trusted(trick, line, tmp_
     """Else the tests above would show nothing."""
     victim = victim_of(trick, tmp_path, recorder)
     trusting = {**victim.environ, "DELF_TRUST": str(tmp_path), "DELF_X_TOKEN": ""}
-    subprocess.run(
-        [DELF, *line], cwd=victim.checkout.root, env=trusting, stdin=subprocess.DEVNULL,
-        capture_output=True, timeout=60,
-    )  # fmt: skip
+    run([DELF, *line], cwd=victim.checkout.root, env=trusting)
     assert victim.canary.exists() or recorder.received
 
 
