@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+import pytest_asyncio
 from typing_extensions import TypedDict
 
 from delf import Connection, action
@@ -221,8 +222,13 @@ class Office(Connection):
         return [item for name in (*names, "task", "project") for item in crud(name)]
 
 
-async def shown_for(task, budget=21_000):
-    tools = await load_toolset([Office()])
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def office():
+    """Made once: that takes a second."""
+    return await load_toolset([Office()])
+
+
+def shown_for(task, tools, budget=21_000):
     everything = tools.choice(budget)
     shown = tools.showing(select_fitting(everything, best_first(everything.catalog, task), task))
     return stubs_of(shown.choice(budget), task)
@@ -238,8 +244,8 @@ async def shown_for(task, budget=21_000):
         ("List the tasks and rename the project of each", "update_project"),
     ],
 )
-async def test_named_change_action_is_shown_with_all_keys(task, action):
-    text = await shown_for(task)
+def test_named_change_action_is_shown_with_all_keys(task, action, office):
+    text = shown_for(task, office)
     stub = text.partition(f"async def {action}(")[2].partition("async def")[0]
     assert len(text) <= 21_000
     assert '"title": str' in stub
@@ -247,8 +253,8 @@ async def test_named_change_action_is_shown_with_all_keys(task, action):
 
 
 @pytest.mark.slow
-async def test_stub_keeps_record_keys_in_a_small_budget():
-    text = await shown_for("Mark the task 'Pay invoice' as completed", 6_000)
+def test_stub_keeps_record_keys_in_a_small_budget(office):
+    text = shown_for("Mark the task 'Pay invoice' as completed", office, 6_000)
     stub = text.partition("async def update_task(")[2].partition("async def")[0]
     assert '"key_19"' in stub
     assert "'value_39'" not in stub
