@@ -199,7 +199,7 @@ async def test_key_concurrency_holds_across_runners(tmp_path: Path, kind: str) -
             }
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
 async def test_task_is_retried_after_a_service_outage(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
@@ -310,7 +310,7 @@ async def started(one: Fleet, name: str) -> float:
     return next(e.at for e in await one.journal.read(name) if isinstance(e, TaskStarted))
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.soak), "postgresql"])
 async def test_global_concurrency_holds_across_runners(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
