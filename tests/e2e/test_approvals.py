@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["postgresql", pytest.param("sqlite", marks=pytest.mark.soak)])
 def journal(request: pytest.FixtureRequest) -> dict[str, str]:
     """The variables that name the journal; none for the default one."""
     if request.param == "sqlite":
