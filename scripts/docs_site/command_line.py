@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from inspect import cleandoc
 from typing import Final
 
@@ -29,6 +30,7 @@ class Option:
         return re.findall(r"--?[\w-]+", self.names)[-1]
 
 
+@cache
 def commands() -> dict[str, click.Context]:
     """Return every command by the words that start it, with plugins' commands."""
     return dict(_walk(click.Context(cli, info_name="delf", **cli.context_settings)))
