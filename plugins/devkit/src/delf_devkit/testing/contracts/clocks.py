@@ -112,7 +112,12 @@ class _ReplacementOfRealClass(type):
     real_class: type
 
     def __instancecheck__(cls, instance: object) -> bool:
-        """Accept instances of the replaced class, because a replacement makes no others."""
+        """Return True for an instance of the real class, such as a real ``datetime``.
+
+        All methods of a replacement return such instances. A plugin that got one from
+        ``datetime.now()`` may check it with ``isinstance(value, datetime)``, where ``datetime`` is
+        now the replacement.
+        """
         return isinstance(instance, cls.real_class)
 
     def __subclasscheck__(cls, subclass: type) -> bool:

@@ -23,7 +23,8 @@ import pytest
 from delf_devkit.testing.contracts.leavings import remember_module_state, restored_process
 
 _TEST_SUITES_FOLDER: Final = str(Path(__file__).parent.parent)
-_CHECKS: Final = 8
+# How often a waiting test is checked within its time limit.
+_CHECKS_PER_LIMIT: Final = 8
 # The share of a time limit that the machine may take for other processes.
 _MAX_CPU_WAIT_SHARE: Final = 1 / 8
 _CHECK_SECONDS: Final = 0.05
@@ -42,8 +43,8 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for that time. What the test changes in the
-    process, such as environment variables, is undone.
+    The test also fails if it blocks the event loop for that time, but at least five seconds. What
+    the test changes in the process, such as environment variables, is undone.
 
     Args:
         function: The test.
@@ -61,17 +62,21 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         test_coroutine = _run_and_close(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(test_coroutine)
         blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
+        # A cancelled task ends at once, or ignores its cancellation: a short wait is enough.
+        cancel_seconds = seconds / _CHECKS_PER_LIMIT
         try:
             with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
-                # Each check restarts the timer, which shows that the event loop is not blocked.
+                # _wait_or_fail() limits each ``await`` of the test, and restarts the timer several
+                # times within the limit. While the test blocks the event loop, _wait_or_fail() does
+                # not run either: the timer expires, and fails the test.
                 await _wait_or_fail(task, test_coroutine, seconds, restart_timer)
             await task
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task}, timeout=seconds / _CHECKS)
+                await asyncio.wait({task}, timeout=cancel_seconds)
             new_tasks = asyncio.all_tasks() - before - {task}
-            running_names = await abandon_stuck_tasks(new_tasks, seconds / _CHECKS)
+            running_names = await abandon_stuck_tasks(new_tasks, cancel_seconds)
         assert not running_names, (
             f"{running_names[0]} goes on although it was cancelled: neither a stopped task nor the "
             "program would ever end; let CancelledError pass"
@@ -99,7 +104,7 @@ async def _wait_or_fail(
     last_awaited: object = None
     unchanged_checks = 0
     while not task.done():
-        await asyncio.wait({task}, timeout=seconds / _CHECKS)
+        await asyncio.wait({task}, timeout=seconds / _CHECKS_PER_LIMIT)
         on_check()
         awaited, object_to_report = _find_awaited(test_coroutine)
         if awaited is None or awaited is not last_awaited:
@@ -107,7 +112,7 @@ async def _wait_or_fail(
             unchanged_checks = 0
             continue
         unchanged_checks += 1
-        if unchanged_checks >= _CHECKS and not task.done():
+        if unchanged_checks >= _CHECKS_PER_LIMIT and not task.done():
             name = function_name_of(object_to_report)
             message = f"{name} has not ended after {seconds:g} s"
             pytest.fail(message + place_of(object_to_report), pytrace=False)
@@ -195,10 +200,11 @@ def _find_awaited(work: Any) -> tuple[object, object]:
     """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
 
     Returns:
-        The awaited object, by which the caller recognises that the test still waits at the same
-        step, and the object that the timeout message names. Both are the same object, except that
-        a future, which has no name, is reported as the coroutine that awaits it. Both are None
-        inside :meth:`Contract.within`, which has its own timeout.
+        Two objects. The first is the awaited object. While it stays the same, the test waits at the
+        same step. The second is the object that the timeout message names. This is the awaited
+        object, too, except for a future: then it is the coroutine that awaits the future. Both are
+        None if the test does not wait, or waits in :meth:`Contract.within`, which has its own
+        timeout.
     """
     current = work
     while True:
@@ -210,7 +216,8 @@ def _find_awaited(work: Any) -> tuple[object, object]:
         if has_own_timeout or awaited is None:
             return None, None
         if not hasattr(awaited, "__qualname__"):
-            # A future, or the next item of an async iterator. Only the latter has a name to show.
+            # The object is a future, or the awaitable of anext(). function_name_of() calls the
+            # latter "the next item of an async iterator", but has no telling name for a future.
             is_next_item = type(awaited).__name__.startswith("async_generator")
             object_to_report = awaited if is_next_item else current
             return awaited, object_to_report

@@ -63,8 +63,9 @@ class Secrets:
 
 def is_secret_name(name: str) -> bool:
     """Return True if delf treats a value with this name as a secret, as for ``api_key``."""
-    # delf treats only a URL with a password as a secret there, which the probe is not.
-    return name.lower() == "dsn" or any(secrets_of_options({name: _PROBE}))
+    if name.lower() == "dsn":
+        return True  # a database URL, in which secrets_of_options() finds only a password
+    return any(secrets_of_options({name: _PROBE}))
 
 
 def plain_secrets(types: Mapping[str, Any]) -> list[str]:
@@ -86,10 +87,12 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Return the annotation of each setting, by name.
+    """Return the annotation of each setting, by name, for :func:`plain_secrets`.
 
-    For a setting with metadata, the value is a text with the annotation and the metadata, because
-    :func:`plain_secrets` recognises a path by the metadata.
+    For a setting with metadata, the value is a text with the annotation and the metadata. A setting
+    of the type ``LocalPath``, for example, has the annotation ``str``, and the function
+    ``_resolve_local_path`` in its metadata. By this name, :func:`plain_secrets` recognises the path
+    of a file, which is no secret.
     """
     return {
         name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation

@@ -89,13 +89,15 @@ async def check_remains(
         with contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed):
             await use()
             shared.remember()
-            random_state = random.getstate()
-            # With another state before the next use, only a seed gives the same state again.
+            state_after_first_use = random.getstate()
+            # Draw a number, so that the second use begins with another state than the first use
+            # ended with. An object that calls random.seed() on each use ends with the same state
+            # again. An object that does not call it ends with another state.
             random.random()  # noqa: S311 - no secret
             exit_handlers.append(_exit_handler_count())
             await use()
             exit_handlers.append(_exit_handler_count())
-            is_seeded_on_each_use = random.getstate() == random_state
+            is_seeded_on_each_use = random.getstate() == state_after_first_use
             shared.check()
             await close()
         await _check_running(threads, tasks)
@@ -116,7 +118,8 @@ async def check_remains(
         "process ends: register one, or close in aclose()"
     )
     left_open = [path for path in open_files() if path not in opened]
-    # A file that only the first use opens, such as a cache, may stay open.
+    # One open file is allowed, such as a cache that the first use opens and the second use shares.
+    # A file that each of the two uses opens is in the list twice.
     assert len(left_open) < _USES, (
         f"{left_open[0]} stays open after aclose(), once for each use: a process can open a "
         "limited number of files only"
@@ -432,10 +435,12 @@ def _text(value: object) -> str:
 
 
 def _attributes_of(value: object, package: str) -> object:
-    """Return what code of ``package`` may store in an object of a module variable, between calls.
+    """Return the data inside an object that a module variable of ``package`` refers to.
 
-    This is the attributes of an object whose class is in ``package``, or of a thread-local; and the
-    attributes, mutable defaults and closure values of a function. For any other object, None.
+    A plugin could keep data of a call there. For an object of a class in ``package``, and for a
+    thread-local, the data are the attributes. For a function, they are its attributes, mutable
+    defaults and mutable closure values. The result is None for any other object, and if there are
+    no data.
     """
     if isinstance(value, FunctionType):
         return _state_of_function(value)

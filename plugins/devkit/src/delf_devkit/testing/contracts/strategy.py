@@ -427,6 +427,9 @@ class StrategyContract(Contract):
 
     async def test_calls_pass_the_gate(self, strategy: Any) -> None:
         response = await self._solve(strategy, self.replies_that_need_approval)
+        # The gate checks each call before it is made. In the approval mode "strict" of this agent,
+        # the gate rejects each call that needs approval, such as that of ``forget``. A call that
+        # the strategy makes without the gate is not rejected, or is not recorded at all.
         statuses = [call.status for call in response.trace.tool_calls if call.name == "forget"]
         assert statuses
         assert set(statuses) == {"rejected"}
