@@ -150,10 +150,11 @@ class OwnTables:
         """Return the names of the tables that a query reads.
 
         Returns:
-            The names of the tables, without the names of common table expressions (CTE). None
-            stands for an unknown source: a function or a file. Inside a CTE, it also stands for the
-            name of this CTE or of a later one, because a table may have the same name. The result
-            is ``[None]`` if CTEs are nested or recursive.
+            The names of the tables, with None for each source that may not be a table: a function,
+            a file or an ambiguous name. In ``WITH a AS (SELECT * FROM b), b AS …``, the first ``b``
+            is ambiguous: some databases read the table ``b``, others the common table expression
+            (CTE). Names that surely mean a CTE are omitted. The result is ``[None]`` if CTEs are
+            nested or recursive.
         """
         from sqlglot import exp
 
@@ -171,11 +172,10 @@ class OwnTables:
             for table in cte.this.find_all(exp.Table):
                 ids_of_tables_in_ctes.add(id(table))
                 name = self._table(table)
-                # The tables of an earlier CTE are in the list already. The name of a later CTE, or
-                # of this one, may be that of a table with the same name.
                 if name in earlier_cte_names:
-                    continue
-                source_names.append(None if name in cte_names else name)
+                    continue  # this CTE reads the earlier one, whose tables are in the list already
+                is_ambiguous = name in cte_names  # the name of this CTE or of a later one
+                source_names.append(None if is_ambiguous else name)
             earlier_cte_names.add(self._folded_name(cte.args["alias"].this))
         for table in tree.find_all(exp.Table):
             if id(table) in ids_of_tables_in_ctes:
@@ -198,12 +198,14 @@ class OwnTables:
     def _trust_by_column(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
         """Return the trust level of the columns of a query that reads one table.
 
-        In a mapping by column name, ``*`` stands for all columns that are not named.
-
         A column of the result is trusted (``own``) if it is computed only from columns of the table
-        that are declared as the user's own. All columns are untrusted (``outside``) if the query
-        has ``*`` or a subquery, or if a column outside of the select list, such as in a condition,
-        is not the user's own.
+        that are declared as the user's own.
+
+        Returns:
+            A mapping from the trusted columns to ``own``, and from ``*``, which stands for all
+            other columns, to ``outside``. If no column is trusted, only ``outside``. This is also
+            the result if the query has ``*`` or a subquery, or if a column outside of the select
+            list, such as in a condition, is not the user's own.
         """
         from sqlglot import exp
 
@@ -212,17 +214,14 @@ class OwnTables:
         result_columns = self._result_columns(tree, table)
         if result_columns is None:
             return _OUTSIDE
-        ids_of_selected: set[int] = set()
-        for each in tree.expressions:
-            ids_of_selected.update(map(id, each.find_all(exp.Column)))
-        for column in tree.find_all(exp.Column):
-            is_selected = id(column) in ids_of_selected
-            if not is_selected and not self._is_own(table, column):
-                return _OUTSIDE
+        unselected_columns = _columns_outside_of_select_list(tree)
+        if not all(self._is_own(table, column) for column in unselected_columns):
+            return _OUTSIDE
         own_names = {name for name, level in result_columns.items() if level == "own"}
         other_names = result_columns.keys() - own_names
-        # Databases may return a name in other letter cases. A spelling that may also be that of an
-        # untrusted column is not trusted.
+        # The database may return the column ``total`` as ``TOTAL``: trust all spellings of a
+        # trusted name. But in capitals, ``straße`` and ``strasse`` are both ``STRASSE``. If only
+        # one of these columns is trusted, the common spelling is not trusted.
         own_spellings = _spellings(own_names) - _spellings(other_names)
         if not own_spellings:
             return _OUTSIDE
@@ -258,7 +257,12 @@ class OwnTables:
         return trust_by_name
 
     def _is_own(self, table: str, column: exp.Column) -> bool:
-        """Return True if only the user writes a column that a query of one table names."""
+        """Return True if only the user writes a column.
+
+        Args:
+            table: The only table of the query.
+            column: The column, as the query names it.
+        """
         return self.is_own_column(table, self._folded_name(column.this))
 
     def _may_mean_declared_column(self, table: str, alias: str) -> bool:
@@ -301,6 +305,16 @@ def _names_columns_of_its_table(tree: exp.Select) -> bool:
     # A table's name used as a column means its rows.
     row_names = {source.name.lower(), source.alias.lower()}
     return all(column.name.lower() not in row_names for column in tree.find_all(exp.Column))
+
+
+def _columns_outside_of_select_list(tree: exp.Select) -> list[exp.Column]:
+    """Return the columns in the other parts of a query, such as ``WHERE`` and ``ORDER BY``."""
+    from sqlglot import exp
+
+    ids_of_selected: set[int] = set()
+    for each in tree.expressions:
+        ids_of_selected.update(map(id, each.find_all(exp.Column)))
+    return [column for column in tree.find_all(exp.Column) if id(column) not in ids_of_selected]
 
 
 def _spellings(names: Iterable[str]) -> set[str]:

@@ -176,8 +176,10 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if open_options.read_only:
-            # Makes SQLite skip such a definition. A writer must not skip it: the setting for this
-            # would also allow statements to change definitions.
+            # The file may define a table or view in a way that only a newer SQLite can parse. This
+            # SQLite then refuses to read the whole file. Make it skip the definition, and keep its
+            # message for the description of the database. A writer cannot skip the definition: the
+            # setting for this, ``writable_schema``, would also let statements change definitions.
             self.unparsable_definition = _unparsable_definition(connection)
         else:
             # RETURNING may return bytes that are not valid UTF-8. A query with such bytes would be
@@ -390,7 +392,15 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
     """Return True if SQLite wants to write while it opens a virtual table for reading.
 
     This is harmless, because the file is opened read-only.
+
+    Args:
+        action: The number of SQLite's action, such as ``SQLITE_INSERT``.
+        table: The table to write; None if the action has no table.
+        database: ``main``, the name of an attached file, or ``temp`` for the temporary database;
+            None if SQLite names no database.
     """
+    # The temporary database is writable even if the file is not. An action without a database may
+    # be one in the temporary database.
     if database in (None, "temp") or table is None:
         return False
     if action == sqlite3.SQLITE_UPDATE:
@@ -483,7 +493,12 @@ def main() -> None:
     sessions: list[_Session] = []  # stays empty if the database cannot be opened
 
     def open_session() -> tuple[Any, ...]:
-        """Open the only session; return the items of the answer to the first frame."""
+        """Open the only session; return the items of the answer to the first frame.
+
+        The only item is SQLite's message about a definition in the file that SQLite cannot parse
+        and therefore skips; None if there is no such definition. The parent process puts the
+        message into the description of the database.
+        """
         session = _Session(open_options)
         sessions.append(session)
         return (session.unparsable_definition,)

@@ -254,7 +254,9 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
-    kind_text = kind if kind.isidentifier() else "…"
+    # The text before ``://`` may have a password, as in the mistyped URL ``ann:secret@db://shop``:
+    # show the text in the error only if the text looks like the name of a dialect.
+    shown_kind = kind if kind.isidentifier() else "…"
     try:
         parsed_url = make_url(url)
         dialect = parsed_url.get_dialect()
@@ -262,7 +264,7 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
         dialect = parsed_url = None
     if dialect is None or parsed_url is None:
         raise ConnectionConfigurationError(
-            f"{name}: url starts with {kind_text}://{did_you_mean(kind_text, _SCHEMES)}; no "
+            f"{name}: url starts with {shown_kind}://{did_you_mean(shown_kind, _SCHEMES)}; no "
             "dialect of SQLAlchemy with that name is installed",
             hint=f"{HINT}; for another database install the package with its dialect",
         )

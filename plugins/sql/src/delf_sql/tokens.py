@@ -192,18 +192,20 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     text = text.replace("\r\n", "\n")
     try:
         tokenizer, _, grammar = _sqlglot_classes(dialect)
-        raw_tokens = tokenizer(grammar).tokenize(text)
+        sqlglot_tokens = tokenizer(grammar).tokenize(text)
     except TokenError:
         raise ToolRefusedError(
             "the statement has a string, a quoted name or a comment without an end"
         ) from None
     previous_end = 0
     tokens: list[Token] = []
-    for token in raw_tokens:
+    for token in sqlglot_tokens:
         start = token.start
         end = token.end + 1
         _check_gap(text, previous_end, start, dialect)  # only blanks and comments are allowed
         previous_end = end
+        # Almost always one token. sqlglot joins some keywords, such as ``GROUP BY``, to a single
+        # token, which becomes two tokens here.
         tokens += _tokens(text[start:end], start, dialect)
     _check_gap(text, previous_end, len(text), dialect)
     return _join(text, tokens)

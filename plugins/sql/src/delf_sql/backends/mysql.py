@@ -308,7 +308,9 @@ class MysqlBackend(EngineBackend):
     def _fetch(
         self, session: sa.Connection, bound: BoundStatement, limit: int, *, streams: bool
     ) -> Fetched:
-        return super()._fetch(session, bound, limit, streams=True)  # also for writes
+        # Stream the rows of writes, too, whatever the caller passes. PyMySQL would otherwise fetch
+        # all rows of an ``INSERT … RETURNING`` of MariaDB at once, beyond the limits.
+        return super()._fetch(session, bound, limit, streams=True)
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
         """Return warnings about truncated texts, division by zero and invalid dates."""

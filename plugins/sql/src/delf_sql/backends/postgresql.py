@@ -237,20 +237,22 @@ class PostgresBackend(EngineBackend):
             return
         allowed = self._settings.functions
         called_names = {name for name in statement.calls if not is_listed(name, allowed)}
+        # PostgreSQL reads `row.f` as a call of the function f if the row has no column f.
         names_after_dot = {
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
-        # The names of functions of PostgreSQL that only read. A user-defined function may have the
-        # same name, so that known names are checked, too, also those after a dot.
-        known_names = known_functions("postgresql") & (called_names | names_after_dot)
+        # Functions of PostgreSQL that only read, such as `lower`. Treat `row.lower` like a call of
+        # `lower`: harmless, unless a user-defined function has the same name.
+        known = known_functions("postgresql")
+        names_to_check = called_names | (names_after_dot & known)
         parameters = {
             # A function with one of these names is refused if it is user-defined or volatile.
-            "calls": sorted(called_names | known_names),
+            "calls": sorted(names_to_check),
             # PostgreSQL's own function with one of these names is allowed even if it is volatile.
-            "known": sorted(known_names),
-            # PostgreSQL reads `row.f` as a call of the function f if the row has no column f. A
-            # function with one of these names is refused if it has a parameter.
-            "names_after_dot": sorted(names_after_dot - known_names),
+            "known": sorted(names_to_check & known),
+            # Any function with one of these names is refused if it has a parameter, so that
+            # `row.f` could call it.
+            "names_after_dot": sorted(names_after_dot - known),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
