@@ -257,12 +257,14 @@ class _LoopEndWatcher(asyncio.Future[None]):
         """True if the agent's tasks are marked as resumable, or an orderly shutdown will do so."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel this future, on which only :meth:`wait` waits.
+        """Mark the agent's tasks as resumable, then cancel this future.
 
-        The end of the event loop cancels the asyncio tasks, and with the one of :meth:`wait` this
-        future. Before the agent's tasks notice their cancellation, mark them as resumable, so that
-        the journal does not record their end. An orderly shutdown does so itself.
+        When the event loop ends, it cancels all asyncio tasks: also the task that runs
+        :meth:`wait`. That task waits on this future, so asyncio calls this method. At this time no
+        task of the agent has noticed its own cancellation yet. Marked as resumable, the tasks end
+        without an entry in the journal, and another process can resume them.
         """
+        # In an orderly shutdown, Application.stop() has set the flag, and leaves the tasks itself.
         if not self.are_tasks_resumable:
             self.are_tasks_resumable = True
             leave_tasks(self._agent)

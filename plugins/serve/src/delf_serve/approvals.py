@@ -325,9 +325,11 @@ def _may_comment(caller: Caller) -> bool:
 
 
 def _may_reject(record: RequestRecord, caller: Caller) -> bool:
+    """Return True if a person may reject a pending request."""
     if not record.waits or not has_right(record, caller):
         return False
-    return refusal_reason(record, caller.decider(""), Rejected()) is None
+    # Nothing is decided here, so there is no channel from which the decision came.
+    return refusal_reason(record, caller.decider(via=""), Rejected()) is None
 
 
 def _remembered_view(decision: RememberedDecision) -> Remembered:

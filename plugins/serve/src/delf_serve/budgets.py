@@ -97,15 +97,21 @@ class Budgets:
         ]
 
     async def _ledgers_of(self, caller: Caller) -> list[tuple[str, Ledger]]:
-        """Return (name, current ledger) of each budget that covers a person's tasks."""
+        """Return (name, current ledger) of each budget that covers a caller's tasks.
+
+        The limits of the settings name a person by the plain name, such as ``ann``. The journal
+        stores tasks under the owner name (``caller.holder``), which is also unique if another
+        ``ann`` is added later.
+        """
         if not self._limits:
             return []
         ledgers: list[tuple[str, Ledger]] = []
-        # A task without an owner name belongs to the only user of a server without keys. On a
-        # server with keys, such a task comes from a webhook and counts only for budgets of teams.
-        is_only_user = not self._keys
-        has_owner = caller.holder is not None or is_only_user
-        if has_owner and (caller.name in self._limits or EVERYBODY in self._limits):
+        # A caller without an owner name is the only user of a server without keys, or a webhook of
+        # a server with keys. A webhook has no budget of its own: only budgets of teams cover it.
+        is_only_user = caller.holder is None and not self._keys
+        has_own_budget = caller.holder is not None or is_only_user
+        if has_own_budget and (caller.name in self._limits or EVERYBODY in self._limits):
+            # None stands for all tasks of the journal, which belong to the only user.
             owners = None if caller.holder is None else (caller.holder,)
             ledger = await self._up_to_date_ledger(("person", caller.holder), caller.name, owners)
             ledgers.append((caller.name, ledger))

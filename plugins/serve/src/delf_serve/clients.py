@@ -25,6 +25,12 @@ def client_of(address: Sequence[Any] | None) -> str:
 
 @functools.lru_cache(1000)
 def _client_of(host: str) -> str:
+    """Return the text that identifies a client, for example when its wrong API keys are counted.
+
+    An IPv4 address identifies the client. For an IPv6 address, the text is the network of the
+    address, such as ``2001:db8::/64``: a client usually has all addresses of such a network, and
+    could use another one for each request.
+    """
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -213,7 +213,11 @@ class Keys:
         return None
 
     def everybody(self) -> Iterator[Caller]:
-        """Yield each person with all rights, then the callers with a key of the settings."""
+        """Yield a caller for each active person, then one for each API key of the settings.
+
+        The caller for a person has all of this person's rights. The person's API keys, which may
+        have fewer rights, are not yielded.
+        """
         yield from self._callers_by_holder.values()
         yield from self._callers_of_settings
 

@@ -63,7 +63,8 @@ def _as_body(kind: type[Any]) -> type[ResponseModel]:
     """Create a response model from a dataclass, with its fields, types and descriptions.
 
     Args:
-        kind: The dataclass. Fields with ``compare=False`` are omitted.
+        kind: The dataclass. Fields with ``compare=False`` are omitted: they are no data, and
+            JSON cannot represent them. An example is the function ``ApprovalRequest.fit``.
     """
     hints = get_type_hints(kind)
     docs = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters

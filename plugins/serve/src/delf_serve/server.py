@@ -224,7 +224,13 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self._start_timer(_CLOSE_SECONDS, self.abort)
-        elif self.cycle.response_complete and not self._is_reading_head:
+            return
+        # A client may send several requests at once (pipelining). ``cycle`` is the newest of these
+        # requests: while its response is not complete, the client waits for the server.
+        is_answering = not self.cycle.response_complete
+        # on_message_begin() has started another timeout, that for the head of the next request.
+        is_next_head_timed = self._is_reading_head
+        if not is_answering and not is_next_head_timed:
             is_body_unread = self.cycle.more_body  # else the client may send its next request
             seconds = UNREAD_BODY_SECONDS if is_body_unread else _IDLE_SECONDS
             self._start_timer(seconds, self._close)

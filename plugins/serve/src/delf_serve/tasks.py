@@ -117,7 +117,8 @@ def may_decide(record: RequestRecord, caller: Caller) -> bool:
     """Return True if a person may approve a pending request, or answer a pending question."""
     if not record.waits or not has_right(record, caller):
         return False
-    return why_not_approve(record, caller.decider("")) is None
+    # Nothing is decided here, so there is no channel from which the decision came.
+    return why_not_approve(record, caller.decider(via="")) is None
 
 
 @dataclass(frozen=True, slots=True)

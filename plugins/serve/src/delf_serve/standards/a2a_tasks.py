@@ -299,7 +299,11 @@ class A2ATasks(RequestHandler):
 
 
 def _context_id(task_outcome: Outcome) -> str:
-    """Return the id that A2A gives to tasks that belong together; the task's own id for one."""
+    """Return the context id of a task. In A2A, tasks that belong together have the same context id.
+
+    The context of a task is its conversation. A task without a conversation is alone in its
+    context, so the context id is the id of the task.
+    """
     return task_outcome.detail.conversation_id or task_outcome.detail.task_id
 
 

@@ -92,8 +92,8 @@ class Turn:
             self.user_message = text
         elif text:  # an empty answer of the assistant is left out
             self._move_to_history()
-            # A client sends an answer without the trust of the data that the answer is based on, so
-            # that the message gets the default trust.
+            # The answer may repeat untrusted data, such as the text of a web page, and the client
+            # does not send whether it does. The field ``trust`` keeps its default ``outside``.
             self.history.append(ChatMessage(role="assistant", content=text, at=time.time()))
 
     def _move_to_history(self) -> None:
