@@ -117,7 +117,10 @@ class BoundDraft:
             draft = propose(
                 name, first_event.task, task_id, events, tools, script=script, fixed=fixed
             )
-            case = replace(case, inputs=draft.values({}))
+            # The case was made before propose() chose the parameters of the draft. Its inputs are
+            # the parameters' values in the original task, which are their default values.
+            values_in_original_task = draft.values({})
+            case = replace(case, inputs=values_in_original_task)
             return draft, case, await run_case(draft, case, make_agent)
 
         # Try the last script alone. If its test fails, or the script needs what earlier scripts

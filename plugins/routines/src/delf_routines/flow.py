@@ -69,11 +69,11 @@ def value_patterns(
     try:
         tree = ast.parse(script)
         all_actions = {*actions, *_BUILT_IN_ACTIONS}
-        uses_without_quotes = _VariableUses(tree, all_actions, excludes_quotes=True)
+        uses_without_quotes = _VariableUses(tree, all_actions, without_quotes=True)
         for name in defaults:
             if uses_without_quotes.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = QUOTED_VALUE
-        uses_of_any_value = _VariableUses(tree, all_actions, excludes_quotes=False)
+        uses_of_any_value = _VariableUses(tree, all_actions, without_quotes=False)
         for name in defaults:
             if uses_of_any_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = None
@@ -126,16 +126,14 @@ class _VariableUses:
     Args:
         tree: The parsed script.
         actions: The full names of the callable actions.
-        excludes_quotes: Whether the values of the parameters contain no quotes. Such a value may
+        without_quotes: Whether the values of the parameters contain no quotes. Such a value may
             become a part of an f-string that has quotes around the value, as in
             ``f"name = '{value}'"``.
     """
 
-    def __init__(
-        self, tree: ast.Module, actions: Collection[str], *, excludes_quotes: bool
-    ) -> None:
+    def __init__(self, tree: ast.Module, actions: Collection[str], *, without_quotes: bool) -> None:
         self._actions = actions
-        self._excludes_quotes = excludes_quotes
+        self._are_values_without_quotes = without_quotes
         self._parents: dict[int, Any] = {}  # from the id() of a node to the node around it
         self._loads: dict[str, list[ast.Name]] = {}  # where the script reads a variable, by name
         self._assignment_counts: Counter[str] = Counter()
@@ -235,9 +233,10 @@ class _VariableUses:
         Anywhere else, the value could change the meaning of the text, such as a query or a command.
         """
         f_string = self._parents[id(field)]
-        # In f"name = '{value}'", only a value with a quote could end the text in quotes. With
-        # excludes_quotes, the caller goes on to allow only values without quotes.
-        may_be_in_quotes = self._excludes_quotes and isinstance(f_string, ast.JoinedStr)
+        # In f"name = '{value}'", a value with a quote could end the text in quotes. A value without
+        # quotes is harmless. value_patterns() then gives the parameter a regex that allows only
+        # values without quotes.
+        may_be_in_quotes = self._are_values_without_quotes and isinstance(f_string, ast.JoinedStr)
         if may_be_in_quotes and _in_quotes(field, f_string):
             return True
         return self._is_only_printed(f_string)
@@ -257,10 +256,11 @@ class _VariableUses:
         return False
 
     def _is_harmless_argument(self, call: Any, node: Any) -> bool:
-        """Return True if a call is harmless for an argument.
+        """Return True if a call neither inserts its argument into another text nor splits it.
 
-        A harmless call neither builds a longer text, whose meaning the argument could change, nor
-        splits the argument. A call that only prints the argument is harmless, too.
+        Harmless are ``gmail.send(name)``, ``print(name)`` and ``text.startswith(name)``. The calls
+        ``text.format(name)`` and ``list(name)`` are not harmless: the first inserts the name into a
+        text, such as a query, whose meaning the name could change, and the second splits the name.
 
         Args:
             call: The call.
@@ -271,19 +271,20 @@ class _VariableUses:
             return False
         full_name = ast.unparse(function)
         if full_name in self._actions:
-            # An action gets the argument as it is, unless the name means something else here.
+            # The argument of an action stays as it is. But a script may assign something else to
+            # the name of a connection, such as ``gmail``. The call is then not one of an action.
             connection = full_name.partition(".")[0]
             is_reassigned = self._assignment_counts[connection] > 0
             return not is_reassigned
         match function:
-            case ast.Name(id="str"):  # the result is the argument
+            case ast.Name(id="str"):  # str() returns the argument itself: check how that is used
                 return not self._assignment_counts["str"] and self._is_harmless_use(call)
             case ast.Name(id=word):
                 may_print_to_file = any(item.arg in (None, "file") for item in call.keywords)
                 is_built_in = word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word]
                 return is_built_in and not may_print_to_file
             case ast.Attribute(attr=method):
-                return method in _SEARCH_METHODS  # which only look for the argument
+                return method in _SEARCH_METHODS  # such as text.count(name)
             case _:
                 return False
 

@@ -72,11 +72,11 @@ class RoutineGuard:
         self._change_count = 0
 
     @property
-    def earlier(self) -> list[CallMade]:
-        """The calls that the guard of the next script gets.
+    def calls_so_far(self) -> list[CallMade]:
+        """The calls of this script, after those write calls of earlier scripts that are not in it.
 
-        The list has all calls of this script, and those write calls of earlier scripts that this
-        script has not repeated.
+        If this script of a repair fails, the model writes another one. The list then becomes the
+        argument ``earlier`` of that script's guard, which does not make the write calls again.
         """
         return [*self.unrepeated_changes, *self.calls_made]
 

@@ -144,7 +144,7 @@ class Repairing(WholeScriptHost):
         self.guard = RoutineGuard(self._routine, self._earlier_calls)
         result = await self._host.execute(code, self.guard)
         if not isinstance(result.outcome, Done):
-            self._earlier_calls = self.guard.earlier
+            self._earlier_calls = self.guard.calls_so_far
         return result
 
 

@@ -268,9 +268,11 @@ class Routine:
 
         Args:
             given: The values that differ from the original task, by name.
-            script: A script in place of the routine's own.
+            script: A script that replaces the routine's own; None to use the routine's own.
         """
-        # A copy, because the regexes of parameters depend on the script.
+        # A routine checks the given values with regexes, which its constructor chooses to suit the
+        # script: if the script puts the parameter ``name`` into a query in quotes, for example, a
+        # name with a quote is refused. So make a copy of the routine with the other script.
         routine = self if script is None else replace(self, script=script)
         head = [f"{name} = {value!r}" for name, value in routine.values(given).items()]
         return "\n".join([*head, routine.script])
