@@ -91,6 +91,8 @@ def script_encoding(data: bytes) -> str | None:
     """
     for encoding, ranges in _SCRIPTS:
         decoded = _decode(data, encoding)
+        # A wrong encoding may swap capital and small letters: the bytes of ``Привет`` in KOI8-R,
+        # read as cp1251, are ``рТЙЧЕФ``. Ordinary words have no capital letter after a small one.
         if decoded is None or _MIXED_CASE.search(decoded):
             continue
         if not re.search(rf"[^\x00-\x7f{ranges}]", decoded):
@@ -106,5 +108,10 @@ def _decode(data: bytes, encoding: str) -> str | None:
 
 
 def _is_c1_control(sign: str) -> bool:
-    """Return True for a C1 control character. ASCII's are the same in all these encodings."""
+    """Return True for a control character from U+0080 to U+009F (C1).
+
+    Texts do not have these characters. ISO-8859-2, for example, reads the bytes of some letters of
+    Windows-1250 as C1 controls. ASCII's control characters do not help to detect the encoding,
+    because each encoding here reads the same bytes as these characters.
+    """
     return "\x80" <= sign <= "\x9f"

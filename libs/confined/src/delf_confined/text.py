@@ -123,6 +123,8 @@ def encoding_of_file(path: str, about: str) -> str:
                 encoding = encoding_of(sample, about, first_line=previous_line)
                 if encoding != "utf-8":
                     return encoding
+                # The sample is UTF-8 apart from a few invalid bytes, for which encoding_of() still
+                # answers "utf-8", without a note.
                 line_breaks_before_error = error.object.count(b"\n", 0, error.start)
                 _note_replaced_bytes(about, encoding, line + line_breaks_before_error)
                 # Not "utf-8", because that result says that all bytes are valid. "utf-8-sig"

@@ -82,8 +82,9 @@ class Turns:
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
         if turn.was_preempted:
-            # The earlier attempts were counted when they ended. From now on, _recent_use() counts
-            # them as those of a waiting or running call.
+            # When the last attempt ended, _count_use() added the time of all attempts so far to the
+            # caller's total. Subtract it again while the call waits or runs: _recent_use() adds the
+            # time of waiting and running calls to the total itself.
             self._uncount_use(turn)
         self._waiting[turn] = next(self._order)
         self._assign_permits()
@@ -111,9 +112,11 @@ class Turns:
             self._seconds_used.pop(key, None)
 
     def _uncount_use(self, turn: Turn) -> None:
-        """Subtract the running time of a preempted call from the total of its caller.
+        """Subtract the time of a preempted call's earlier attempts from the total of its caller.
 
-        While the call waits or runs again, :meth:`_recent_use` adds this time to the total.
+        :meth:`_recent_use` returns the sum of this total, which is for calls that neither wait nor
+        run, and of the times of the caller's waiting and running calls. A preempted call that
+        begins to wait again would be in both.
         """
         if turn.key in self._seconds_used:
             self._seconds_used[turn.key] -= turn.attempt_seconds
