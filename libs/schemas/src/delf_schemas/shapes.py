@@ -65,7 +65,10 @@ class Extent(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """The number of levels of nested objects to show; deeper objects become ``dict``."""
+        """The number of levels of nested objects to show; deeper objects become ``dict``.
+
+        The tuple ``properties`` has one item for each level.
+        """
         return len(self.properties)
 
 
@@ -606,7 +609,8 @@ def _add_part(result: Merged, part: Merged) -> None:
         else:
             result.properties[name] = {"allOf": [result.properties[name], value]}
     result.required |= part.required
-    # One part that declares other properties is enough; merge_object() then applies a ban of them.
+    # Other properties are allowed if one of the two schemas declares this. If ``result`` itself
+    # forbids other properties, merge_object() sets the field to False after the last part.
     result.additional = result.additional or part.additional
 
 
@@ -614,6 +618,9 @@ def object_choices(
     document: Document, schema: Any, visits: list[int] | None = None
 ) -> list[Merged] | None:
     """Return all variants of an object schema with ``allOf``, ``oneOf`` or ``anyOf``, merged.
+
+    For ``{"allOf": [A, B], "oneOf": [C, D]}``, there are two variants: one object merged from A, B
+    and C, and one object merged from A, B and D.
 
     Args:
         document: The document, for resolving references.
@@ -637,16 +644,18 @@ def object_choices(
     choice_keywords = ("allOf", "oneOf", "anyOf")
     without_choices = {key: resolved[key] for key in resolved if key not in choice_keywords}
     common = merge_object(document, without_choices)
-    if common is None:  # only the choices have properties
+    if common is None:
+        # The schema has no properties outside of ``allOf``, ``oneOf`` and ``anyOf``: begin with an
+        # object without properties, into which the choices are merged.
         common = Merged({}, _required_names(resolved), additional=False, nullable=False)
-    # A value matches one choice of each group. A part of ``allOf`` is the only choice of a group.
+    # A variant has one choice of each group. Each part of ``allOf`` is a group with one choice.
     groups = [[part] for part in _list_at(resolved, "allOf")]
     for keyword in ("oneOf", "anyOf"):
         choices = _list_at(resolved, keyword)
-        # Choices that only require some of the common properties are no shapes of their own, and
-        # neither is a missing keyword.
-        adds_no_shape = all(map(_only_requires, choices))
-        if not adds_no_shape:
+        # Choices such as ``{"required": ["id"]}`` have no properties of their own. If all choices
+        # are like this, or there are none, they make no variants.
+        have_properties = not all(map(_only_requires, choices))
+        if have_properties:
             groups.append(choices)
     objects = [common]
     for group in groups:
