@@ -222,6 +222,8 @@ def _read_env_file(path: Path, where: str, source: Source) -> dict[str, Any]:
 def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) -> Any:
     """Replace ``${NAME}``, ``${NAME:-default}`` and ``${input:name}`` in all texts of a value.
 
+    ``${env:NAME}`` means the same as ``${NAME}``, and ``${/}`` is the separator of paths.
+
     Other programs ask the user for the value of ``${input:name}``. Here, the environment variable
     ``name`` is used or, if it is not set, the variable ``NAME``.
     """
@@ -247,12 +249,16 @@ def _expand(value: Any, environ: Mapping[str, str], where: str, source: Source) 
             problem = f"the input {name!r} is needed, and {problem}"
         raise EnvironmentKeyError(f"{where}: {problem}", variable=variable)
 
-    # What is left without delf's own variables is a variable of another program, if any.
-    if (unsupported := _FOREIGN_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
+    # A text such as ``${command:…}`` is a variable that only another program knows. The regex for
+    # such variables also matches ``${input:name}`` and ``${env:NAME}``, so remove these first.
+    without_known_variables = _VARIABLE.sub("", value)
+    unsupported = _FOREIGN_VARIABLE.search(without_known_variables)
+    if unsupported is not None:
         raise ConnectionConfigurationError(
             f"{where}: delf does not know the variable {unsupported[0]} of another program",
             hint="write the value itself, or ${NAME} for an environment variable",
         )
-    # ``${/}`` is replaced first, so that it keeps its letters in the values of variables.
+    # ``${/}`` stands for the separator of paths. Replace it before the variables: an environment
+    # variable whose value has the text ``${/}`` keeps this text.
     with_separators = value.replace("${/}", os.sep)
     return SourcedText(_VARIABLE.sub(substitute, with_separators), source)

@@ -259,7 +259,8 @@ class MCP(Connection[MCPSettings]):
         """Make an action for each tool.
 
         The setting ``effects`` applies only to tools whose description is unchanged since the
-        setting first applied to them. A changed tool counts as irreversible.
+        setting first applied to them. A changed tool counts as irreversible. A digest of the
+        description shows whether it has changed.
 
         Returns:
             A mapping from action name to action, the omitted tools, and the names of changed tools.
@@ -275,13 +276,17 @@ class MCP(Connection[MCPSettings]):
         effects = self.settings.effects
         known_tools = KnownTools(self.name, self.settings)
         is_first_listing = self._trusted_digests is None
-        # The digests of the tools to which an earlier process applied the setting.
-        recorded = known_tools.read() if effects and is_first_listing else {}
-        new_digests = dict[str, str]()  # to record now
+        recorded: dict[str, str] = {}
         if self._trusted_digests is None:
-            # A recorded tool must be as recorded; any other tool is trusted as first listed.
+            if effects:
+                # A file has the digests of the tools to which an earlier process applied
+                # ``effects``. Such a tool must still have the digest in the file. Any other tool is
+                # trusted with the digest that it has now, in the first listing.
+                recorded = known_tools.read()
             self._trusted_digests = {**digests, **recorded}
         trusted = self._trusted_digests
+        # The digests that are not in the file yet, of the tools to which ``effects`` now applies.
+        new_digests: dict[str, str] = {}
         self._digests_of_listed_tools = digests
         tools_by_script_name = Counter(map(method_name, digests))
         changed: list[str] = []
@@ -303,15 +308,15 @@ class MCP(Connection[MCPSettings]):
                 continue
             name = _unused_name(action.name, actions)
             digest = digests[tool.name]
-            # The settings may name the tool as the server does, or as scripts do. If another tool
-            # has the script's name at the server, the setting means that tool. If several tools
-            # become the same name, the setting means none of them.
+            # The settings may name the tool ``get-user`` as the server does, or by the name for
+            # scripts, ``get_user``. The latter is ambiguous if the server has a tool ``get_user``,
+            # too, or another tool with the same name for scripts, such as ``get.user``.
             is_ambiguous = name in digests or tools_by_script_name[action.name] > 1
             names_in_settings = (tool.name,) if is_ambiguous else (tool.name, name)
             effect = effect_of(names_in_settings, effects)
             if effect != _IRREVERSIBLE:
                 if trusted.get(tool.name) != digest:
-                    effect = _IRREVERSIBLE  # declared for the unchanged tool only
+                    effect = _IRREVERSIBLE  # changed, or added after the first listing
                     changed.append(tool.name)
                 elif is_first_listing and tool.name not in recorded:
                     new_digests[tool.name] = digest

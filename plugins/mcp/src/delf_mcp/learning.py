@@ -64,8 +64,10 @@ class Results:
 
         Returns:
             A report of the undeclared types that are new, each with the path of the first such
-            value, as ``None at a.b, str at c``. The report has the types that change the shown
-            result type, and always the type ``None``. It is empty without a schema.
+            value, as ``None at a.b, str at c``. An undeclared type is new if no earlier result had
+            the type at this place. A type that does not change the shown result type, such as that
+            of a field which is not shown, is only reported if it is ``None``. The report is empty
+            without a schema.
         """
         samples = self._get_samples()
         tool_key = _sample_key(tool)
@@ -76,10 +78,13 @@ class Results:
             return ""
         for field, text in _texts_with_data(value):
             samples.note(_field_key(tool_key, field), text)
-        # Each key is a place and a type, such as (("orders", "*", "date"), "None").
+        # The undeclared types. Each key is a place and a type, such as
+        # (("orders", "*", "date"), "None").
         path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
-        learned_types = set(samples.undeclared_types(tool_key))
-        known_types = self._known_types.setdefault(tool_key, learned_types)
+        # The undeclared types of earlier results. At first, these are the types that earlier
+        # processes have recorded.
+        recorded_types = set(samples.undeclared_types(tool_key))
+        known_types = self._known_types.setdefault(tool_key, recorded_types)
         new_types = [found for found in path_by_type if found not in known_types]
         known_types.update(new_types)
         shown_type = result_text(tool.output_schema) if new_types else ""

@@ -97,6 +97,14 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
 
 async def _repair(body: bytes) -> bytes:
+    """Repair a server's message that the client library would refuse.
+
+    For example, the library refuses a message with a lone surrogate. :func:`repaired` lists the
+    repairs. A message that is not JSON stays as it is.
+
+    Args:
+        body: The JSON of one message, as UTF-8.
+    """
     text = body.decode()
     if not needs_repair(text):
         return body
