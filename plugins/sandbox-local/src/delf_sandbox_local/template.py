@@ -96,6 +96,9 @@ def serve(descriptor: int, parent: int, linux_namespaces: list[str], server: Ser
     system.die_with_parent(parent)
     # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The end of a guest (SIGCHLD) has to wake up the loop in _TemplateProcess.serve(). Python only
+    # does so for a signal with a handler, so set one that does nothing. With SIG_IGN, the guest's
+    # exit status would be lost, too.
     signal.signal(signal.SIGCHLD, _ignore_signal)
     with socket.socket(fileno=descriptor) as control:
         _TemplateProcess(control, linux_namespaces, server).serve()
