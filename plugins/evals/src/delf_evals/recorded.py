@@ -118,7 +118,8 @@ class RecordedEnvironment:
                 key: value for key, value in request.arguments.items() if value is not None
             }
             return Rejected(reason=self.note_unrecorded(ASK, asked_arguments))
-        # With a result, the error is only a message about a question that was answered.
+        # A recorded call may have both an error and a result: a tool with ``handle_error`` turns
+        # its error into a result. The script then gets the result.
         if recorded.error is not None and recorded.result is None:
             return Rejected(reason=recorded.error)
         return Answered(recorded.result)
@@ -165,6 +166,12 @@ class RecordedConnection:
         """The full names of the actions; empty until :meth:`actions` is called."""
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the real connection that this class does not define.
+
+        The optional methods ``check``, ``setup``, ``needs_setup`` and ``learn`` are hidden, because
+        they could reach a service or a model. The optional method ``context``, whose text is for
+        the prompt, is replaced by a method that returns the recorded text.
+        """
         if name in _HIDDEN_METHODS or name.startswith("__"):
             raise AttributeError(name)
         attribute = getattr(self._inner, name)  # raises also if the connection has no context()
