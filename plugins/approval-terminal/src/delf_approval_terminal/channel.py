@@ -165,14 +165,16 @@ class _Approval(_Request):
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         super().__init__(terminal, request)
-        # A call with an unknown outcome may only be made again unchanged: it cannot be edited, or
-        # approved for the future.
-        self._is_call = request.code is None and not request.outcome_unknown
+        # True if the request is for one call that has not begun. Only such a call can be edited,
+        # and only its approval can also cover further calls. False for a script, and for a call
+        # that began before the task's process died: that call may have happened, and the person
+        # says whether it has, or whether the same call is to be made again.
+        self._is_new_call = request.code is None and not request.outcome_unknown
 
     async def _handle_answer(self, answer: str, *, input_ended: bool) -> Decision | None:
         """Return the decision about the call or script; None if the person must be asked again."""
         edited = self._editor.is_edited
-        if self._is_call and not edited:
+        if self._is_new_call and not edited:
             # A and U approve every call of the action; t and u approve only the same call again.
             # A and t apply to this task; U and u apply until a person revokes the approval.
             match answer:
@@ -195,7 +197,7 @@ class _Approval(_Request):
                 return await self._ask_changes()
             case "h" | "happened" if self._request.outcome_unknown:
                 return await self._ask_result()
-            case "e" | "edit" if self._is_call:
+            case "e" | "edit" if self._is_new_call:
                 await self._editor.ask()
                 self._show_request()
             case "v" | "view":
