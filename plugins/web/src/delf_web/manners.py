@@ -18,6 +18,7 @@ class Pace:
 
     def __init__(self, rate: float) -> None:
         self._pause = 1 / rate if rate else 0.0
+        # By host, the time of time.monotonic() from which the next request to the host may start.
         self._next_start: dict[str, float] = {}
 
     async def turn(self, host: str) -> None:
