@@ -172,5 +172,12 @@ def _table(table: Node, lists: Node) -> str:
 
 
 def _cell(content: Sequence[Node], lists: Node) -> str:
+    """Return a table cell as one line of Markdown.
+
+    Args:
+        content: The paragraphs and tables in the cell.
+        lists: The lists of the document, by list id. An entry shows whether the items of the list
+            are numbered.
+    """
     text = _blocks(content, lists).strip()
     return " ".join(text.replace("|", "\\|").split("\n")).strip()
