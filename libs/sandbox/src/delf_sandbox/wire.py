@@ -229,7 +229,10 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
 
 
 def parse_numbers(frame: Sequence[Any]) -> list[int]:
-    """Parse a ``clock`` or ``turns`` frame, and return its numbers.
+    """Return the numbers of a frame ``["clock", numbers]`` or ``["turns", numbers]``.
+
+    The guest sends what a replay of the script needs: the clock reads in nanoseconds or, for the
+    event loop, alternately the number of an iteration and the event of that iteration.
 
     Raises:
         WireError: If the frame is malformed.

@@ -144,7 +144,9 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return self._lazy_coroutine().throw(*args)
 
     def close(self) -> None:
-        """End the call, which no longer counts as unawaited, even if it was not sent yet."""
+        """End the call. A call that was not sent yet is never sent, nor reported as unawaited."""
+        # If the coroutine does not exist yet, _lazy_coroutine() creates it by Caller.start(), which
+        # removes the call from the unawaited calls.
         self._lazy_coroutine().close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -326,7 +328,12 @@ class Caller:
         self._calls_after_end = None
 
     def when_idle(self) -> asyncio.Future[None]:
-        """Return a future that completes when no call is in flight."""
+        """Return a future that completes when the last call in flight has ended.
+
+        :meth:`_send_and_wait` completes the future at the end of that call. Use this method only
+        while :attr:`has_open_calls` is True: without a call in flight, the future would not
+        complete before the script makes another call.
+        """
         self._all_calls_answered = self._loop.create_future()
         return self._all_calls_answered
 

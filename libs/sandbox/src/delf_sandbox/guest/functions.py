@@ -198,9 +198,12 @@ class Functions:
                 return "plain"
             return "unknown"
         definitions = self.by_scope_and_name.get((id(owner), word), ())
-        # A word has assigned values without such a binding after ``word[key] = value``.
-        is_rebound = owner.binding_kinds[word] != {"function"} or word in owner.assigned_values
-        if is_rebound:  # only the running script shows which binding is called
+        # The script may also bind the word in another way than by ``def`` or ``class``, such as
+        # ``word = value``. Only the running script shows what is called.
+        has_other_bindings = owner.binding_kinds[word] != {"function"}
+        # The script adds values to the object: ``word[key] = value`` or ``word.append(value)``.
+        has_added_values = word in owner.assigned_values
+        if has_other_bindings or has_added_values:
             return "unknown"
         # A class statement is a binding of the kind ``function``, too, but is no function.
         is_class = not definitions

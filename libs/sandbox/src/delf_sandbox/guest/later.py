@@ -58,23 +58,31 @@ class DeferredCalls:
 
         The script awaits a marked call later, so the rewriting must not await the call in place.
 
+        In ``tasks = [send(1), send(2)]`` and ``await tasks[0]``, the method visits, one after the
+        other:
+
+        - ``tasks[0]`` with the path ``()``
+        - ``tasks`` with the path ``(EACH_ITEM,)``
+        - ``[send(1), send(2)]`` with the path ``(EACH_ITEM,)``
+        - ``send(1)`` and ``send(2)`` with the path ``()``: these calls are marked
+
         Args:
             node: The expression.
             scope: The scope of the expression.
             awaitable_path: The indexes that lead from the value to the awaitables, with
-                ``EACH_ITEM`` for all items; empty if the value itself is the awaitable. From
-                ``tasks[0]`` to ``tasks``, the path gets a step longer at its beginning; from
-                ``[first, second]`` to ``first``, it loses its first step.
+                ``EACH_ITEM`` for all items; empty if the value itself is the awaitable.
         """
         match node:
             case ast.Call():
                 self._mark_call(node, awaitable_path)
-            # The value is an item of a collection, so the path from the collection has a step more.
+            # ``tasks[0]`` or ``*tasks``: from ``tasks``, the first step leads to an item. The index
+            # may be a variable, so any item counts.
             case ast.Starred(value=inner) | ast.Subscript(value=inner):
                 self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path))
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 self._mark_calls_in_items(items, scope, awaitable_path)
-            # The first step leads to an item, and the other steps lead on inside the item.
+            # From a dict or comprehension, the first step leads to an item. From the item, only the
+            # other steps are left.
             case ast.Dict(values=items):
                 for item in items:
                     self._mark_calls_in(item, scope, awaitable_path[1:])
@@ -84,9 +92,8 @@ class DeferredCalls:
                 self._mark_calls_in(item, self._syntax.scopes[id(node)], awaitable_path[1:])
             case ast.Name(id=word):
                 self._mark_calls_in_variable(word, scope, awaitable_path)
-            # Any object may have the attribute, so the values of all attributes with this name are
-            # followed. They have no scope, so the ``id()`` of the syntax stands for the scope's in
-            # the set of visited parts.
+            # ``self.tasks``: follow all values that the script assigns to an attribute ``tasks`` of
+            # any object, because the type of the object is unknown.
             case ast.Attribute(attr=attribute):
                 values = self._syntax.stores.get(attribute, ())
                 self._mark_calls_in_bindings(id(self._syntax), attribute, values, awaitable_path)
@@ -161,18 +168,19 @@ class DeferredCalls:
         place = self._syntax.calls[id(node)]
         scope = place.scope
         arguments = node.args
-        # A method below may belong to a collection, or to the script's own class: after its items,
-        # the call itself is followed, too.
         match node.func:
             case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
                 self._mark_calls_in_builtin(word, place, awaitable_path)
                 return
+            # ``tasks.values()`` and ``tasks.copy()`` have the same items as ``tasks``.
             case ast.Attribute(value=inner, attr="values" | "copy"):
                 self._mark_calls_in(inner, scope, awaitable_path)
-            # ``items()`` yields pairs of a key and a value. A path that leads to the value begins
-            # with the steps to the pair and to index 1; in the dict, one step leads to the value.
+            # In ``for key, task in tasks.items(): await task``, the path from ``tasks.items()`` is
+            # (EACH_ITEM, 1): to each pair, and then to the value in the pair. The path from the
+            # dict ``tasks`` to the same values is (EACH_ITEM,).
             case ast.Attribute(value=inner, attr="items") if _leads_to_second(awaitable_path):
                 self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path[2:]))
+            # ``tasks.pop()`` is an item of ``tasks``.
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
                 self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path))
             # The items of ``itertools.chain()`` are the items of each argument.
@@ -181,6 +189,8 @@ class DeferredCalls:
                     self._mark_calls_in(item, scope, _to_any_item(awaitable_path))
             case _:
                 pass
+        # The object of a method such as get() may also be of a class of the script, so that the
+        # items above do not exist, and the method itself returns the awaitables.
         is_result_awaitable = not awaitable_path
         if is_result_awaitable:
             place.is_await_deferred = True
@@ -201,26 +211,28 @@ class DeferredCalls:
         arguments = place.node.args
         scope = place.scope
         if word in _SAME_ORDER and arguments:
-            # With an empty path, the whole collection is awaited, as in ``gather(*list(tasks))``:
-            # the awaitables are then all its items.
+            # An item has the same index in ``list(tasks)`` as in ``tasks``. The path is empty in
+            # ``asyncio.wait(list(tasks))``, which awaits all items.
             self._mark_calls_in(arguments[0], scope, awaitable_path or (EACH_ITEM,))
         elif word in _OTHER_ORDER and arguments:
+            # ``sorted(tasks)[0]`` may be any item of ``tasks``.
             self._mark_calls_in(arguments[0], scope, _to_any_item(awaitable_path))
         elif word == "dict":
-            # The first step leads to a value of the dict, which is a keyword argument.
+            # ``dict(first=send(1))``: the first step of the path leads to the value ``send(1)``.
             for item in place.node.keywords:
                 self._mark_calls_in(item.value, scope, awaitable_path[1:])
         elif word == "enumerate" and arguments and _leads_to_second(awaitable_path):
-            # ``enumerate()`` yields pairs of a number and an item, and the item has index 1.
+            # In ``for number, task in enumerate(tasks): await task``, the path is (EACH_ITEM, 1):
+            # to each pair, and then to the task. The path from ``tasks`` is (EACH_ITEM,).
             self._mark_calls_in(arguments[0], scope, (EACH_ITEM, *awaitable_path[2:]))
         elif word == "zip" and len(awaitable_path) > 1:
-            # Each tuple of ``zip()`` has one item of each argument, so the index in the tuple is
-            # the index of the argument, which is any index after an argument with a star.
+            # The path (EACH_ITEM, 1) leads to the second item of each tuple. These are the items of
+            # the second argument, so the path from the arguments is (1, EACH_ITEM).
             _, index, *path_in_item = awaitable_path
             self._mark_calls_in_items(arguments, scope, (index, EACH_ITEM, *path_in_item))
         elif word == "map" and arguments:
-            # The script awaits the items of the result itself. The first step leads to an item,
-            # and the item is a result of the passed function.
+            # The script awaits the items of the ``map`` itself, so its call is marked, too. The
+            # first step of the path leads to an item, which is a result of the passed function.
             place.is_await_deferred = True
             self._mark_calls_in_mapped_function(arguments[0], place, awaitable_path[1:])
 
@@ -254,21 +266,29 @@ class DeferredCalls:
     ) -> None:
         """Mark the calls inside a function of the script that make the awaitables of its result.
 
-        In ``def ask(): return send()``, this is the call ``send()``: the script awaits its result
-        only after ``ask()`` has returned it.
+        Two examples:
+
+        - After ``def ask(): return send()``, the script calls ``gather(ask())``. The path is empty,
+          and ``send()`` is marked, so that ``ask()`` returns an awaitable.
+        - After ``async def ask_all(): return [send()]`` and ``tasks = await ask_all()``, the script
+          calls ``gather(*tasks)``. The path is ``(EACH_ITEM,)``, and ``send()`` is marked.
 
         Args:
             place: The call of the function.
-            awaitable_path: The indexes that lead from the call's result to the awaitables; empty if
-                the result itself is used as an awaitable.
+            awaitable_path: The indexes that lead to the awaitables from the call's result or, if
+                ``is_awaited`` is set, from the value of ``await`` with the call.
             is_awaited: Whether the script awaits this call in place.
         """
-        awaitable_is_call_result = not awaitable_path
         for scope in self._functions.targets(place):
-            # Either the script awaits the call's result in place, or the result is the coroutine of
-            # an async function. In both cases, what the function returns is not awaited later.
-            if awaitable_is_call_result and (is_awaited or self._functions.is_async(scope)):
-                continue
+            if not awaitable_path:
+                # The coroutine of an async function is an awaitable already, so that a call in its
+                # ``return`` can be awaited inside the function.
+                if self._functions.is_async(scope):
+                    continue
+                # The script uses the value of ``await ask()`` as an awaitable once more, where the
+                # rewritten script also accepts a plain value.
+                if is_awaited:
+                    continue
             self._mark_calls_in_returns(scope, awaitable_path)
         # The targets are the functions with ``def``. A lambda has its name by an assignment.
         function = place.node.func
@@ -350,31 +370,25 @@ class DeferredCalls:
         )
 
     def _mark_calls_in_bindings(
-        self, owner: int, variable: str, bindings: Sequence[ValuePart], awaitable_path: Path
+        self, owner_id: int, variable: str, bindings: Sequence[ValuePart], awaitable_path: Path
     ) -> None:
         """Mark the calls that make the awaitables in the values of a variable or attribute.
 
         Args:
-            owner: The ``id()`` of the scope that has the variable.
+            owner_id: The ``id()`` of the scope that has the variable, which tells apart variables
+                of the same name; for an attribute, the ``id()`` of the script's syntax.
             variable: The name of the variable or attribute.
-            bindings: The assigned values. The path of each binding leads from the expression's
-                value to what the variable gets, such as ``(1,)`` in ``other, variable = value``.
+            bindings: The assigned expressions, each with the path from its value to the part that
+                the variable gets, such as ``(1,)`` in ``other, variable = value``.
             awaitable_path: The indexes that lead from the variable's value to the awaitables.
         """
         # A cycle of assignments would visit the name again and again, or with ever longer paths.
-        visit = (owner, variable, awaitable_path)
+        visit = (owner_id, variable, awaitable_path)
         if visit in self._visited or len(awaitable_path) > _MAX_PATH_STEPS:
             return
         self._visited.add(visit)
         for value, scope, binding_path in bindings:
-            # After ``pairs.append(value)``, the binding path is (TO_CONTAINER,). This step leads
-            # from the value out to the list, and the first step of an awaitable path such as
-            # (EACH_ITEM, 1) leads from the list back to the value. Both steps are dropped, and
-            # the path from the value is (1,).
-            dropped_step_count = binding_path.count(TO_CONTAINER)
-            binding_path_inward = binding_path[dropped_step_count:]
-            path_from_value = (*binding_path_inward, *awaitable_path[dropped_step_count:])
-            self._mark_calls_in(value, scope, path_from_value)
+            self._mark_calls_in(value, scope, _join_paths(binding_path, awaitable_path))
 
     def _mark_calls_in_arguments(
         self, function: Scope, parameter: str, awaitable_path: Path
@@ -416,6 +430,25 @@ class DeferredCalls:
 
 def _is_not_starred(node: ast.expr) -> bool:
     return not isinstance(node, ast.Starred)
+
+
+def _join_paths(binding_path: Path, awaitable_path: Path) -> Path:
+    """Return the path from an assigned value to the awaitables in a variable.
+
+    After ``other, tasks = value`` and ``await tasks[0]``, the paths ``(1,)`` and ``(EACH_ITEM,)``
+    are joined to ``(1, EACH_ITEM)``.
+
+    After ``tasks.append(value)`` and ``await tasks[0]``, the binding path is ``(TO_CONTAINER,)``,
+    from ``value`` to the list ``tasks``. The awaitable path ``(EACH_ITEM,)`` leads from the list
+    back to ``value``. The two steps cancel each other, so the joined path is empty.
+
+    Args:
+        binding_path: The path from the assigned value to the variable's value. All its steps
+            ``TO_CONTAINER`` are at the beginning.
+        awaitable_path: The path from the variable's value to the awaitables.
+    """
+    cancelled_count = binding_path.count(TO_CONTAINER)
+    return (*binding_path[cancelled_count:], *awaitable_path[cancelled_count:])
 
 
 def _leads_to_second(awaitable_path: Path) -> bool:

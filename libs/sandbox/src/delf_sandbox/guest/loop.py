@@ -26,6 +26,8 @@ _MAX_EVENTS = 10_000
 _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
+# The maximum number of iterations in which a script runs on without new answers of the host, at its
+# start or after the last replayed event.
 _MAX_HOLD_BACK_ITERATIONS = 1_000
 # The event of an iteration in which the script sent a frame to the host.
 _SENT_FRAME = 0
@@ -105,14 +107,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._events_to_replay: deque[tuple[int, int]] = deque()
         # The number of an iteration and an event of that iteration, alternately.
         self._recording: list[int] = []
+        # How many further events of this script record() stores.
         self._recordable_events_left = 0
         self._iteration_number = 0
         # The iteration of the last event that was recorded or replayed.
         self._last_event_iteration = 0
         self._timer_count = 0
-        # True from the script's start, through the replay of its events, until the script can go on
-        # only by a new answer of the host: no such answer is delivered before.
+        # While this is True, the script gets no new answer of the host. begin() sets this to True,
+        # and _run_once() to False when no event is left to replay and no callback is ready, so that
+        # the script can only wait.
         self._holds_back_answers = False
+        # How many further iterations the script may run without new answers after its last event to
+        # replay. At 0, _run_once() sets _holds_back_answers to False although the script goes on.
         self._hold_back_iterations_left = 0
         # How far the loop's clock is ahead of the real clock. Not 0 after a replay has set the
         # loop's clock to a recorded time.
@@ -169,7 +175,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         Args:
             recording: The recording to replay: the number of an iteration and an event of that
-                iteration, alternately. Empty for no replay.
+                iteration, alternately. The event is the number of the answered call, the negative
+                number of the fired timer, or ``_SENT_FRAME``. Empty for no replay.
         """
         self._cancel_timers()  # those that tasks set between the scripts
         self.task_count = 0
@@ -181,9 +188,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         iteration_numbers = recording[::2]
         events = recording[1::2]
         self._recordable_events_left = _MAX_EVENTS - len(events)
-        # Also without a recording, the script first runs until it only waits for answers of the
-        # host, and only then gets answers, so that a replay numbers the iterations in the same way.
-        # The numbers of iterations, tasks and timers start again, as in the recorded run.
+        # A first run, too, delivers no answer before the script waits. With a fast host, the first
+        # answer would otherwise arrive between two steps of the script; with a slow host, after
+        # both. The first run and each replay therefore number their iterations in the same way.
         self._holds_back_answers = True
         self._hold_back_iterations_left = _MAX_HOLD_BACK_ITERATIONS
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
@@ -225,23 +232,27 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._recording.extend((self._iteration_number, event))
 
     def record_sent_frame(self) -> None:
-        """Record that the script sent a frame which shows the host how far the script has come.
+        """Record an event if the script sends a frame long after the last recorded event.
 
-        A replay holds back new answers for ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
-        event. If the script sends a frame later than that, the frame has to be an event, too: the
-        replay would otherwise deliver new answers before, and the script could send another frame
-        than the recorded one.
+        A replay delivers no new answer of the host until the last recorded event and, after that
+        event, for at most 1,000 iterations (``_MAX_HOLD_BACK_ITERATIONS``). Suppose that a script
+        sends a call 1,500 iterations after its last event. A replay without a further event would
+        deliver a new answer in iteration 1,001, and the answer could make the script send another
+        call than the recorded one. With the event ``_SENT_FRAME`` in the call's iteration, the
+        replay delivers no new answer before the script has sent the recorded call.
         """
         if self._iteration_number - self._last_event_iteration > _MAX_HOLD_BACK_ITERATIONS:
             self.record(_SENT_FRAME)
 
     @property
     def is_replaying(self) -> bool:
-        """True while the loop delivers the host's answers in the iterations of the recorded run.
+        """True if an answer that arrives now has to be kept instead of being delivered.
 
-        The replay ends when all recorded events are replayed and the script only waits for answers
-        to its calls. Until then, no new answer is delivered: the recorded run got none before this
-        wait, so a new answer would change the order of the script's steps.
+        There are two reasons:
+
+        - Recorded events are left. An answer among them is delivered in its recorded iteration.
+        - All events are replayed, but the script has not yet come to a point at which it can only
+          wait for the host. Like the recorded run, it gets no answer before that point.
         """
         return bool(self._events_to_replay) or self._holds_back_answers
 
@@ -394,10 +405,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Run one iteration of the loop: wait for events, then run the callbacks that are ready.
 
-        A replay of a script has three phases. First, the recorded events are replayed. Then the
-        script runs without new answers of the host, until it can only wait for such an answer.
-        Finally, the script gets the answers as they arrive. A first run starts with the second
-        phase.
+        A replay of a script has three phases; a first run begins with the second one:
+
+        1. The loop replays the recorded events.
+        2. The loop only runs the callbacks that are ready, and delivers no new answer of the host.
+           The phase ends when no callback is ready, so that the script can only wait, and after
+           ``_MAX_HOLD_BACK_ITERATIONS`` for a script that always has a ready callback.
+        3. The loop waits for answers, and delivers them as they arrive.
         """
         # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
         # script would see another order.
@@ -405,16 +419,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # Flush before the wait, because the host can answer only calls that were sent.
         self._flush()
         self._iteration_number += 1
-        if self._events_to_replay:
+        if self._events_to_replay:  # phase 1
             self._replay_iteration()
-        elif self._holds_back_answers and self._ready and self._hold_back_iterations_left > 0:
-            # Do not wait for answers, but only run the callbacks that are ready: an answer that is
-            # delivered before the script waits again would change the order.
+        elif (  # phase 2
+            self._holds_back_answers and self._ready and self._hold_back_iterations_left > 0
+        ):
             self._hold_back_iterations_left -= 1
-        else:
+        else:  # phase 3
             if self._holds_back_answers:
                 self._holds_back_answers = False
-                # Deliver the answers that arrived during the replay.
+                # Deliver the answers that arrived during the first two phases.
                 self._deliver(())
             self._wait()
         if not self._ready:
@@ -504,24 +518,25 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._receive()
 
     def _replay_iteration(self) -> None:
-        """Replay the recorded events of this iteration.
+        """Replay the recorded events of this iteration, if any.
 
-        Without such events, the iteration only runs the callbacks that are ready. Without ready
-        callbacks, it becomes the iteration of the next recorded event.
+        Suppose that this is iteration 5, and the next event was recorded in iteration 8. While a
+        callback is ready, the loop runs the callback, and the event has to wait for iteration 8.
+        Without a ready callback, nothing can happen before the event, so the method sets the number
+        of this iteration to 8, and replays the event now.
         """
         next_iteration, _ = self._events_to_replay[0]
         if next_iteration > self._iteration_number:
-            # The recorded run had iterations before that event. If no callback is ready for them
-            # now, a thread has to provide one.
-            self._wait_for_threads()
+            self._wait_for_threads()  # returns at once if a callback is ready
             if self._ready:
                 return
-            self._iteration_number = next_iteration  # nothing can happen before that iteration
+            self._iteration_number = next_iteration
         answered_call_numbers: list[int] = []
         fired_timer_numbers: list[int] = []
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
             # An event is the number of an answered call, the negative number of a fired timer, or
-            # _SENT_FRAME, before which no new answer is delivered.
+            # _SENT_FRAME. For _SENT_FRAME there is nothing to do now: it was only in the queue so
+            # that the loop delivered no new answer before the script sent the frame.
             self._last_event_iteration, event = self._events_to_replay.popleft()
             if event < 0:
                 fired_timer_numbers.append(-event)
@@ -533,12 +548,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._replay_timer(number)
 
     def _wait_for_threads(self) -> None:
-        """Wait until a thread of a library calls back, if nothing else can run.
+        """Wait until a thread of a library schedules a callback, if none is ready.
 
-        The recorded run had more iterations before its next event than the replay has had. As no
-        callback is ready now, and an iteration is only counted if it runs a callback, a callback of
-        a thread must have caused the missing iterations. The wait has a time limit, because the
-        replay may have run this callback in an earlier iteration already.
+        Called in a replay, for example in iteration 5 if the next event was recorded in iteration
+        8. In the recorded run, at least one callback ran in each of the iterations 5 to 7, because
+        the loop counts no iteration without a callback. No answer or timer can have scheduled the
+        first of these callbacks, because answers and timers are events. So a thread has probably
+        done that, and will do so again. The wait has a time limit, because the thread may have been
+        faster in the replay, so that its callback has run already.
         """
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
         # More threads than at first: a library of the script has started one that is still running.

@@ -140,21 +140,19 @@ class _Uses:
 
     def _direct_uses(self) -> Iterator[_Use]:
         """Yield the expressions that are just the name of a connection or plain tool."""
+        # The names as the prompt spells them, such as ``mail``.
         for node, scope in self._name_reads:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
+        # Other spellings, such as ``Mail`` or ``tools.mail``. ToolNames has replaced each of them
+        # by ``TOOLS["mail"]`` or, for an action, ``TOOLS["mail"].send``. ``place.current`` is this
+        # new expression.
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
-            # ToolNames has replaced each other spelling of a tool's name: ``place.node`` is the old
-            # expression, and ``place.current`` the new one, such as ``TOOLS["mail"].send``.
             expression: Any = place.current
             node = expression.value if isinstance(expression, ast.Attribute) else expression
-            match node:
-                case ast.Subscript(
-                    value=ast.Name(id=table), slice=ast.Constant(value=str(name))
-                ) if table == TOOLS and name in self._tools:
-                    yield _Use(name, self._tools[name], node, place.scope)
-                case _:
-                    pass
+            name = _tool_of_item(node)
+            if name in self._tools:
+                yield _Use(name, self._tools[name], node, place.scope)
 
     def _check_use(self, use: _Use) -> list[_Use]:
         """Record an error if the script uses a tool as a value instead of calling the tool.
@@ -169,9 +167,12 @@ class _Uses:
         node = self._outermost_expression(use)
         parent = self._parents.get(id(node))
         match parent:
-            # Any attribute of a connection is an action; no tool may get a new attribute.
+            # ``mail.send`` is the use of an action, which is checked next. ``mail.x = 1`` and, for
+            # a plain tool, ``weather.x = 1`` are errors. Reading ``weather.x`` is neither.
             case ast.Attribute(attr=name) if use.is_connection or _is_assigned(parent):
                 return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            # ``map(mail.send, names)``: map is a lazy function, which calls mail.send only when the
+            # script iterates the result.
             case ast.Call() if self._is_argument_of_lazy_function(node, parent):
                 if self._is_unused(parent, use.scope):
                     return self._record_misuse(use, node)
@@ -454,6 +455,17 @@ class _Uses:
     def _add_misuse(self, node: Any, message: str) -> None:
         error = ToolMisuseError.at_node(node, message)
         self._misuses.append(_Misuse(node.lineno, node.col_offset, error))
+
+
+def _tool_of_item(node: Any) -> str:
+    """Return ``mail`` for the expression ``TOOLS["mail"]``; empty for any other expression."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(name))) if (
+            table == TOOLS
+        ):
+            return name
+        case _:
+            return ""
 
 
 def _is_assigned(attribute: ast.Attribute) -> bool:

@@ -174,28 +174,38 @@ class ToolNames:
                 pass
 
     def _resolve_call_of_plain_tool(self, place: CallPlace, word: str) -> None:
-        """Record the call ``word(…)`` of a plain tool, unless a parameter hides the tool's name."""
+        """Record the call ``word(…)`` of a plain tool, and let the call reach the tool.
+
+        The script may bind the name to something else, such as in ``weather = weather("Oslo")``. A
+        later call ``weather("Rome")`` still calls the tool. It does not if the name is a parameter,
+        or a global variable with a callable value.
+        """
         node = place.node
         meaning = self._meaning_of(word, place.scope)
         if meaning == "parameter":
             return
         is_global = place.scope.find(word) is self.syntax.module
         if meaning == "variable" and is_global:
-            # Only the running script shows whether it assigns the name before this call.
+            # Decide when the script runs: call the variable's value if it is callable, else the
+            # tool. Before the assignment, the variable's value is the tool.
             key = ast.Constant(value=word, **position_of(node))
             node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
             self.uncertain.add(id(node))
-        elif meaning != "tool":
+        elif meaning in ("variable", "function"):
+            # A local variable: in Python, ``weather = weather("Oslo")`` in a function would raise
+            # UnboundLocalError. Or a function: _remove_copied_definition() has removed it.
             node.func = tool(node.func, word)
         self.calls[id(node)] = word
 
     def _resolve_call_of_action(
         self, place: CallPlace, function: ast.Attribute, connection: str
     ) -> None:
-        """Record the call of an action, unless a parameter hides the connection's name.
+        """Record the call of an action, and let the call reach the connection.
 
-        If the script rebinds the connection's name, the call of any other method than an action is
-        one of the script's own object.
+        The script may bind the connection's name to something else. After
+        ``shop = shop.search("pen")``, models still write ``shop.search("ink")`` for the action,
+        whereas ``shop.append(…)`` is a method of the new value, because there is no such action. A
+        parameter with the connection's name never means the connection.
 
         Args:
             place: The call.

@@ -98,34 +98,39 @@ class Rewriting:
 
     def _rewrite_tree(self) -> None:
         """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""
-        # Decide this before the rewriting, which adds names to the script.
+        # Each place below is a node of the original tree with its position, where the node can
+        # be replaced.
+        #
+        # 1. Look at the tree before it is changed: the passes below add names, and wrap nodes.
         may_return_awaitables = self.may_return_awaitables()
+        # Expressions such as ``map(send, names)``, which call the tool only when they are iterated.
+        lazy_expressions = self._find_lazily_made_calls()
+        # For ``await send()``, the place of the ``await``, by the ``id()`` of the node ``send()``.
+        await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
+        # 2. Rewrite cached functions, each ``await`` without a call, and functions in ``map``.
         for scope in self._syntax.functions:
             if isinstance(scope.node, ast.AsyncFunctionDef):
                 # An async function with ``@cache`` returns one coroutine to several callers.
                 self._make_cached_result_reusable(scope.node)
-        # A place is a node with its position in the tree, so that the node can be replaced.
-        # Keep the call of an async generator in an ``async for`` as it is.
-        for place in self._syntax.loops:
-            self._exclude_async_generator(place)
         for place in self._syntax.awaits:
-            # The awaited expression may be a variable, whose value may be a plain value.
+            # ``await task``: the variable may have a plain value. Step 3 rewrites ``await send()``.
             if not isinstance(place.node.value, ast.Call):
                 self._rewrite_await(place, is_surely_awaitable=False)
         for place in self._deferred.passed_functions:  # the functions passed to ``map``
             self.replace_passed_function(place)
-        await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
-        # Expressions such as ``map(…)`` make tool calls only when they are iterated. Find these
-        # expressions first, because the rewriting of calls moves their nodes.
-        lazy_expressions = self._find_lazily_made_calls()
+        # 3. Rewrite the calls, except for those of async generators in an ``async for``.
+        for place in self._syntax.loops:
+            self._exclude_async_generator(place)
         for place in self._syntax.calls.values():
             self._rewrite_call(place, await_of_call.get(id(place.node)), may_return_awaitables)
+        # 4. Wrap the rewritten expressions in further calls.
         for place in lazy_expressions:
             self._rewrite_lazily_made_calls(place)
         for place in self._syntax.loops:
             self._rewrite_loop(place)
         for place in self._syntax.contexts:
             self._rewrite_with(place)
+        # 5. Make functions async.
         for scope in self._syntax.functions:
             if id(scope) in self._functions.made_async:
                 # The plain function now has an ``await``. Change the class in place, because other
@@ -196,34 +201,35 @@ class Rewriting:
     ) -> None:
         """Rewrite a call so that the script gets the result, or an awaitable to await later.
 
-        - A call in an ``await`` returns an awaitable, and the ``await`` also accepts a plain value.
-        - A call that the script awaits later returns an awaitable.
-        - Any other call is awaited in place, if it may return an awaitable.
-
         Args:
             place: The call.
             await_place: The ``await`` expression around the call, if any.
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
-        # A call of the kind ``tool`` or ``async`` returns an awaitable; ``stream`` stands for an
-        # async generator, ``plain`` for a value, ``maybe_awaitable`` for a value or an awaitable,
-        # and ``unknown`` for a function that the script does not define, which may return anything.
-        kind = self._result_kinds[id(place.node)]
-        node = place.node
-        # The script stores the awaitable, or passes it to gather(), in order to await it later.
-        is_awaited_later = place.is_await_deferred and await_place is None
-        is_used_as_awaitable = await_place is not None or is_awaited_later
-        can_await = self._functions.can_await(place.scope)
-        # Without ``await``, the tool itself blocks until its result.
-        if kind == "tool" and (is_used_as_awaitable or can_await):
-            self.make_awaitable(place, is_awaited=not is_awaited_later)
-        # These may return a plain value, which ``await`` and gather() would refuse.
-        if kind in ("unknown", "maybe_awaitable") and is_used_as_awaitable:
-            node.func = self.awaitable_variant(node.func)
-        if await_place is not None:
+        kind = self._result_kinds[id(place.node)]  # such as ``tool``; see Functions.result_kind()
+        if await_place is not None:  # ``await send()``
+            self._let_call_return_awaitable(place, kind, is_awaited=True)
             self._rewrite_await(await_place, is_surely_awaitable=kind in ("tool", "async"))
-        elif not is_awaited_later:
+        elif place.is_await_deferred:  # ``gather(send())`` or ``tasks.append(send())``
+            self._let_call_return_awaitable(place, kind, is_awaited=False)
+        else:  # ``send()`` alone: the script uses the result, such as in ``send().id``
             self._await_result_in_place(place, kind, may_return_awaitable)
+
+    def _let_call_return_awaitable(self, place: CallPlace, kind: str, *, is_awaited: bool) -> None:
+        """Rewrite a call that the script awaits, so that a tool returns an awaitable.
+
+        Without that, a tool blocks until its result, and returns the result.
+
+        Args:
+            place: The call.
+            kind: The kind of result, as in :meth:`Functions.result_kind`.
+            is_awaited: Whether the call is in an ``await``; otherwise the script awaits it later.
+        """
+        if kind == "tool":
+            self.make_awaitable(place, is_awaited=is_awaited)
+        elif kind in ("unknown", "maybe_awaitable"):
+            # The function may be a tool; only the running script shows that.
+            place.node.func = self.awaitable_variant(place.node.func)
 
     def _await_result_in_place(
         self, place: CallPlace, kind: str, may_return_awaitable: bool
@@ -232,25 +238,32 @@ class Rewriting:
 
         Args:
             place: The call, whose result the script does not await later.
-            kind: The kind of result, as :meth:`_rewrite_call` lists them.
-            may_return_awaitable: Whether calls of unknown functions may return an awaitable.
+            kind: The kind of result: ``tool``, ``async`` (a coroutine), ``stream`` (an async
+                generator), ``plain`` (a plain value), ``maybe_awaitable`` (any of these, but
+                the name suggests an awaitable) or ``unknown`` (any of these).
+            may_return_awaitable: Whether calls of the kind ``unknown`` may return an awaitable.
         """
         node = place.node
         can_await = self._functions.can_await(place.scope)
-        is_possibly_awaitable = kind == "unknown" and may_return_awaitable
         if kind == "tool":
-            if can_await:  # elsewhere, the call blocks without being rewritten
+            # Where ``await`` is not allowed, the call stays as it is: a tool blocks by itself.
+            if can_await:
+                self.make_awaitable(place, is_awaited=True)
                 place.put(await_node(node))
         elif kind == "async":
             place.put(self.await_or_block(place, node))
-        elif kind == "maybe_awaitable" and can_await:
-            # An action has an async variant; any other function may return a plain value.
-            node.func = self.awaitable_variant(node.func)
-            place.put(await_node(call(AS_AWAITABLE, node)))
-        elif kind in ("stream", "maybe_awaitable") or is_possibly_awaitable:
-            place.put(call(RESULT_OF_COROUTINE, node))
         elif kind == "plain":
             self.let_call_accept_async_functions(place)
+        elif kind == "maybe_awaitable" and can_await:
+            node.func = self.awaitable_variant(node.func)
+            # AS_AWAITABLE lets the ``await`` accept a plain value.
+            place.put(await_node(call(AS_AWAITABLE, node)))
+        elif kind != "unknown" or may_return_awaitable:
+            # A result of the kind ``stream`` or ``unknown``, or ``maybe_awaitable`` where ``await``
+            # is not allowed. The helper checks the result when the script runs: it waits for a
+            # coroutine, lets a plain ``for`` iterate an async generator, and returns any other
+            # value unchanged.
+            place.put(call(RESULT_OF_COROUTINE, node))
 
     def _rewrite_await(self, place: Place, *, is_surely_awaitable: bool) -> None:
         """Rewrite an ``await`` so that it also accepts a plain value.
@@ -321,12 +334,15 @@ class Rewriting:
     def _rewrite_loop(self, place: Place) -> None:
         """Rewrite an ``async for`` so that it accepts a plain iterable.
 
-        Where ``async for`` is not allowed, it becomes a plain ``for``.
+        Where ``async for`` is not allowed, it becomes a plain ``for``. The loop stays as it is if
+        the script has a plain ``for``.
         """
         node = place.node
+        if not is_async_node(node):
+            return
         if self._allows_async_for(place):
             node.iter = call(ASYNC_ITER, node.iter)
-        elif is_async_node(node):
+        else:
             node.iter = call(ITER, node.iter)
             if isinstance(node, ast.comprehension):
                 # An async comprehension does not compile in a plain function.
@@ -352,10 +368,12 @@ class Rewriting:
     def _find_lazily_made_calls(self) -> list[Place]:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
-        The tool calls are made only when the script iterates the result. If
-        :attr:`await_everywhere` is set, return only the expressions that are a whole statement or
-        an assigned value, because the subclass that sets the attribute rewrites all others as
-        lists.
+        The tool calls are made only when the script iterates the result.
+
+        The interpreter Monty, for which :attr:`await_everywhere` is set, evaluates these
+        expressions at once, to a list. There, only whole statements and assigned values are
+        returned. An assigned list, for example, has to become an iterator, so that a second loop
+        over the variable finds no items, as in Python.
         """
         lazy_places = [
             place
@@ -363,7 +381,8 @@ class Rewriting:
             if self._makes_tool_calls(self._syntax.scopes[id(place.node)])
         ]
         for place in self._syntax.calls.values():
-            # The script awaits the items of such a result itself, for example with gather().
+            # In ``gather(*map(send, names))``, the script awaits the items of the ``map`` itself,
+            # and so iterates the result.
             if place.is_await_deferred:
                 continue
             match place.node:

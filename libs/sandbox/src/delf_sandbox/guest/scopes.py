@@ -385,18 +385,18 @@ class ScriptSyntax:
     def _record_item_added_by_call(self, node: ast.Call, scope: Scope) -> None:
         """Record the values that a call such as ``names.append(value)`` adds to a collection.
 
-        The collection then counts as assigned from the argument of the call.
+        The call is recorded like an assignment of the argument's value to ``names``.
         """
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
-        # For ``names.append(value)``, one step leads from the argument to the collection: from an
-        # item to its container. For ``names.extend(values)``, a step leads from each item of the
-        # argument to the collection, in which the item has another index.
-        steps = _STEPS_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
-        if steps is None or len(node.args) != 1:
+        # For ``names.append(value)``, the path is (TO_CONTAINER,): ``names`` contains the value.
+        # For ``names.extend(values)``, the path is (TO_CONTAINER, EACH_ITEM): ``names`` contains
+        # each item of ``values``.
+        path = _STEPS_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
+        if path is None or len(node.args) != 1:
             return
-        self._record_binding(function.value, node.args[0], scope, steps)
+        self._record_binding(function.value, node.args[0], scope, path)
 
     def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
         """Record which part of an expression's value the target of an assignment gets.
@@ -409,6 +409,7 @@ class ScriptSyntax:
             value: The expression of the value.
             scope: The scope of the expression.
             path: The steps from the value to the part that the target gets; empty for the value.
+                The steps ``TO_CONTAINER`` are always at the beginning.
         """
         match target:
             case ast.Name(id=name):
@@ -416,8 +417,7 @@ class ScriptSyntax:
                 values.append(ValuePart(value, scope, path))
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append(ValuePart(value, scope, path))
-            # ``names[key] = value`` counts as an assignment to ``names``. The name does not get the
-            # value, but a container of the value, so the path first steps to the container.
+            # ``names[key] = value``: record a binding of ``names``, which now contains the value.
             case ast.Subscript(value=inner):
                 self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
             case ast.Tuple(elts=items) | ast.List(elts=items):
@@ -425,10 +425,10 @@ class ScriptSyntax:
                 for index, item in enumerate(items):
                     if isinstance(item, ast.Starred):
                         is_after_star = True
-                        # The variable gets a list of items, whose indexes in the value are unknown.
-                        # The step from an item to this list comes first, as in every path.
-                        to_list = (TO_CONTAINER, *path, EACH_ITEM)
-                        self._record_binding(item.value, value, scope, to_list)
+                        # ``first, *rest = value``: the list ``rest`` contains items of the value.
+                        # EACH_ITEM stands for them, because their indexes are unknown.
+                        items_in_list = (TO_CONTAINER, *path, EACH_ITEM)
+                        self._record_binding(item.value, value, scope, items_in_list)
                     elif is_after_star:
                         self._record_binding(item, value, scope, (*path, EACH_ITEM))
                     else:
@@ -457,7 +457,10 @@ class ScriptSyntax:
     def _visit_augmented_assignment(
         self, node: ast.AugAssign, scope: Scope, container: Any, key: Any
     ) -> None:
-        """Visit ``name += value`` like an assignment: after ``tasks += [first]``, as ``[first]``.
+        """Visit ``name += value`` as if the statement were ``name = value``.
+
+        After ``tasks = []`` and ``tasks += [first]``, both lists are recorded as values of
+        ``tasks``.
 
         The position of the statement, ``container`` and ``key``, is not needed.
         """

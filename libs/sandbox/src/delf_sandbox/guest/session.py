@@ -85,15 +85,21 @@ class GuestSession:
         # Every sender of frames holds this lock, because threads of the script may print.
         self._lock = self._channel.lock
         self._printer = Printer(self._send_print, self._lock)
+        # The tools' objects by name; empty until _initialise().
         self._tools: dict[str, Any] = {}
         self._script_helpers = ScriptHelpers(loop, self._tools)
+        # Replaces functions such as asyncio.gather() by variants that accept plain values, too.
         self._tolerant_asyncio = TolerantAsyncio(loop)
         self._tolerant_asyncio.install()
         # The model can mend its script but not the sandbox, so tracebacks show only the script.
         hide_own_frames("delf_sandbox/guest")
         records.patch_json_and_dataclasses()
         self._replacement_modules = make_modules(self._printer, self._script_helpers.wait)
+        # The tools, their exceptions and the helper functions, by the names under which scripts use
+        # them. _initialise() fills the mapping, and each script begins with these values.
         self._provided_names: dict[str, Any] = {}
+        # Tells the rewriting of a script which tools, modules and earlier variables exist; set by
+        # _initialise().
         self._initial_names = InitialNames({})
         self._files = FileSender(self._send_file)
         self._clock_and_random = RecordedClockAndRandom(
@@ -105,7 +111,8 @@ class GuestSession:
         # The module whose namespace has the scripts' variables.
         self._main_module = types.ModuleType("__main__")
         self._namespace = self._main_module.__dict__
-        # The names that delf defines in the scripts' namespace; the others are the scripts' own.
+        # All names in the namespace before the first script, set by _initialise(). The description
+        # of the scripts' variables for the model leaves them out.
         self._hidden_names: frozenset[str] = frozenset()
         self._source_by_filename: dict[str, str] = {}
         # The arguments that the script gave to ``rerun()``: the context, the remaining work and the
@@ -140,6 +147,7 @@ class GuestSession:
         self._loop.watch_wire(read_fd, self._channel.receive_available)
         sys.modules["__main__"] = self._main_module
         sys.stdout = sys.stderr = self._printer
+        # Printed text is buffered. A timer (SIGALRM) sends it while the script computes or sleeps.
         self._printer.use_alarm()
         # ``input()`` fails at once, because nobody could answer it.
         sys.stdin = None
@@ -201,6 +209,8 @@ class GuestSession:
 
         The host has to record these first, so that a replay prints the same text.
         """
+        # If the last event was long ago, record an event now, so that a replay comes to this print
+        # before it gets a new answer of the host.
         self._loop.record_sent_frame()
         self._send_recorded()
         self._channel.send(["print", text], at_once)
@@ -335,7 +345,9 @@ class GuestSession:
         # Without this, even a task of a failed script would go on during the next script.
         await self._cancel_remaining_tasks()
         self._caller.end_script()
-        self._loop.record_sent_frame()  # the frame of the script's end, which follows
+        # The script's final frame is sent after this method. The event for this frame is recorded
+        # now, because loop.end() stops the recording. It also cancels the script's timers.
+        self._loop.record_sent_frame()
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)

@@ -37,9 +37,11 @@ class Spin:
 
     def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
         self._has_several_processors = has_several_processors
-        # How many waits from now on sleep at once: the first wait of a session does.
+        # The number of the coming waits that sleep without a spin before. Not 0 at the beginning,
+        # because the first wait of a session is one of them.
         self._waits_without_spin = 1
-        # How many will do so after the next spin without a message; doubled after each.
+        # The number to which the next failed spin, one without a message, sets _waits_without_spin.
+        # Each failed spin doubles this number, up to _MAX_WAITS_WITHOUT_SPIN.
         self._next_waits_without_spin = 1
 
     def should_spin(self) -> bool:

@@ -363,9 +363,10 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
         __slots__ = ()
 
         def __repr__(self) -> str:
-            # Not True for a class that a script derives from this one.
-            is_of_module = type(self) in real_types
-            return _qualify_name(super().__repr__(), is_of_module)
+            text = super().__repr__()  # such as ``date(2026, 5, 1)``
+            # ``datetime.date(2026, 5, 1)``, as in Python. If the script derives a class ``Holiday``
+            # from this class, an instance of it is shown as ``Holiday(2026, 5, 1)``.
+            return _add_module(text) if type(self) is ScriptDate else text
 
         @classmethod
         def today(cls) -> Any:
@@ -375,9 +376,10 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
         __slots__ = ()
 
         def __repr__(self) -> str:
-            # Not True for a class that a script derives from this one.
-            is_of_module = type(self) in real_types
-            return _qualify_name(super().__repr__(), is_of_module)
+            text = super().__repr__()  # such as ``datetime(2026, 5, 1, 9, 30)``
+            # ``datetime.datetime(2026, 5, 1, 9, 30)``, as in Python. If the script derives a class
+            # ``Meeting`` from this class, an instance is shown as ``Meeting(2026, 5, 1, 9, 30)``.
+            return _add_module(text) if type(self) is ScriptDatetime else text
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
@@ -433,8 +435,6 @@ def _date_metaclass(real_types: Mapping[type, type]) -> type[abc.ABCMeta]:
 _UTC = dt.UTC
 
 
-def _qualify_name(text: str, is_of_module: bool) -> str:
-    """Begin the ``repr`` of a date with ``datetime.``, unless a script's subclass made the date."""
-    if is_of_module:
-        return f"datetime.{text.removeprefix('datetime.')}"
-    return text
+def _add_module(text: str) -> str:
+    """Let the ``repr`` of a date begin with the name of its module, ``datetime.``."""
+    return f"datetime.{text.removeprefix('datetime.')}"
