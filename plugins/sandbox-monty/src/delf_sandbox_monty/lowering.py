@@ -139,8 +139,13 @@ class MontyRewriting(Rewriting):
         node = place.node
         label = self._names.calls[id(node)]
         connection, _, method = label.partition(".")
-        function = name(node.func, method_name(connection, method)) if method else node.func
-        # The call ``f(x)`` becomes ``LATER(text, f)(x)``.
+        # ``fetch(x)`` becomes ``LATER("fetch(…) on line 3", fetch)(x)``. If the script never awaits
+        # the call, an error message quotes this text.
+        function = node.func
+        if method:
+            # Monty cannot pass ``mail.send`` as an argument, so pass the plain function that stands
+            # for it, such as ``__delf_mail__send``.
+            function = name(node.func, method_name(connection, method))
         node.func = _let_return_awaitables(function, label, line=node.lineno)
 
     def replace_passed_function(self, place: Place) -> None:
@@ -627,14 +632,9 @@ class Lowering(ast.NodeTransformer):
                 | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
             ):
                 return call_of(name(node, "__delf_kind__"), [value])
-            # fetch.__name__: the name of the function, as the script defines it. In a script that
-            # uses functools.wraps, a decorated function has the name of the function passed to
-            # wraps(), which the prelude's wraps() does not copy. There, only the names of the
-            # functions passed to wraps() are certain, and other names are left to Monty.
+            # fetch.__name__: the name of the function, as the script defines it
             case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
-                uses_wraps = bool(self._functions_passed_to_wraps)
-                is_name_certain = not uses_wraps or word in self._functions_passed_to_wraps
-                if word not in self._modules_and_classes and is_name_certain:
+                if word not in self._modules_and_classes and not self._may_be_wrapper(word):
                     return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
                 pass
@@ -657,6 +657,17 @@ class Lowering(ast.NodeTransformer):
         # row.price: the item of a record, which is a dict in Monty
         text = ast.Constant(value=node.attr, **position_of(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
+
+    def _may_be_wrapper(self, word: str) -> bool:
+        """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.
+
+        In Python, such a wrapper has the name of the wrapped function. In Monty, it keeps its own
+        name, such as ``wrapper``, because the prelude's ``wraps`` copies nothing. In a script with
+        ``wraps(function)``, only ``function`` itself certainly means a wrapped function, and any
+        other name may mean a wrapper.
+        """
+        uses_wraps = bool(self._functions_passed_to_wraps)
+        return uses_wraps and word not in self._functions_passed_to_wraps
 
 
 def _wrap_type_method(node: ast.Attribute) -> ast.expr:
@@ -744,8 +755,9 @@ def _date_to_text(node: Any) -> Any:
 def _may_be_date(node: Any) -> bool:
     """Return True if the value of an expression may be a date or the text of a date.
 
-    Arithmetic counts as a number, although the sum of a date and a duration is a date: it nearly
-    always is one, and a comparison of numbers shall stay as it is.
+    Return False for arithmetic such as ``price + tax``, which nearly always gives a number. The
+    comparison of numbers then stays as the script has it. The answer is wrong for the rare
+    arithmetic that gives a date, such as ``day + timedelta(days=1)``.
     """
     match node:
         case ast.Constant(value=str()):

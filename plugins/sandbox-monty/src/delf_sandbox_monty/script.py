@@ -46,7 +46,10 @@ class Prepared:
     @property
     def may_leave_calls_unawaited(self) -> bool:
         """True if the script may end before it has awaited all of its tool calls."""
-        # A script that only contains these words has nothing to await; the check costs little.
+        # The rewriting calls LATER, a function of the prelude, for each tool call that the script
+        # awaits later. The two other functions start tasks. If one of these words is only in a text
+        # or comment of the script, the answer is a harmless True: the session then looks for
+        # unawaited calls, and finds none.
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 

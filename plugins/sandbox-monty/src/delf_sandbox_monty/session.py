@@ -89,7 +89,9 @@ class MontySession:
         self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
-        # The two sets, which self._initial_names looks into, grow with each script.
+        # Each script adds all names that it defines to _script_names, and those of its async
+        # functions to _async_function_names. When the next script is rewritten, _initial_names
+        # looks up in these two sets what earlier scripts have defined.
         names = initial_names_of(spec.tools, STANDARD_MODULES | SHIMS)
         self._initial_names, self._script_names, self._async_function_names = names
         self._reassigned_tools: set[str] = set()
@@ -112,7 +114,9 @@ class MontySession:
         # exceptions in Monty cannot have attributes.
         self._statuses: dict[tuple[str, str], int | None] = {}
         self._budget = Budget(spec.limits)
-        # A shared value is stored once in Monty, but copied for each place of use.
+        # The maximum size, estimated before the encoding, of a value that Monty passes, such as the
+        # arguments of a call. A list that contains the same long text a thousand times is small in
+        # Monty's memory, but its encoding has the text a thousand times.
         self._max_copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
@@ -379,7 +383,7 @@ class MontySession:
         plain_args, plain_kwargs, size = await _in_thread_if_large(
             self._check_arguments, args, kwargs
         )
-        # Unlike other sandboxes, Monty has no frames whose length was counted before.
+        # The length is that of a frame on a wire. Monty passes the arguments without a frame.
         exceeded = self._budget.count_call(length=0, size=size)
         if exceeded is not None:
             self._end_by_limit(exceeded.limit, exceeded.message)
