@@ -277,10 +277,13 @@ def _current_value(project: Project, key: str) -> Any:
     setting, *inner_path = path
     check_agent_key(key, setting)
     written_values = project.agent_values.resolve(project.environ)
-    validated: Any = getattr(project.agent, setting)  # a default if nothing is written
-    value: Any = written_values.get(setting)
-    if isinstance(validated, (bool, int, float, str, list, dict)):  # and no model's settings
+    # The validated value is the default if the project does not have the setting. But validation
+    # converts some settings to objects, such as a model to an LLMConfig: use these as written.
+    validated: Any = getattr(project.agent, setting)
+    if isinstance(validated, (bool, int, float, str, list, dict)):
         value = cast("object", validated)
+    else:
+        value = written_values.get(setting)
     for part in inner_path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value

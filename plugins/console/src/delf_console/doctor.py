@@ -116,7 +116,9 @@ def _namesake_hint() -> str:
     own_package = packages_of_clone().get(DISTRIBUTION)
     if own_package is None:
         return namesake.REMEDY
-    return namesake.REMEDY.replace(DISTRIBUTION, shlex.quote(own_package.argument(())))
+    # Such as ``--editable=/home/me/delf/core``, which stands for "delf-core" in the command of pip.
+    argument_for_pip = own_package.argument(extras=())
+    return namesake.REMEDY.replace(DISTRIBUTION, shlex.quote(argument_for_pip))
 
 
 def _examine(state: State) -> Iterator[Finding]:

@@ -133,6 +133,8 @@ def unsupported_features(host: PluginHost, spec: Spec) -> Iterator[str]:
     for protocol, consequence in optional_protocols(spec.kind).items():
         if not consequence:
             continue  # nothing is lost without this protocol
+        # For a connection, the consequence is that nothing is freed when the agent closes. A class
+        # without an ``__init__`` of its own probably opens nothing that has to be freed.
         if spec.kind == "connection" and _has_only_settings(factory):
             continue
         if not all(has(factory, name) for name in members(protocol)):
@@ -351,6 +353,8 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
 def _owners(modules: Collection[str]) -> dict[str, list[str]]:
     """Return a mapping from top-level module to the distributions that contain the module."""
     owners: dict[str, list[str]] = {}
+    # The stamp is the key of the cache of _top_modules(). After a package was installed, the stamp
+    # is another one, so that the distributions are read again.
     for distribution, tops in _top_modules(installation_stamp()):
         for module in tops.intersection(modules):
             owners.setdefault(module, []).append(distribution.metadata["Name"])
