@@ -66,8 +66,9 @@ class _StreamContent:
     def index_of(self, part: Any) -> int:
         """Return the index of the call to which a piece belongs.
 
-        Some servers give the same number to all calls. Then, a piece that begins a call belongs to
-        a new call, and any other piece continues the last call.
+        A server should number the calls 0, 1, 2 and so on, and the number is the index. But some
+        servers give the number 0 to all calls. A piece with the number of an earlier call then
+        belongs to a new call if it begins one, and otherwise to the last call.
 
         Args:
             part: The piece of a call, with the server's number of the call.
@@ -78,12 +79,13 @@ class _StreamContent:
             return index
         numbered_call = self.calls[index]
         is_complete = _is_json("".join(numbered_call.arguments))
+        # The first piece of a call has the function's name. A later piece of the same call may
+        # repeat the name, so the name alone does not show that the piece begins a call.
         has_other_id = bool(part.id) and part.id != numbered_call.id
-        is_surplus = not part.id and is_complete  # a complete call has no further pieces
-        if part.function.name and (has_other_id or is_surplus):  # the piece begins a call
+        is_after_complete_call = not part.id and is_complete
+        if part.function.name and (has_other_id or is_after_complete_call):
             return last_index + 1
-        if is_complete:
-            # The server gives the number of this call to all calls.
+        if is_complete:  # the piece cannot belong to the call with this number
             return last_index
         return index
 
@@ -147,27 +149,29 @@ class LiteLLMModel(EndpointModel):
             **convert.settings(self._settings, request, endpoint),
             **convert.tools(request.tools, endpoint, search, must_call=request.must_call),
         }
+        client = self._clients.get()  # None if litellm has to use a client of its own
         optional = {
             "custom_llm_provider": _litellm_provider(endpoint),
             "api_base": endpoint.base_url,
             "api_key": endpoint.api_key,
             "api_version": endpoint.api_version,
             "extra_headers": dict(endpoint.headers) or None,
-            "client": self._clients.get(),
+            "client": client,
             "stream": stream or None,
             "stream_options": {"include_usage": True} if stream else None,
         }
         arguments.update({name: value for name, value in optional.items() if value is not None})
-        # check_response() compares this with the response of the server.
+        # The client calls check_response() for each response. That function reads the variable, and
+        # raises if the server streams a reply that should be complete, or the other way round.
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)
-            has_known_protocol = endpoint.dialect is not None
-            if has_known_protocol:
-                return await cancellable(call)
-            # cancellable() must learn when the request is sent. litellm's own client, which is used
-            # for this endpoint, does not report that.
-            return await call
+            if client is None:
+                return await call
+            # Cancelling a call of litellm before its request is sent would leave a coroutine
+            # unawaited. cancellable() delays a cancellation until the client reports the request.
+            # litellm's own client reports nothing.
+            return await cancellable(call)
         finally:
             wants_stream.reset(token)
 
@@ -316,10 +320,13 @@ def _litellm_provider(endpoint: Endpoint) -> str | None:
 
 def _price_provider(endpoint: Endpoint) -> str | None:
     """Return litellm's name of the provider whose prices apply; None to let litellm decide."""
-    is_compatible_server = endpoint.dialect is not None and endpoint.dialect != endpoint.provider
-    if is_compatible_server:
-        return endpoint.provider
-    return _litellm_provider(endpoint)
+    if endpoint.dialect is None:  # the model's name includes the provider, as in litellm's list
+        return None
+    if endpoint.dialect == endpoint.provider:  # a provider with a protocol of its own
+        return _litellm_provider(endpoint)
+    # A provider such as Groq, which has the protocol of OpenAI but prices of its own. These are in
+    # litellm's list under the provider's name.
+    return endpoint.provider
 
 
 def _litellm_name(endpoint: Endpoint) -> str:
