@@ -156,10 +156,14 @@ class Workers(Connection[WorkersSettings]):
         return self.registry.find(name)
 
     def _shared_workshop(self, context: CallContext) -> Workshop[Workers]:
-        """Return the object that creates the connections of workers, once for the agent.
+        """Return the agent's workshop, which creates the connections of all workers.
 
-        The context of the first call has the agent's own connections: a worker can call others only
-        after this object has given it a copy of this connection.
+        The first call of a worker creates the workshop. That call is always made by the agent,
+        because a worker gets its copy of this connection from the workshop. So the context of that
+        call has the agent's connections, which the workshop needs.
+
+        Args:
+            context: The context of the present call.
         """
         agent = self.agent_workers
         if agent.workshop is None:

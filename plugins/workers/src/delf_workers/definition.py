@@ -311,7 +311,8 @@ def from_front_matter(
 def _convert_toolsets(value: Any) -> Any:
     """Convert llm-do's ``toolsets`` to ``connections``. Only the rules of ``shell`` differ.
 
-    Rules of llm-do match the start of a command, as delf's rules with ``match="reading"`` do.
+    In llm-do, the pattern ``git log`` of a rule also matches ``git log -5``. In delf, it matches
+    only ``git log`` by default, so :func:`_prefix_rule` changes each rule.
     """
     if not isinstance(value, dict):
         return value
@@ -474,7 +475,10 @@ def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -
             raise front.error("a generated worker takes this setting from its maker", (key,))
     for name, settings in worker.connections.items():
         other_keys = sorted(settings.keys() - {"allow", "allow_workers"})
-        if "." in name or name == TOOLS or other_keys:
+        # An import path such as ``desk.connection.Desk`` would create a connection that the maker
+        # does not have, and the name TOOLS would load the functions of a file ``tools.py``.
+        is_import_path = "." in name
+        if is_import_path or name == TOOLS or other_keys:
             raise front.error(
                 "a generated worker has connections of its maker, by name, and may allow less",
                 ("connections", name, *other_keys[:1]),
