@@ -253,6 +253,8 @@ class FactDatabase:
     def clear(self) -> None:
         """Remove all facts of the namespace."""
         with self._begin() as connection:
+            # Each process keeps the vectors in memory. Before a search, it reads the counter of
+            # invalidations, and loads the vectors again if the counter has changed.
             self._count(connection, invalidations=1)
             connection.execute(sa.delete(_facts).where(_facts.c.namespace == self.namespace))
 

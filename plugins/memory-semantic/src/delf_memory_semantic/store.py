@@ -316,21 +316,22 @@ class SemanticStore:
         """
         filled = 0
         last_number = 0
-        has_failed = False
-        # Whether facts without a vector remain for the next search: so until all have been tried.
-        has_gaps = True
+        has_failed = False  # True if the embedder failed for a fact, other than by a refusal
+        # Stays False if the loop ends early: without an embedder that works at present, by an
+        # exception or by a cancellation.
+        has_reached_last_fact = False
         try:
             while self._embedder is not None:
                 missing = await self._in_thread(
                     self._database.without_vector, self._model, _BATCH, last_number
                 )
-                if not missing:  # all facts have been tried
-                    has_gaps = has_failed
+                if not missing:
+                    has_reached_last_fact = True
                     break
                 last_number = missing[-1][0]
                 missing = [fact for fact in missing if fact[0] not in self._refused]
                 outcomes = await self._embed([content for _, content in missing])
-                if outcomes is None:
+                if outcomes is None:  # no embedder works at present
                     break
                 vectors: list[tuple[int, bytes]] = []
                 for (number, _), outcome in zip(missing, outcomes, strict=True):
@@ -344,10 +345,11 @@ class SemanticStore:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
         finally:
-            # The next search continues after a failure or a cancellation, and must find the facts
-            # that have got their vectors, even if it adds no vector itself. A fact that was saved
-            # without a vector in the meantime has set _has_gaps, too.
-            self._has_gaps = self._has_gaps or has_gaps
+            # The next search calls fill() again if _has_gaps is True. If it is True already, a fact
+            # was saved without a vector in the meantime.
+            if has_failed or not has_reached_last_fact:
+                self._has_gaps = True
+            # Also after an exception, searches have to load the vectors that were stored before it.
             if filled:
                 await self._in_thread(self._database.mark_altered)
         return filled
