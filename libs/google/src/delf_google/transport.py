@@ -162,6 +162,9 @@ class Transport:
         """
         problem = Problem(answer.status, answer.content)
         if request.is_change and (answer.may_have_taken_effect or answer.status in _SERVER_ERRORS):
+            # After an attempt without a response, the message of the last attempt may show what the
+            # first one did, such as "already exists". Otherwise this is a server error, whose
+            # message, such as "Backend Error", shows no more than the status.
             message = problem.message if answer.may_have_taken_effect else f"HTTP {answer.status}"
             return self._lost_answer_error(request, message, problem)
         waited = f" (after waiting for {answer.waited:.0f} s)" if answer.waited else ""
