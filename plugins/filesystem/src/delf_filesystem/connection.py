@@ -157,7 +157,8 @@ class Filesystem(Connection[FilesystemSettings]):
     def _check_call(self, name: str, arguments: Mapping[str, Any]) -> Verdict:
         """Check a call by the approval settings of the root folders that the call uses.
 
-        The verdict on a write call has a preview.
+        If a write call may need approval, the verdict has a preview of its changes for the person
+        who decides.
         """
         if name not in _WRITE_ACTIONS:
             path = str(arguments.get("path", "."))
@@ -166,7 +167,8 @@ class Filesystem(Connection[FilesystemSettings]):
             if asking_roots:
                 return NeedsApproval(reason=f"{asking_roots[0]} needs approval before each read")
             return Allowed()
-        if not self._needs_preview():
+        if not self._may_writes_need_approval():
+            # The setting confirm is False, and no writable root has write_approval.
             return Allowed()
         changes = list(self._changes(name, arguments))
         preview = preview_of(changes)
@@ -177,8 +179,8 @@ class Filesystem(Connection[FilesystemSettings]):
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
         return Allowed(preview=preview, basis=basis)
 
-    def _needs_preview(self) -> bool:
-        """Return True if a write call may need approval, and so a preview of its changes."""
+    def _may_writes_need_approval(self) -> bool:
+        """Return True if ``confirm`` or the ``write_approval`` of a root may ask before a write."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 
