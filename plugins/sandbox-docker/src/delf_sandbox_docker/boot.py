@@ -136,22 +136,22 @@ def _install_seccomp_filter() -> None:
         return
     arch, make_socket = machine
     # An instruction has an opcode, the numbers of instructions to skip if its comparison is true or
-    # false, and an operand.
+    # false, and an operand. Each comment begins with the instruction's own number.
     load, equal, at_least, greater, mask, end = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
     instructions = (
-        (load, 0, 0, 4),  # the architecture
-        (equal, 0, 9, arch),  # refuse another architecture
-        (load, 0, 0, 0),  # the number of the system call
-        (mask, 0, 0, 0xBFFFFFFF),  # without the x32 bit
-        (at_least, 0, 1, 425),  # refuse io_uring: 425 to 427 on all architectures
-        (greater, 0, 5, 427),
-        (equal, 0, 5, make_socket),  # allow all other calls except socket()
-        (load, 0, 0, 16),  # the first argument of socket()
-        (equal, 3, 0, 1),  # allow AF_UNIX
-        (equal, 2, 0, 2),  # allow AF_INET
-        (equal, 1, 0, 10),  # allow AF_INET6
-        (end, 0, 0, 0x00050001),  # refuse with EPERM
-        (end, 0, 0, 0x7FFF0000),  # allow; the engine's filter still applies
+        (load, 0, 0, 4),  # 0: load the architecture
+        (equal, 0, 9, arch),  # 1: another architecture: go to 11
+        (load, 0, 0, 0),  # 2: load the number of the system call
+        (mask, 0, 0, 0xBFFFFFFF),  # 3: clear the x32 bit
+        (at_least, 0, 1, 425),  # 4: below 425, the first call of io_uring: go to 6
+        (greater, 0, 5, 427),  # 5: up to 427, the last call of io_uring: go to 11
+        (equal, 0, 5, make_socket),  # 6: any call but socket(): go to 12
+        (load, 0, 0, 16),  # 7: load the first argument of socket()
+        (equal, 3, 0, 1),  # 8: AF_UNIX: go to 12
+        (equal, 2, 0, 2),  # 9: AF_INET: go to 12
+        (equal, 1, 0, 10),  # 10: AF_INET6: go to 12
+        (end, 0, 0, 0x00050001),  # 11: refuse with EPERM
+        (end, 0, 0, 0x7FFF0000),  # 12: allow; the engine's filter still applies
     )
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
     buffer = ctypes.create_string_buffer(code, len(code))
