@@ -115,7 +115,7 @@ def open_call(found: list[dict[str, Any]]) -> int | None:
     return next(iter(begun.values()), None)
 
 
-@pytest.mark.parametrize("program", ["run", "chat"])
+@pytest.mark.parametrize("program", ["run", pytest.param("chat", marks=pytest.mark.soak)])
 def test_abandoned_and_resumed_task_writes_once(tmp_path: Path, program: str) -> None:
     chance, stops = random.Random(SEED), 0
     for number in range(STOPS):
@@ -141,7 +141,7 @@ def test_abandoned_and_resumed_task_writes_once(tmp_path: Path, program: str) ->
     assert stops
 
 
-@pytest.mark.parametrize("program", ["run", "chat"])
+@pytest.mark.parametrize("program", [pytest.param("run", marks=pytest.mark.soak), "chat"])
 def test_task_stopped_by_ctrl_c_records_every_write(tmp_path: Path, program: str) -> None:
     chance = random.Random(SEED)
     for number in range(STOPS):
