@@ -16,7 +16,7 @@ from delf.protocols.approval import Approved, Edited, Expired, Rejected
 from delf.protocols.sandbox import Raised, Returned
 from delf.tools.function import tool
 from delf_engine.approvals.channels import NamedChannel
-from support.gates import gate_bench
+from support.gates import NoContexts, gate_bench
 
 
 class Shop(Connection):
@@ -416,6 +416,65 @@ async def test_cancelled_call_is_recorded_as_cancelled():
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert bench.calls == [("wait", "cancelled")]
+
+
+class DeskContexts(NoContexts):
+    """The contexts of a task with room for child tasks."""
+
+    @property
+    def children(self):
+        return self
+
+    async def reserve(self, call):
+        return None
+
+    def release(self, call):
+        pass
+
+
+class Desk(Connection):
+    """Colleagues who do their work in child tasks."""
+
+    @action(effect="write", resumes=True)
+    async def hand(self) -> None:
+        """Give work to a colleague."""
+
+
+async def test_call_with_a_child_task_cancelled_before_its_approval_is_not_started():
+    asked = asyncio.Event()
+
+    async def decide(_request):
+        asked.set()
+        await asyncio.Event().wait()
+
+    bench = await gate_bench(Desk(confirm=True), decide=decide, contexts=DeskContexts())
+    calling = asyncio.create_task(bench.call("desk.hand"))
+    await asked.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert "CallStarted" not in bench.kinds
+    assert bench.kinds.count("CallFinished") == 1
+    assert bench.gate.under_way == []
+
+
+async def test_call_cancelled_while_its_data_flow_is_checked_is_recorded(monkeypatch):
+    begun = asyncio.Event()
+
+    async def check_flow(_call):
+        begun.set()
+        await asyncio.Event().wait()
+
+    shop = Shop(confirm=False)
+    bench = await gate_bench(shop)
+    monkeypatch.setattr(bench.approvals, "requires_review", check_flow)
+    calling = asyncio.create_task(bench.call("shop.close", 1))
+    await begun.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert [e.cancellation for e in bench.events if isinstance(e, CallFinished)] == ["not_started"]
+    assert shop.made == []
 
 
 async def test_no_call_is_made_after_the_task_ended():

@@ -294,7 +294,8 @@ class Gate:
     ) -> CallAnswer:
         """Return the recorded answer of a call, and restore what the call changed in this gate."""
         if end.outcome_unknown:
-            # The script may make the same call again after the replay.
+            # The failed call may have taken effect. If the script makes an equal call after the
+            # replay, _make_new() finds the digest here, and asks a person first.
             self._maker.unknown_outcomes.add(call.digest)
         decision_event = recorded_call.decision
         if decision_event is not None and decision_event.decision == "changes_requested":
@@ -329,20 +330,29 @@ class Gate:
     async def _ask_and_make(
         self, call: Call, recorded_call: RecordedCall | None = None
     ) -> CallAnswer:
-        """Reserve a child task if the call needs one, then ask for approval and make the call."""
+        """Ask for approval and make a call, once the task is ready for the call."""
         try:
             # An earlier call may have given the task's permit back while waiting for a person, and
             # then have been cancelled. The task must get the permit again before this call begins.
             await self._permit.wait_until_held()
             await self._contexts.wait_for_output_files()
+            # Actions with ``resumes=True`` do all their work in child tasks.
+            if call.bound.action.resumes:
+                return await self._approve_and_make_with_child(call, recorded_call)
+            return await self._approve_and_make(call, recorded_call)
         except asyncio.CancelledError:
+            # No-op if the end of the call is recorded already: _ask() and _make() record a
+            # cancellation themselves.
             await self._records.record_not_started(call)
             raise
-        # Actions with ``resumes=True`` do all their work in child tasks. A call of such an action
-        # first reserves a place for a child, so that no person approves a call that cannot be made.
-        works_in_child_tasks = call.bound.action.resumes
-        if not works_in_child_tasks:
-            return await self._approve_and_make(call, recorded_call)
+
+    async def _approve_and_make_with_child(
+        self, call: Call, recorded_call: RecordedCall | None
+    ) -> CallAnswer:
+        """Reserve a place for a child task, then ask for approval and make the call.
+
+        Without a free place, the call is refused, and no person is asked to approve it in vain.
+        """
         try:
             problem = await self._contexts.children.reserve(call)
             if problem is not None:
@@ -351,9 +361,6 @@ class Gate:
                 message = f"{call.bound.name} is not made: {problem}"
                 return await self._refuse_validated(call, message, "ToolError")
             return await self._approve_and_make(call, recorded_call)
-        except asyncio.CancelledError:
-            await self._records.record_not_started(call)
-            raise
         finally:
             self._contexts.children.release(call)
 
@@ -612,15 +619,22 @@ class Gate:
     ) -> Answer:
         """Ask people for approval of a call, and apply their edits.
 
-        A call that a person approved or edited is checked again before it is made. The person is
-        asked again if the check now shows another effect, if the preview was made from a state
-        (``basis``) that has changed since, or if another person has to approve an edited call.
+        A call that a person approved or edited is checked again before it is made. People are asked
+        again in these cases:
+
+        - A person approved the call, and the check now shows something else: the ``digest`` of the
+          verdict has changed.
+        - A person edited the call, and the state that the person saw (``basis``) has changed. The
+          edited call itself may show something else, because the person wanted another effect.
+        - A rule demands that another person approves the edited call.
 
         Returns:
             The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
             check refuses an approved call.
         """
-        is_changed = self._restore_edits(call, recorded_call)
+        # True if a person was asked about this call before, and the call is now another: it was
+        # edited, or its preview has changed. The next request tells people so.
+        has_changed = self._restore_edits(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             try:
                 # Files are read before the question, so that the person's answer is about the bytes
@@ -631,7 +645,7 @@ class Gate:
                     verdict,
                     recorded_call=recorded_call,
                     outcome_unknown=outcome_unknown,
-                    has_changed_since_request=is_changed,
+                    has_changed_since_request=has_changed,
                 )
             except asyncio.CancelledError:
                 await self._records.cancel(call, "cancelled before it was decided")
@@ -645,27 +659,26 @@ class Gate:
                     return replace(answer, decision=Rejected(reason=reason))
             elif not isinstance(decision, Approved):
                 return answer
-            # A rule approved, which is shown nothing, or the check had nothing to show.
             elif not answer.was_shown or verdict.digest is None:
-                return answer  # no preview was shown that could have become outdated
+                # The settings approved and no person, or the verdict has no preview. So no person
+                # has seen a preview that could be outdated now.
+                return answer
             # A person may take hours to decide. The call is checked again, because its effect may
             # no longer be the effect that was shown.
             new_verdict = await self._verdict(call)
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
-            # A person who edits a call approves the effect of the edited call, whatever it is.
             is_effect_approved = (
                 isinstance(decision, Edited) or new_verdict.digest == verdict.digest
             )
             is_state_unchanged = new_verdict.basis == verdict.basis
-            # Some rules demand that another person approves an edited call.
             needs_another_person = answer.needs_other_approver
             if is_effect_approved and is_state_unchanged and not needs_another_person:
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
             verdict = new_verdict
-            recorded_call = None
-            is_changed = True
+            recorded_call = None  # its decision has been used
+            has_changed = True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
     def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:

@@ -126,15 +126,19 @@ class CallRecords:
         """Record a call that was cancelled before it could have any effect.
 
         The journal gets a start and an end of the call. A call that an earlier process began is
-        recorded as cut off: its outcome stays unknown.
+        recorded as cut off: its outcome stays unknown. No-op for a call that has ended.
         """
+        if call.ended:
+            return
         if call.was_begun_before:
             await self.cancel(call, "cancelled before it was made again")
             return
         if not call.has_start_event:
-            # A resumed task could take an end without a start for the end of an invalid call. If
-            # begin() is cancelled, it also records the end, and the end below is a no-op. The
-            # caller raises its own cancellation.
+            # Only an invalid call is recorded without a start, by an end alone. A resumed task
+            # would take this call for an invalid one.
+            #
+            # A second cancellation may interrupt begin(), which then records the end itself. It is
+            # suppressed, because the caller raises the first cancellation in any case.
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
         await self._end_not_started(call)
