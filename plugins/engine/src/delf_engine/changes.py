@@ -29,7 +29,8 @@ class Change:
         arguments: The arguments.
         digest: The digest of the call, which is equal for equal calls.
         certain: Whether the change is known to have happened. The change may have happened if the
-            call was abandoned, or was begun and its end is not recorded.
+            call was abandoned, if its tool could not tell, or if the call was begun and its end is
+            not recorded.
     """
 
     call_id: int
@@ -141,10 +142,14 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
 
 def _may_have_changed(end: ev.CallFinished) -> bool:
-    """Return whether a call that ended so has changed something, or may have."""
+    """Return whether a call that ended so has changed something, or may have.
+
+    A failed call counts as having changed nothing, unless its tool raised ``OutcomeUnknownError``
+    to tell that the change may have been made.
+    """
     if end.status == "cancelled":
         return end.cancellation != "not_started"
-    return end.status == "ok"
+    return end.status == "ok" or end.outcome_unknown
 
 
 def describe_results(events: Iterable[ev.Event], script_number: int) -> tuple[list[str], bool]:

@@ -87,6 +87,14 @@ def test_call_with_a_lost_answer_is_not_repeated_without_asking(make_agent, scri
     assert bank.paid == [10]
 
 
+def test_call_with_a_lost_answer_is_reported_as_a_possible_change(
+    make_agent, scripted_model
+) -> None:
+    scripted_model.writes("await pay(10)")
+    response = make_agent(Bank().tool(), retry_count=0).run("Pay.")
+    assert response.changes == ["pay(amount=10) (begun; may be done or not)"]
+
+
 def test_read_with_a_lost_answer_is_repeated(make_agent, scripted_model) -> None:
     asked, seen = [], []
 
