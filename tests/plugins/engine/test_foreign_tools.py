@@ -116,6 +116,17 @@ async def test_foreign_tool_signature_matches_its_schema():
     assert "Where." in str(action.describe(verbose=True))
 
 
+async def test_cogency_parameter_without_a_type_is_checked_by_its_schema():
+    class Untyped(Cogency):
+        schema = {"city": {"pattern": "^[A-Z]"}}
+
+    (tool,) = as_connections([Untyped()])
+    (action,) = await tool.actions()
+    action.validate({"city": "Graz"})
+    with pytest.raises(ToolRefusedError, match="city"):
+        action.validate({"city": "graz"})
+
+
 LIMITS = {
     "count": {"type": "integer", "minimum": 1, "maximum": 9},
     "share": {"type": "number", "exclusiveMinimum": 0},

@@ -254,11 +254,11 @@ def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
         "min_length": "minLength",
         "max_length": "maxLength",
     }
-    schema: dict[str, Any] = {"type": None}
+    schema: dict[str, Any] = {}
     for key, value in part.items():
         if key != "required":
             schema[new_names.get(key, key)] = value
-    if schema["type"] == "float":
+    if schema.get("type") == "float":
         schema["type"] = "number"
     return schema
 
@@ -449,21 +449,27 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
         if _UNRESTRICTING_VALUES.get(key) != schema[key]:
             restricting_keywords.add(key)
     if restricting_keywords & _CHOICES:
-        # The type is made of the choice alone, and expresses no other keyword.
+        # For a schema with ``enum`` or another choice, the type is made of the choice alone. A
+        # further keyword, such as ``minimum``, would be missing in the type.
         return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
+    # The type has no counterpart for keywords such as ``pattern``.
+    if not all(_is_limit(key, schema) for key in restricting_keywords - {"items"}):
+        return False
+    # The type of a list is exact if the type of its items is. All other schemas are exact here,
+    # because a missing schema of items is.
+    return _is_type_exact(schema.get("items"), root, depth + 1)
+
+
+def _is_limit(keyword: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether a keyword is a limit that :func:`_type_of_schema` puts into the type.
+
+    For example, ``minimum`` is such a limit in a schema with the type ``integer``.
+    """
     kinds: Any = schema.get("type") or []
     if isinstance(kinds, str):
         kinds = [kinds]
-    limit_keywords: set[str] = set()
-    for kind in kinds:
-        limit_keywords |= _LIMITS.get(kind, {}).keys()
-    # Of the other keywords, the type can express only limits such as ``minimum``, if their values
-    # are numbers, and ``items``, which the last line checks.
-    for key in restricting_keywords - {"items"}:
-        if key not in limit_keywords or not _is_number(schema[key]):
-            return False
-    # Without ``items``, any item is allowed, and the type is exact.
-    return _is_type_exact(schema.get("items"), root, depth + 1)
+    has_limit = any(keyword in _LIMITS.get(kind, {}) for kind in kinds)
+    return has_limit and _is_number(schema[keyword])
 
 
 def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
