@@ -51,8 +51,10 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a call waits for a person or a child task.
 
-        Several calls may do so at once; the last of these calls reacquires the permit. It is
-        reacquired even if that call was cancelled, because the agent's task still runs.
+        Several calls of the task may be in this block at once. A call that leaves the block while
+        another still waits goes on without a permit. When the last call leaves, it reacquires the
+        permit and waits until the task holds it. If the last call was cancelled, the permit is
+        reacquired in the background, because the agent's task still runs.
         """
         call = asyncio.current_task()
         self._calls_in_released.append(call)
@@ -78,12 +80,12 @@ class Permit:
             if self.reacquisition is not None:
                 await asyncio.wait({self.reacquisition})
                 continue
-            # The calls that are still in released() were cancelled while they waited. The last of
-            # these calls to leave released() starts the reacquisition.
-            cancelled_calls = {call for call in self._calls_in_released if call is not None}
-            if not cancelled_calls:
+            # No call waits, so all calls that are still in released() are being cancelled. The last
+            # of them to leave starts the reacquisition: wait for the end of one, and look again.
+            calls_being_cancelled = {call for call in self._calls_in_released if call is not None}
+            if not calls_being_cancelled:
                 return
-            await asyncio.wait(cancelled_calls, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(calls_being_cancelled, return_when=asyncio.FIRST_COMPLETED)
 
     @property
     def _has_waiting_call(self) -> bool:
@@ -136,7 +138,12 @@ class TaskClock:
     @property
     def is_over(self) -> bool:
         """True if the time of this task or of a parent task is up."""
-        return self._is_over or (self._parent is not None and self._parent.is_over)
+        return self._is_over or self.is_parent_over
+
+    @property
+    def is_parent_over(self) -> bool:
+        """True if the time of a parent task is up."""
+        return self._parent is not None and self._parent.is_over
 
     @contextmanager
     def stopped(self) -> Generator[None]:
@@ -181,8 +188,10 @@ class TaskClock:
         A pause of the clock suspends the timeout; at the end of the pause, it continues with the
         seconds that were left.
         """
-        # After a sandbox died, the pipeline waits anew. A child task that went on may still wait
-        # for a person, which pauses this clock, too.
+        # The clock may be paused already. After the death of a sandbox, wait() is called again for
+        # the repeated work, while a child task of the first script still runs. If this child waits
+        # for a person, it has paused the clocks of its parents, too. The timeout then starts
+        # without a deadline, and _resume() sets the deadline at the end of the pause.
         is_paused = self._pause_count and not self._ignores_pauses
         timeout_seconds = None if is_paused else self._remaining_seconds
         loop = asyncio.get_running_loop()

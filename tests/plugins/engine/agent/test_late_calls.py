@@ -13,6 +13,7 @@ from delf import Agent, AlreadyDone, Edited, tool
 from delf import events as ev
 from delf.errors import (
     SandboxUnavailableError,
+    TaskStoppedError,
     TaskTimeoutError,
 )
 from delf.protocols.sandbox import Outcome, SandboxSession, ScriptHost, SessionSpec
@@ -93,6 +94,30 @@ class Death:
     def begin(self) -> None:
         """Tell that the other call has begun; thread-safe."""
         self.loop.call_soon_threadsafe(self.begun.set)
+
+
+async def test_task_stopped_after_its_own_timeout_does_not_blame_a_parent(bench: Bench) -> None:
+    is_ending = asyncio.Event()
+
+    @tool(effect="read", confirm=False)
+    async def hold() -> None:
+        """Take a while to end after a cancellation."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_ending.set()
+            await asyncio.sleep(0.5)
+
+    bench.model.writes("await hold()")
+    async with bench.agent(hold, timeout=1) as agent:
+        handle = await agent.asubmit("x")
+        await is_ending.wait()
+        await handle.acancel()
+        with pytest.raises(TaskStoppedError):
+            await handle
+    events = await bench.journal.read(str(handle))
+    (end,) = [e for e in events if isinstance(e, ev.TaskFinished)]
+    assert "did not end within 1 s" in (end.error or "")
 
 
 async def test_running_function_is_awaited_after_its_sandbox_died(bench: Bench) -> None:

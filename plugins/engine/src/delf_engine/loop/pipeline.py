@@ -376,10 +376,13 @@ class TaskPipeline:
             self._log_lost_end(error)
 
     def _cancellation_error(self) -> DelfError:
-        # The clock is also over if that of a parent task is. A parent cancels its child tasks at
-        # its timeout, while a task's own timeout cancels only its work.
-        if self._run.clock.is_over:
+        """Return the error of a task that was cancelled: by its parent task, or by a stop."""
+        clock = self._run.clock
+        if clock.is_parent_over:  # at its timeout, a parent cancels its child tasks
             return TaskTimeoutError("Timeout: the time of the task above was over")
+        if clock.is_over:
+            # The task was stopped in the seconds after its own timeout, while its work was ending.
+            return TaskTimeoutError(f"Timeout: the task did not end within {clock.seconds:g} s")
         return TaskStoppedError("the task was stopped")
 
     async def _finish(
