@@ -179,5 +179,6 @@ class TaskHandle(str, Generic[T]):
     @property
     def approvals(self) -> list[ApprovalRequest]:
         """The pending requests for approval of the task, oldest first."""
+        task_id = str(self)  # the text of a handle is the id of its task
         waiting = self._agent.get_pending_approvals()
-        return [request for request in waiting if request.task_id == self]
+        return [request for request in waiting if request.task_id == task_id]

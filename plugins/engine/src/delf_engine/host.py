@@ -352,8 +352,10 @@ class TaskHost:
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
-        # After any other outcome, such as a refusal, and after requested changes, the next script
-        # starts over, and this script's output is no part of the answer.
+        # A script ends well if it is done, or if it calls ``rerun()`` to have the model write
+        # another script with what it has found (Rerun). After any other outcome, such as a refusal,
+        # and after changes that a person requested, the next script replaces this one, so that this
+        # script's output is no part of the answer.
         has_ended_well = isinstance(outcome, (Done, Rerun)) and not requested_changes
         self._answer_includes_last_output = has_ended_well
         if isinstance(outcome, Rerun) and not requested_changes:
@@ -412,7 +414,7 @@ class TaskHost:
             refused=_refusal_behind(cause),
             can_retry=can_retry,
             cause=cause,
-            rejected=_is_rejection(failed_call, outcome, was_refused=was_refused),
+            rejected=_is_rejection(outcome, failed_call, was_refused=was_refused),
             changes_requested=[self._clean(text) for text in requested_changes],
         )
 
@@ -647,11 +649,20 @@ def _has_no_value(outcome: Outcome) -> bool:
     return isinstance(outcome, Done) and (outcome.value is None or outcome.value == "")
 
 
-def _is_rejection(error: Raised | None, outcome: Outcome, *, was_refused: bool) -> bool:
-    """Return whether a script failed because a person rejected the script or one of its calls."""
+def _is_rejection(outcome: Outcome, failed_call: Raised | None, *, was_refused: bool) -> bool:
+    """Return whether a script failed because a person rejected the script or one of its calls.
+
+    Args:
+        outcome: The outcome of the script.
+        failed_call: The answer to the call that made the script fail, if any.
+        was_refused: Whether the script was refused before its start, for example because a person
+            rejected the whole script.
+    """
     if not isinstance(outcome, Failed) or outcome.kind != REJECTED:
         return False
-    is_call_rejected = error is not None and error.kind == REJECTED
+    # A script can itself raise an exception with this name. So the name counts only if the script
+    # was not run, or if delf gave this error to one of its calls.
+    is_call_rejected = failed_call is not None and failed_call.kind == REJECTED
     return was_refused or is_call_rejected
 
 

@@ -295,6 +295,8 @@ class RedactedStream:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
+        # The end of the text so far, if it may be the beginning of a secret; otherwise empty. The
+        # next feed() looks at it again together with the next piece, and end() passes it on.
         self._held_back = ""
 
     def feed(self, piece: str) -> str:

@@ -59,7 +59,9 @@ class Runtime:
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self._threads = ToolThreads(_TOOL_THREADS)
-        self._running: set[asyncio.Task[TaskOutcome]] = set()
+        # The asyncio tasks of all tasks in run(), including those that still wait for a permit.
+        self._accepted: set[asyncio.Task[TaskOutcome]] = set()
+        # The pipelines of the tasks that have got their permit, by task id.
         self._pipelines: dict[str, TaskPipeline] = {}
         self._claims = Claims()
         most_tasks = _most_tasks()
@@ -94,7 +96,8 @@ class Runtime:
     @property
     def counts(self) -> tuple[int, int]:
         """The number of running tasks, and of tasks that wait because too many tasks run."""
-        return len(self._pipelines), len(self._running) - len(self._pipelines)
+        running_count = len(self._pipelines)
+        return running_count, len(self._accepted) - running_count
 
     async def check(self) -> None:
         """Check that tools, sandbox and model are usable, without asking the model.
@@ -135,8 +138,8 @@ class Runtime:
         if self._stopped:
             raise AgentStateError("the agent was stopped")
         work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
-        self._running.add(work)
-        work.add_done_callback(self._running.discard)
+        self._accepted.add(work)
+        work.add_done_callback(self._accepted.discard)
         # Registered before the work begins, so that a concurrent resume finds that this agent has
         # the task.
         self._claims.claimed.add(request.task_id)
@@ -160,7 +163,9 @@ class Runtime:
                     # Nobody can resume the task, so the claim in the journal needs no release.
                     self._claims.claimed.discard(request.task_id)
                 else:
-                    # The work may still be ending, for example if only the caller was cancelled.
+                    # If the caller was cancelled, the work is still ending. _release_claim() waits
+                    # for the end of the work, even if the caller is cancelled once more: another
+                    # process must not resume the task before.
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
@@ -229,9 +234,10 @@ class Runtime:
             finally:
                 self._release_descriptors(request)
         except asyncio.CancelledError:
-            # A pipeline records the end of its task, and so does the refusal of a start. Any other
-            # task is recorded as cancelled here, unless a stopped agent leaves the task to another
-            # process.
+            # If the task had a pipeline, the pipeline has recorded the end. If the start was
+            # refused, the end was recorded with the refusal. Otherwise the task was cancelled while
+            # it waited for its start, and the end is recorded here. An agent that stops records no
+            # end, so that another process can take the task over.
             is_left_resumable = self._stopped or self._stays_resumable(request)
             records_own_end = pipeline is not None or refusal is not None
             if not records_own_end and not is_left_resumable:
@@ -453,7 +459,7 @@ class Runtime:
         if keep_resumable:
             self.keep_all_resumable()
         ending: set[asyncio.Future[Any]] = {
-            *self._running,
+            *self._accepted,
             *self._learning,
             self._warm_up,
         }

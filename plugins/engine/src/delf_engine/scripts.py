@@ -369,8 +369,9 @@ class ScriptRunner(ScriptHost):
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
         """End the script without answering its pending call."""
         self._end(reason)
-        # A cancellation that came before, and ended as another error, does not come again: the wait
-        # below would be endless.
+        # The call may have been cancelled already, and the gate may have raised a TaskLeftError in
+        # place of the CancelledError. Nobody then cancels the call a second time, and the wait
+        # below would never end.
         current_task = asyncio.current_task()
         if current_task is not None and current_task.cancelling():
             raise asyncio.CancelledError

@@ -345,7 +345,10 @@ async def _bind(
             forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        reviewed_action = _with_review(action) if has_trusted_results else action
+        # A call could store a stranger's text in the connection, and a trusted read would return it
+        # later as the user's own words. So people review all parameters of such a call, including
+        # those with content, such as the body of a note.
+        reviewed_action = _with_all_parameters_reviewed(action) if has_trusted_results else action
         bound_actions[connection.name, method] = BoundAction(
             connection, reviewed_action, name, asks, check=check
         )
@@ -361,16 +364,15 @@ def _script_name(connection: str, method: str) -> str:
     return f"{connection}.{method}" if method else connection
 
 
-def _with_review(action: Action) -> Action:
-    """Return an action of a connection with trusted results, with review of all its parameters.
+def _with_all_parameters_reviewed(action: Action) -> Action:
+    """Return an action none of whose parameters counts as content, which would need no review.
 
-    A text that the action stores now may later be a result that counts as the user's own words. An
-    action that only reads, or declares which parameters need review, is returned unchanged.
+    An action that only reads, or declares which parameters need review, is returned unchanged.
     """
     declares_review = action.sinks is not None or action.contents is not None
     if action.effect == "read" or declares_review:
         return action
-    return replace(action, contents=())  # no parameter is exempt
+    return replace(action, contents=())  # declares that no parameter has content
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:

@@ -141,13 +141,14 @@ class TaskFlows:
                 return False
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # Each request shows the model at least one new text, and gets one answer at most. After
-            # a resume, _shown_text_count is 0, and only the number of answers tells how many texts
-            # the model has seen at least.
+            # A request shows the model all texts, and is made only if one of them is new. After two
+            # answers, for example, the model has seen at least two texts. _shown_text_count is more
+            # exact, but is 0 again after a resume, while the answers come from the journal.
             seen_text_count = max(self._shown_text_count, self._outline_answer_count)
             if seen_text_count >= text_count:
                 return False
             self._shown_text_count = text_count
+            # The answer is recorded as an event, from which follow() adds it to the outline.
             await self._request_outline(texts_to_obey)
             origins.follow(self._log.events)
             return self._outline_answer_count > known_answer_count
@@ -203,8 +204,9 @@ class _Suspect:
         paths_to_review = [path for path in checked_paths if self._needs_review(path)]
         if not paths_to_review:
             return None
-        # If all values of a call are content, such as the body of a mail, the call needs review
-        # only if each of these values needs review.
+        # In ``note(title="Invoices", text=mail.body)``, all values are content. The title is the
+        # user's own, which shows that the user's script means this call. Content beside it, such as
+        # the text, may be a stranger's, as in a call with other values.
         all_values_are_content = not deciding_paths
         if all_values_are_content and len(paths_to_review) < len(checked_paths):
             return None
@@ -223,8 +225,8 @@ class _Suspect:
         Args:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
-        checked_paths = self._paths_to_check(deciding_paths)
-        # For each planned call of this action, the parameters in which this call differs from it.
+        # One item for each planned call of this action: the parameters in which this call differs
+        # from that planned call, such as ``[["to"], []]`` if it equals the second planned call.
         differences = self._differences_from_plan(sources_by_parameter=None)  # of all parameters
         if not differences:  # the user's words ask for no call of this action
             if not deciding_paths:
@@ -232,7 +234,8 @@ class _Suspect:
             return self._reason_of([*map(parameter_of, deciding_paths)], deciding_paths)
         fewest_parameters = min(differences, key=len)  # those of the most similar planned call
         if fewest_parameters:
-            return self._reason_of(fewest_parameters, checked_paths)
+            # The reason names a value of a parameter that differs.
+            return self._reason_of(fewest_parameters, self._paths_to_check(deciding_paths))
         # The call equals a planned call, but its content may be a stranger's, and the planned call
         # may have been made already.
         return self._reason_of_content() or self._reason_of_repetition(differences)
@@ -298,14 +301,17 @@ class _Suspect:
         its data flow.
         """
         action = self.bound.name
-        comes_from_a_result = bool(self.origins.sources(action, path, self.line))
-        # A constant of the script contains nothing that must not leave the user's services.
-        carries_data_out = self.bound.action.egress and comes_from_a_result
         text = self.text_by_path[path]
+        # An action with ``egress`` sends its arguments out of the user's services. A value from a
+        # result then needs review even if the result has only the user's own data. A value without
+        # sources is a constant in the script, which contains no data of the user's services.
+        comes_from_a_result = bool(self.origins.sources(action, path, self.line))
+        carries_data_out = self.bound.action.egress and comes_from_a_result
         is_own = self.origins.is_only_from_user(action, path, text, self.line)
         if is_own and not carries_data_out:
             return False
-        # Of all other values, a rule can allow only the flow of a result.
+        # A rule such as ``mail.read.sender -> mail.send.to`` can allow the value. Rules name fields
+        # of results, so that they do not apply to values of another origin.
         origin = self.origins.find(text) if self.rules else None
         if origin is None or origin.kind != "result":
             return True

@@ -280,15 +280,17 @@ class FlowsJudge:
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
         """Overrule the approval of a call with a suspicious data flow.
 
-        A person has to decide instead; with ``flows = "deny"`` the call is denied.
+        A person has to decide instead; with ``flows = "deny"`` the call is denied. If the settings
+        require no review of flows, the answer stays, and the flow is only shown to people.
         """
         call = case.call
         if call is None or self._flows is None:
             return ruling
         if not self._can_require_review:
-            # The flow is only shown: in the request for an answer, or else in the journal.
-            is_seen_by_people = ruling.answer is None or ruling.needs_journal
-            if is_seen_by_people:
+            # A request shows the flow to people. A request is made if a person has to answer
+            # (``answer`` is None), or if the journal records one with the answer of the settings.
+            is_request_made = ruling.answer is None or ruling.needs_journal
+            if is_request_made:
                 return replace(ruling, flow=self._flows.reason(call))
             return ruling
         bound_action = call.bound
@@ -299,9 +301,10 @@ class FlowsJudge:
             ),
         )
         ruling = replace(ruling, flow=flow)
-        # The user has chosen beforehand what happens to interrupted calls.
-        is_interrupted_call_decided = case.outcome_unknown and ruling.answer is not None
-        if flow is None or is_interrupted_call_decided:
+        # The task's option ``settle`` may have answered already whether to repeat an interrupted
+        # call. The user has chosen this option, so that a flow does not overrule the answer.
+        is_answered_by_settle = case.outcome_unknown and ruling.answer is not None
+        if flow is None or is_answered_by_settle:
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")

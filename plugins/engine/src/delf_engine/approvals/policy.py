@@ -254,16 +254,20 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        A decision without a request that a person saw applies. A request and its decision apply if
-        the request would show the same now. Otherwise, a pending request is closed, and an approval
-        is ignored; only a rejection still applies.
+        They apply if the request would show the same now. Otherwise, for example because a preview
+        has changed:
+
+        - a pending request is closed, and the case gets another request
+        - an approval is ignored, and the case gets another request
+        - a rejection still applies
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
         )
-        # No person saw a request that the policy was to decide: another request replaces it.
+        # The policy decides its own requests at once. If the process died before the decision was
+        # recorded, no person has seen the request, and the case is decided like a new one.
         if request_event is None or _is_policy_pending(request_event, decision_event):
-            return replace(case, decision_event=decision_event)
+            return case
         recorded_case = replace(case, request_event=request_event, decision_event=decision_event)
         reason = self._what_changed(case, request_event)
         if reason is None:
@@ -295,6 +299,8 @@ class TaskApprovals:
 
     async def close(self, recorded_call: RecordedCall) -> None:
         """Close the pending request about a call that no longer needs approval."""
+        # The ordinary request for approval of the call, and not the question whether to repeat an
+        # interrupted call (``outcome_unknown=True``), which a person answers in any case.
         request_event, decision_event = recorded_call.request_for(outcome_unknown=False)
         is_pending = decision_event is None and not recorded_call.request_has_lapsed
         if request_event is not None and is_pending:

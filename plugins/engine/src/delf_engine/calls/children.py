@@ -78,11 +78,15 @@ class ChildTasks:
         self._keep_child_resumable = keep_resumable
         # The children whose result is not fetched yet, by call number and child id.
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
+        # The number of children that the parent has started, also before a resume.
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
-        # The numbers of calls that may start a child task but have not started the child yet. Each
-        # such child counts for the maximum number of children.
-        self._calls_before_start: set[int] = set()
+        # The numbers of the calls for which reserve() has kept a place for a child task, until the
+        # child starts. These places count for the maximum number of children.
+        self._calls_with_place: set[int] = set()
+        # The concurrent calls that wait in reserve() for their places. None if no call waits.
         self._batch: _Batch | None = None
+        # True if the parent will be resumed and continues its children then: cancelled children
+        # record no end. Set by keep_resumable(), or if a child could not end.
         self._stays_resumable = False
         self.unfinished: TaskLeftError | None = None
         """The error of a child that was left unfinished, so that the parent cannot end either."""
@@ -100,7 +104,7 @@ class ChildTasks:
         return max(0, self._run.config.max_children - self._count)
 
     async def reserve(self, call: Call) -> str | None:
-        """Reserve a child task for a call.
+        """Keep a place for the child task that a call may start.
 
         Concurrent calls are counted together. If they exceed the limit, all are refused before any
         of them starts.
@@ -129,14 +133,14 @@ class ChildTasks:
         return batch.problem
 
     def _decide_batch(self, batch: _Batch) -> None:
-        """Reserve a child task for each of the calls that were made at the same time.
+        """Keep a place for a child task for each of the calls that were made at the same time.
 
         If the task may not start that many more children, set ``batch.problem`` instead.
         """
         call_count = len(batch.call_numbers)
-        remaining = self.remaining - len(self._calls_before_start)
+        remaining = self.remaining - len(self._calls_with_place)
         if call_count <= remaining:
-            self._calls_before_start |= batch.call_numbers
+            self._calls_with_place |= batch.call_numbers
         elif call_count == 1:
             batch.problem = self._limit_message()
         else:
@@ -148,9 +152,12 @@ class ChildTasks:
         batch.is_decided.set()
 
     def release(self, call: Call) -> None:
-        """Release the child task that is reserved for a call, if any."""
-        # The call may have a reservation already, or still wait in the batch to be decided.
-        self._calls_before_start.discard(call.number)
+        """Release the place that :meth:`reserve` has kept for a call's child task.
+
+        No-op if the child has started. If the call was cancelled while it waited in
+        :meth:`reserve`, no place will be kept for the call.
+        """
+        self._calls_with_place.discard(call.number)
         if self._batch is not None:
             self._batch.call_numbers.discard(call.number)
 
@@ -184,8 +191,8 @@ class ChildTasks:
             )
         request = self._request(child, call)
         recorded_start = next((event for event in starts if event.task == child.task), None)
-        # From here on, the child counts as a child, no longer as a call that may start one.
-        self._calls_before_start.discard(call.number)
+        # From here on, the child itself counts for the maximum, in place of the place kept for it.
+        self._calls_with_place.discard(call.number)
         if recorded_start is None:
             self._count_child()
         else:  # counted before the resume

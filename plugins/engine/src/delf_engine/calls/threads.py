@@ -78,18 +78,24 @@ class ToolThreads:
     def _submit(self, job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
         """Queue a job for the pool's threads.
 
+        Args:
+            job: The job.
+            pending_work: A list with the function as its only item, from which the thread takes it.
+
         Raises:
             RuntimeError: If no thread will ever run the job.
         """
         try:
             self._pool.submit(_run_job, job, pending_work)
         except RuntimeError as error:
-            # submit() refuses a job after close() and at the interpreter's shutdown.
+            # After close() and at the interpreter's shutdown, submit() does not queue the job.
             is_refused = self._closed or "interpreter shutdown" in str(error)
-            # Otherwise submit() has queued the job before it failed to start a new thread. The
-            # thread of an earlier job then takes this job from the queue.
+            # Otherwise submit() has queued the job before it failed to start a new thread. If the
+            # pool has earlier jobs, one of their threads takes this job from the queue later.
             has_thread = bool(self._jobs)
             if is_refused or not has_thread:
+                # The function will never run. The queue still refers to the list: an empty list
+                # does not keep the function and its arguments in memory.
                 pending_work.clear()
                 raise
 

@@ -107,6 +107,8 @@ class TaskLog:
             replay: The replay of the events recorded so far.
         """
         self._replay = replay
+        # Drop text that was held back as a possible beginning of a secret: the script prints it
+        # again when it is replayed.
         self._print_stream.end()
 
     def next_model_call(self) -> int:
@@ -362,14 +364,15 @@ class TaskLog:
         # numbers.
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
+        # Until the journal has answered, it is not known whether the journal has the event. If the
+        # append is cancelled, the event stays in this attribute (CancelledError is no Exception),
+        # and the next write first appends it again with the same number.
         self._unconfirmed_event = event
         try:
             await self._confirm(event)  # sets self._unconfirmed_event to None
         except Exception:
             self._unconfirmed_event = None  # the caller gets the error; the number is reused
             raise
-        # CancelledError is no Exception: the event stays unconfirmed, because the journal may have
-        # stored it, and the next write confirms it first.
 
     async def _confirm(self, event: Event) -> None:
         """Append an event to the journal, which ignores the event if it is stored already.

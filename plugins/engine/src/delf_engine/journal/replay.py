@@ -68,8 +68,8 @@ class _CallOrder:
         # Counted once and then decreased, because counting again at each call would take quadratic
         # time.
         self._remaining_answer_count = sum(step.is_answer for step in self._remaining_steps)
-        # The futures of the waiting calls, by turn key: a call's number or a constant such as
-        # _AFTER_END.
+        # The futures of the waiting calls. The key of a call that waits until its own recorded
+        # answer is the next step is its own number; other calls have a constant such as _AFTER_END.
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
         # The number of calls that wait, for is_waiting: ``_waiting`` also has cancelled calls.
         self._waiting_count = 0
@@ -138,9 +138,9 @@ class _CallOrder:
 
     @property
     def waits_for_end_of_script(self) -> bool:
-        """True if a call is in :meth:`wait_for_end_of_script`: the recorded script did not make it.
+        """True if a call that the recorded script did not make waits for the end of the script.
 
-        Waiters of calls that the script has cancelled are done.
+        A call that the script has cancelled meanwhile is not counted, because its future is done.
         """
         return any(not waiter.done() for waiter in self._waiting[_AFTER_END])
 
@@ -335,6 +335,14 @@ class Replay:
     async def call(self, digest: str, *, blocks_script: bool = False) -> RecordedCall | None:
         """Wait for a call's turn in the recorded order; return its record, None for a new call.
 
+        - A recorded call is returned when it is its turn.
+        - A call that is not recorded is new, and None is returned when all recorded calls and
+          answers have happened again. Only a script without a recorded end makes new calls.
+        - If the recorded script abandoned the call, or ended without making it, this method never
+          returns: the script is expected to cancel the call, as it did before, or to end. If
+          ``blocks_script`` is set and the script has a recorded end, the script can do neither, and
+          the method raises instead.
+
         Args:
             digest: The digest of the call.
             blocks_script: Whether the script is blocked until the answer arrives, so that the
@@ -351,20 +359,18 @@ class Replay:
             return None
         recorded_call = order.take(digest)
         recorded_end = order.script.finished
-        # First case: the recorded script made this call, and abandoned it.
         if recorded_call is not None and recorded_call.was_abandoned:
             # The recorded script stopped waiting for this call, and then ran to its end. A script
-            # that is blocked by the call cannot stop waiting, so it differs from the recorded one.
+            # that the call blocks cannot stop waiting, so it differs from the recorded one.
             if blocks_script and recorded_end is not None:
                 raise _further_call_error(recorded_end)
-            # The replay must not answer the call either: wait until the script cancels the call.
+            # The call got no answer, and gets none now: wait until the script cancels it again.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
         # Wait before the check below: other coroutines of the script may still have to make
         # recorded calls.
         await order.turn(recorded_call, blocks_script=blocks_script)
-        # Second case: the recorded script ended without this call. In any other case, the call is
-        # recorded, or it is new because the record of the script has no end.
+        # The script's record has an end, and so all calls of the script, but not this call.
         if recorded_call is None and recorded_end is not None:
             if blocks_script:
                 raise _further_call_error(recorded_end)
@@ -382,7 +388,8 @@ class Replay:
         if self._recorded_order is None or not self._recorded_order.is_waiting:
             return None
         recorded_end = self._recorded_order.script.finished
-        # A call waits that the recorded script did not make before it ended.
+        # call() lets a call that the recorded script did not make wait for the end of the script.
+        # The script has not ended, so that it really makes a call which is not in the record.
         if recorded_end is not None and self._recorded_order.waits_for_end_of_script:
             return _further_call_error(recorded_end)
         next_calls = ", ".join(map(_named, self._recorded_order.unrepeated_calls[:3]))

@@ -70,7 +70,9 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
             continue
         read_index = _failed_read(remaining)
         if read_index is not None:
-            # Of the events after the failed read, keep only ends and decisions of other calls.
+            # The read is made again, and the script continues from there. Events such as its output
+            # and its end will happen again, and are removed. The ends of other calls and people's
+            # decisions are kept, so that the retry neither repeats these calls nor asks again.
             later_events = remaining[read_index + 1 :]
             kept_types = (ev.CallFinished, ev.ApprovalDecided)
             remaining[read_index:] = [e for e in later_events if isinstance(e, kept_types)]

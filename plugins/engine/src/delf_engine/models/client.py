@@ -228,8 +228,11 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
-        current_request = request  # or a request to continue the received text
-        received_text = ""  # the text of the truncated replies; empty if the answer restarts
+        # The original request, or after a truncated reply a request for the rest of the answer.
+        current_request = request
+        # The text of the truncated replies, which the next reply continues. Empty at the beginning,
+        # and when the model has to write the answer again.
+        received_text = ""
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         # The model of the last reply; None if a resumed task has read the reply from its journal.
@@ -252,13 +255,14 @@ class ModelClient:
                 received_text = ""
                 continuations_left -= 1
                 continue
-            # None if the reply does not continue the received text.
+            # The answer so far, without what the reply repeats of the received text. None if it is
+            # not clear where the reply continues the received text.
             joined_text = join_continuation(received_text, reply.text)
             is_complete = reply.broken_by is None
             if is_complete and joined_text is not None:
                 return replace(reply, text=joined_text)
             if is_complete and reply.calls:
-                return reply  # its calls are complete, whatever its text continues
+                return reply  # complete tool calls are useful without the received text
             is_at_limit_of_settings = is_limited and reply.broken_by == "length"
             if is_at_limit_of_settings:
                 return reply
@@ -269,17 +273,10 @@ class ModelClient:
             if reply.broken_by in ("filter", "refusal") or not continuations_left:
                 raise truncation_error(replace(reply, text=received_text + reply.text))
             continuations_left -= 1
-            if is_connection_broken:
-                continue  # with the same request
-            # The model has to write the answer again after a truncated tool call, an empty answer,
-            # and a reply that does not continue the received text.
-            has_text = joined_text is not None and joined_text.strip() != ""
-            must_restart = not has_text or bool(reply.calls)
-            answer_so_far = joined_text or received_text
-            current_request = _continuation_of(
-                request, reply, answer_so_far, must_restart=must_restart
-            )
-            received_text = "" if must_restart else answer_so_far
+            if not is_connection_broken:  # after a break, the same request is sent again
+                current_request, received_text = _request_for_rest(
+                    request, reply, received_text, joined_text
+                )
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""
@@ -468,17 +465,22 @@ class ModelClient:
         show_to_people = self.on_delta if is_watched else None
 
         def dispatch(delta: ModelDelta) -> None:
-            """Pass a piece of text or a complete call to the draft and to the strategy's listener.
+            """Pass a piece of the answer on.
+
+            The strategy's listener gets each piece of text and each complete call. It may run the
+            beginning of a script before the answer is complete. The draft therefore gets the same
+            pieces: if that script makes a call, the draft is journalled before the call.
 
             The people who watch see the pieces that the listener returns. If the listener returns
             None, or if there is no listener, these people see the text of the answer.
+            ``received_pieces`` gets all text, whatever the listener returns.
             """
             # The arguments of a call arrive in pieces; the last one has the whole call, too.
             completes_call = delta.whole is not None
             is_answer_text = bool(delta.text) and delta.call is None
             chosen_deltas: Iterable[ModelDelta] | None = None
             if on_delta is not None and (delta.text or completes_call):
-                # First the draft, because the listener may cause calls, which the draft explains.
+                # First the draft: the listener may cause a call at once.
                 if draft is not None:
                     draft.add(delta)
                 chosen_deltas = on_delta(delta)
@@ -524,6 +526,28 @@ async def _complete(model: Model, request: ModelRequest, config: LLMConfig) -> M
     length_of_calls = sum(len(call.arguments) for call in reply.calls)
     check_length(len(reply.text) + length_of_calls, config)
     return reply
+
+
+def _request_for_rest(
+    request: ModelRequest, reply: ModelReply, received_text: str, joined_text: str | None
+) -> tuple[ModelRequest, str]:
+    """Build the next request after a truncated reply, and return the text that it continues.
+
+    The text is empty if the model has to write the answer again: after a truncated tool call, an
+    empty answer, or a reply for which ``joined_text`` is None.
+
+    Args:
+        request: The original request.
+        reply: The truncated reply.
+        received_text: The text of the replies before this reply.
+        joined_text: The received text, continued by the reply's text; None if it is not clear where
+            the reply continues the received text.
+    """
+    has_text = joined_text is not None and joined_text.strip() != ""
+    must_restart = not has_text or bool(reply.calls)
+    answer_so_far = joined_text or received_text
+    next_request = _continuation_of(request, reply, answer_so_far, must_restart=must_restart)
+    return next_request, "" if must_restart else answer_so_far
 
 
 def _continuation_of(

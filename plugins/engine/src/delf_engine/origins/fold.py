@@ -211,6 +211,7 @@ class Origins:
         model, or the user who saved a routine.
         """
         tool = self._tool_of(event.action)
+        # The trust that the connection derives from the arguments of this call, if any.
         declared: Trust | Mapping[str, Trust] | None = None
         trust: Trust | Mapping[str, Trust] = "outside"
         if tool is not None:
@@ -225,18 +226,21 @@ class Origins:
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
             changes_data=event.effect != "read",
         )
-        # Untrusted data in the arguments decides what the call finds, so the declared trust of the
-        # result would not hold. If the author had read untrusted data, no argument counts as the
-        # user's, so that no declared trust would ever be kept. It is kept then: unplanned_read()
-        # finds the calls that the user's words do not ask for.
+        # A connection may declare, for example, that a file which the user wrote is trusted. If the
+        # script took the file's name from a stranger's mail, the stranger chose what is read, and
+        # the result does not keep the declared trust.
+        #
+        # If the author had read untrusted data, are_only_from_user() is False for any arguments,
+        # and every result would lose its trust. Such a result keeps the declared trust instead, and
+        # unplanned_read() finds the call if the user's words do not ask for it.
         would_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
         would_taint = (
             self.has_received_untrusted
             and self._may_return_arguments_later(call)
             and call.connection not in self._tainted_connections
         )
-        # Both have the same exception: arguments with only the user's own data. The arguments are
-        # examined, which is slow, only if something depends on it.
+        # Neither happens if all arguments are the user's own data. To examine them is slow, so this
+        # is done only if one of the two could happen.
         must_examine = would_lose_trust or would_taint
         if must_examine and not self.are_only_from_user(event.action, event.arguments, event.line):
             if would_lose_trust:
@@ -252,9 +256,10 @@ class Origins:
         A service may return the texts that it received, even the search terms of a read. If such a
         text is untrusted, a later result must not count as the user's own data.
 
-        A read by an author that had read untrusted data does not count here: all of its arguments
-        would be untrusted, and taint the connection. Instead, :meth:`unplanned_read` finds the
-        reads among them that the user's words do not ask for.
+        The result is False for a read that the model wrote after it had read untrusted data. None
+        of the arguments then counts as the user's, so that the first such read, even one that the
+        user asked for, would make all later results of the connection untrusted. Instead,
+        :meth:`unplanned_read` finds such a read if the user's words do not ask for it.
         """
         if call.changes_data:
             return True

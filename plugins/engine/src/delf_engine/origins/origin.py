@@ -142,8 +142,8 @@ class Results:
         # The normalized texts that count as the user's own data, and all other texts.
         self._texts_of_user: set[str] = set()
         self._texts_of_others: set[str] = set()
-        # For actions whose results have fields of different trust, the trust by field. All are
-        # kept: is_only_in_user_data() requires that a field is the user's in each.
+        # The different mappings from field to trust of the added calls. A field counts as the
+        # user's only if all of these mappings say so.
         self._trusts_by_field: list[Mapping[str, Trust]] = []
 
     def add(self, call: PastCall) -> None:
@@ -162,9 +162,10 @@ class Results:
     def _add_user_fields(self, result: Any, trust_by_field: Mapping[str, Trust]) -> None:
         """Add the texts in those fields of a result's records whose content the user wrote.
 
-        The texts in other fields need not be stored. If the script reads only fields of the user,
-        its values cannot come from them; if it reads another field, :meth:`is_only_in_user_data`
-        returns False for any value, by the mappings in ``_trusts_by_field``.
+        For example, the user wrote the field ``subject``, and others wrote ``body``. The texts in
+        ``body`` are not stored. A script that reads only ``subject`` cannot get a value from
+        ``body``. For a script that reads ``body``, :meth:`is_only_in_user_data` returns False
+        whatever the value is, because it looks up the trust of ``body`` in ``_trusts_by_field``.
         """
         if trust_by_field not in self._trusts_by_field:
             self._trusts_by_field.append(trust_by_field)

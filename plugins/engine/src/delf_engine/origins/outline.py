@@ -225,19 +225,22 @@ class Outline:
     def is_successful_match(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
-        A literal in the planned call matches only an equal value. Another expression, such as
-        ``find().id``, matches the values that :meth:`_fits` allows. It matches any value
+        A literal in the planned call matches only an equal value. Any other expression, such as
+        ``find().id``, matches:
 
-        - if the past script's author, usually the model, had read only trusted data, or
-        - if the past call changed something, because such a call was checked before it ran.
+        - any value, if the author of the past call, usually the model, had read only trusted data:
+          no stranger can have chosen the value
+        - any value, if the past call changed something: its values were compared with the plan, or
+          reviewed by a person, before the call was made
+        - otherwise, the values that :meth:`_fits` allows for the expression
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
         is_author_clean = not past_call.has_author_read_untrusted_data
         matches_any_value = is_author_clean or past_call.changes_data
-        # Content may differ from a planned expression, but not from a literal. An expression
-        # matches any value if every value counts as content.
+        # _differing_arguments() lets content differ from any expression except a literal. If each
+        # value counts as content, it allows any value for such an expression.
         may_differ = _anything_is_content if matches_any_value else _nothing_is_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
@@ -276,15 +279,20 @@ class Outline:
         for name in sorted(compared):
             planned_node = planned_nodes.get(name)
             has_literal = planned_node is not None and _contains_literal(planned_node)
+            is_default = name in defaults and values[name] == defaults[name]
             if name not in values:
-                # The call leaves the argument out, which only ``...`` in the plan allows.
+                # The call leaves the argument out, and the action has no default for it.
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
-            elif not has_literal and name in defaults and values[name] == defaults[name]:
-                is_fitting = True  # a default contains no untrusted data
+            elif is_default and not has_literal:
+                # The action itself has the default, so that no stranger has chosen the value. If
+                # the plan has a literal, such as ``limit=5``, the branches below compare the
+                # default with this literal.
+                is_fitting = True
             elif sources_by_parameter is None or planned_node is None:
-                # No sources to compare: only the value can fit.
+                # The caller gave no sources, or the plan has no argument to compare them with.
                 is_fitting = self._fits(planned_node, values[name], name, is_content)
             else:
+                # The argument fits if its sources or its value fit the plan.
                 is_fitting = self._fits_by_sources(
                     planned_node, values[name], name, is_content, sources_by_parameter[name]
                 )
@@ -311,8 +319,10 @@ class Outline:
         """
         if self._is_computed_from(planned_node, sources):
             return True
-        # Where the plan has no literal, a parameter such as ``text`` may get data for machines,
-        # such as a table, which counts as content: only the names of parameter and fields decide.
+        # If ``send(text=...)`` is planned, a script may send a table of numbers as ``text``. In
+        # general, is_content() does not take such data for machines for content. Here the table
+        # counts as content by its name ``text`` alone, because only scripts get here whose author
+        # had read no untrusted data: that author, and no stranger, chose to send a table.
         is_content_by_name = partial(_is_content_by_name, is_content)
         return self._fits(planned_node, value, name, is_content_by_name)
 
@@ -393,8 +403,9 @@ class Outline:
             names = [getattr(key, "value", None) for key in node.keys]
             planned = dict(zip(names, node.values, strict=True))
             return self._fields_fit(planned, fields, path, is_content)
-        # A list has no fields. It equals a literal dict if the dict is its only item, or if both
-        # are empty.
+        # The value is a list or a single value. A script may pass ``[{"name": "Ada"}]`` where the
+        # plan has ``{"name": "Ada"}``: many services accept either, so that a list with one item
+        # counts as the item. An empty list counts as equal to an empty dict.
         return is_constant(node) and _is_equal_to_literal(node, value)
 
     def _find_fitting(
@@ -590,10 +601,10 @@ def _is_ellipsis(node: ast.expr | None) -> bool:
 
 
 def _anything_is_content(_path: str, _text: str) -> bool:
-    """Return True: any value may differ from a planned expression, as content may.
+    """Return True, which is an :data:`IsContent` that takes each value for content.
 
-    Content is text for people to read. This is an :data:`IsContent` for calls whose other arguments
-    need no comparison.
+    Content may differ from each planned argument that is not a literal, such as ``...`` or
+    ``find().id``. With this function, only the literals of a planned call are compared.
     """
     return True
 

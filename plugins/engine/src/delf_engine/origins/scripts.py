@@ -22,8 +22,8 @@ from delf_engine.origins.sources import (
     enclosed,
     field_of_value,
     result_of,
-    with_one_form_of_whole_results,
-    without_plain_whole_results,
+    with_enclosed_as_whole_results,
+    without_unenclosed_results,
     without_whole_results,
 )
 from delf_engine.origins.syntax import arguments_of, arguments_of_action, dotted
@@ -107,8 +107,11 @@ class Scripts:
         self._parameters_of = parameters_of
         # All scripts so far; each pass of the analysis reads all of them.
         self._trees: list[ast.Module] = []
-        # Here, the sources of a value are the actions whose results flow into the value, and the
-        # fields that the scripts read from the results.
+        # Whether the current pass has found new sources, so that another pass is needed.
+        self._has_new_sources = True
+
+        # -- The sources that the analysis has found: the actions whose results flow into a value,
+        # and the fields that the scripts read from the results.
         #
         # The sources of the arguments of each call in the last script, by action and call.
         self._argument_sources: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(
@@ -118,8 +121,19 @@ class Scripts:
         self._variable_sources: dict[str, _Sources] = {
             name: {UNKNOWN} for name in untrusted_variables
         }
-        # A change of an object counts for all variables through which the script may read the
-        # object. Two maps tell which variables these are:
+        # The sources of the values that decide whether or how often the parts of a loop, branch or
+        # function run.
+        self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
+        # The sources that a function or branch reads, so that its result may come from them.
+        self._sources_read_in: dict[ast.AST, _Sources] = defaultdict(set)
+        # The sources of the values that a function returns or yields.
+        self._sources_returned_by: dict[ast.AST, _Sources] = defaultdict(set)
+        # The results of sources() for the last script. The key is an action, a parameter, and the
+        # line of the call, which is None for all calls of the action.
+        self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
+
+        # -- The objects of variables. A change of an object counts for all variables through which
+        # the script may read the object. Two maps tell which variables these are:
         #
         # For each variable, the other variables whose objects it may contain: ``b`` for ``a`` after
         # ``a = [b]``. A change of ``a[0]`` counts for ``b``, too.
@@ -132,32 +146,25 @@ class Scripts:
         # The sources of all values that the scripts put into objects of aliased variables. Any
         # variable that is not immutable may refer to such an object.
         self._alias_change_sources: _Sources = set()
+
+        # -- The names in the scripts.
+        #
         # The functions and lambdas that the scripts define, by name; a script may define several
         # functions of one name.
         self._functions: dict[str, list[_Function]] = defaultdict(list)
-        # The sources that decide whether or how often a statement runs.
-        self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
-        # The sources that a function reads, so that its result may come from them.
-        self._sources_read_in: dict[ast.AST, _Sources] = defaultdict(set)
-        # The sources of the values that a function returns or yields.
-        self._sources_returned_by: dict[ast.AST, _Sources] = defaultdict(set)
-        # The number of times that each name occurs in the scripts.
-        self._use_counts: Counter[str] = Counter()
-        # The number of times that each name occurs in a loop, condition or function.
-        self._use_counts_in: dict[ast.AST, Counter[str]] = {}
-        # The loops, conditions and functions that enclose the visited node, outermost first.
-        self._enclosing_nodes: list[ast.AST] = []
         # The names under which the scripts import harmless modules, or functions of them.
         self._modules: set[str] = set()
         # The names without a binding that the script reads.
         #
         # A name that is only the function of an action call does not count.
         self._unbound_reads: set[str] = set()
-        # Whether the current pass over the scripts has found new sources, so that another pass is
-        # needed.
-        self._has_new_sources = True
-        # The results of :meth:`sources` for the last script.
-        self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
+        # The number of times that each name occurs in all scripts, and in each loop, branch or
+        # function. If the two numbers of a variable are equal, the script reads the variable only
+        # inside of the loop or branch: _enclosing_conditions() then leaves its condition out.
+        self._use_counts: Counter[str] = Counter()
+        self._use_counts_in: dict[ast.AST, Counter[str]] = {}
+        # The loops, branches and functions that enclose the visited node, outermost first.
+        self._enclosing_nodes: list[ast.AST] = []
 
     def add(self, code: str) -> None:
         """Analyse another script of the task, to find the sources of its calls' arguments.
@@ -239,15 +246,15 @@ class Scripts:
                 passed.append(sources)
         if not passed:
             return frozenset({UNKNOWN})
-        # In the same form as sources_of_expression() returns, with which callers compare them.
-        return with_one_form_of_whole_results(_Sources().union(*passed))
+        # sources_of_expression() does the same, so that callers can compare the two results.
+        return with_enclosed_as_whole_results(_Sources().union(*passed))
 
     def sources_of_expression(self, node: ast.expr) -> Sources:
         """Return the actions and fields whose values flow into the value of an expression.
 
         A result inside the value, as in ``{"id": find()}``, counts like the result itself.
         """
-        return with_one_form_of_whole_results(self.read(node))
+        return with_enclosed_as_whole_results(self.read(node))
 
     def _declare(self, tree: ast.Module) -> None:
         """Record the names that a script binds.
@@ -352,19 +359,16 @@ class Scripts:
             case ast.Delete(targets=targets):
                 return self._read_change(node, targets)
             case ast.Return() | ast.Yield() | ast.YieldFrom():
-                sources = self._read_parts(node)
-                # Only the entry of the enclosing function is used, at the calls of the function.
-                for enclosing_node in self._enclosing_nodes:
-                    self._add_to(self._sources_returned_by[enclosing_node], sources)
-                # What decides whether the jump runs also decides whether later statements run.
-                return self._record_jump(sources)
+                return self._read_return(node)
             case ast.Break() | ast.Continue():
-                return self._record_jump(set())
+                self._record_jump(set())
+                return set()
             case ast.If(test=test) | ast.While(test=test):
                 with self._visiting(node, self._read_test(test)):
                     return self._read_parts(node)
             case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
-                # The rows decide only how often the loop runs.
+                # The number of rows decides how often the loop runs. A number reveals no field of
+                # the rows, so that whole results, which stand for all fields, are left out.
                 with self._visiting(node, without_whole_results(self.read(rows))):
                     self._bind_loop_target(target, rows)
                     return self._read_parts(node)
@@ -403,6 +407,16 @@ class Scripts:
             return sources
         return field_of_value(sources, {Source("field", node.attr)})
 
+    def _read_return(self, node: ast.Return | ast.Yield | ast.YieldFrom) -> _Sources:
+        """Record that the enclosing function returns or yields a value; return its sources."""
+        sources = self._read_parts(node)
+        # One of the enclosing nodes is the function. The entries of the others, such as an ``if``
+        # around the ``return``, are never read.
+        for enclosing_node in self._enclosing_nodes:
+            self._add_to(self._sources_returned_by[enclosing_node], sources)
+        self._record_jump(sources)
+        return sources
+
     def _read_change(self, node: ast.AST, targets: Iterable[ast.expr]) -> _Sources:
         """Record that a statement such as ``a += b`` or ``del a[0]`` changes its targets."""
         sources = self._read_parts(node)
@@ -416,9 +430,11 @@ class Scripts:
         if node.returns is not None:
             self.read(node.returns)
         self._add_to_parameters(node, self._read_parts(node.args))
-        # ``f().append(x)`` may change the object of each variable that the function ``f`` uses.
+        # ``f()`` may return the object of any variable that the function uses. So a change of the
+        # result, as by ``f().append(x)``, counts for all of these variables.
         self._add_to(self._contained_variables[node.name], _names_in(node))
-        # A condition around two definitions of the name may decide which function a call runs.
+        # Each branch of ``if paid:`` may define a function ``f``. Then ``paid`` decides which one a
+        # call of ``f`` runs: _read_function_call() adds the sources of the name to the result.
         name_sources = self._variable_sources.setdefault(node.name, set())
         self._add_to(name_sources, *self._enclosing_conditions(node.name))
         return self._read_branching(node, node.body)
@@ -433,8 +449,9 @@ class Scripts:
             if key is None:  # ``{**record}`` has the fields of the record
                 sources |= self.read(value)
             else:
-                # The value may be a whole record, and stays whole when the script reads the key,
-                # which is no field of the record.
+                # In ``{"id": record}``, the key ``id`` is no field of the record: a script that
+                # reads the key gets the whole record. enclosed() marks the record's sources, so
+                # that this read does not count as the read of a single field.
                 sources |= self.read(key) | enclosed(self.read(value))
         return sources
 
@@ -453,31 +470,36 @@ class Scripts:
     def _read_match(self, node: ast.Match) -> _Sources:
         """Return the sources of a ``match`` statement, whose subject decides which case runs."""
         guards = [case.guard for case in node.cases if case.guard is not None]
-        # A pattern may test each field of the subject, so that a whole result is a source of the
-        # condition. As a mere part, the subject would add only the fields that it names.
+        # A pattern such as ``{"paid": True}`` may test any field of the subject, so that all
+        # sources of the subject are sources of the condition. They are added here, because
+        # _read_branching() leaves out whole results, which stand for all fields.
         self._add_to(self._condition_sources[node], self.read(node.subject))
         return self._read_branching(node, [node.subject, *node.cases], tests=guards)
 
     def _read_test(self, test: ast.expr) -> _Sources:
         """Return the actions and fields whose values decide a condition.
 
-        A test of whether there are rows, such as ``if rows``, reveals no field of the rows.
+        ``if rows`` tests only whether there are rows, which reveals no field of the rows, so that
+        the source ``whole result`` is left out. ``if "Bob" in str(rows)`` searches all fields: the
+        text encloses the rows, and its source ``enclosed result`` is kept.
         """
-        return without_plain_whole_results(self.read(test))
+        return without_unenclosed_results(self.read(test))
 
     def _read_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> _Sources:
         """Bind the variables of a comprehension, and return the sources of its value.
 
-        The rows and the ``if`` clauses decide how many items the value has. Their sources are
-        sources of the value, and not of each variable (``ignores_conditions``).
+        In ``[row.name for row in rows if row.paid]``, the rows and the test decide how many items
+        the list has. Their sources are therefore sources of the list. They are not added to the
+        variable ``row`` (``ignores_conditions``), which gets only the sources of a row.
         """
         conditions = self._condition_sources[node]
+        # The conditions are not known yet, and are added in the loop below.
         with self._visiting(node, set()):
             for clause in node.generators:
                 self._bind_loop_target(clause.target, clause.iter, ignores_conditions=True)
-                # The rows decide only how many items the value has.
+                # The number of rows reveals none of their fields.
                 self._add_to(conditions, without_whole_results(self.read(clause.iter)))
                 self._add_to(conditions, *map(self._read_test, clause.ifs))
             if isinstance(node, ast.DictComp):
@@ -540,11 +562,12 @@ class Scripts:
                 target, self.read(rows), _item_of(rows), ignores_conditions=ignores_conditions
             )
             return
-        # The other lists decide only how many items of a list the script uses, which reveals none
-        # of their fields.
-        counts = without_whole_results(self.read(rows))
+        # zip() ends with the shortest list. So the length of each list also decides which items of
+        # the other lists the script gets. A length reveals no field of the items, so that whole
+        # results, which stand for all fields, are left out.
+        length_sources = without_whole_results(self.read(rows))
         for each, values in zip(target.elts, rows.args, strict=True):
-            sources = self.read(values) | counts
+            sources = self.read(values) | length_sources
             self._bind(each, sources, _item_of(values), ignores_conditions=ignores_conditions)
 
     def _read_branching(
@@ -564,11 +587,13 @@ class Scripts:
             test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
             self._add_to(sources, test_sources, self._read_all(parts))
-            # Any part may decide whether another part runs, so the sources of all parts become
-            # sources of the condition. The next pass over the scripts applies this condition from
-            # the first part on. A part that is no test decides only by an exception, which depends
-            # on the fields that the part reads, so that whole results are left out. A test may
-            # depend on results inside its value, so that all of its sources are added.
+            # The value of a test decides which part runs, so that all of its sources are sources of
+            # the condition. Any other part may skip the parts after it by an exception: in ``try:``
+            # the statement ``ship(row["id"])`` fails if the field ``id`` is missing. That reveals
+            # only fields which the part names, so that whole results are left out.
+            #
+            # The parts were read above without these sources. The next pass reads them again, and
+            # then all parts have the sources as their condition.
             self._add_to(
                 self._condition_sources[node], test_sources, without_whole_results(sources)
             )
@@ -619,8 +644,9 @@ class Scripts:
         values = arguments_of_action(call, parameters).items()
         sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
         self._argument_sources[name][call] = sources_by_parameter
-        # A service may put a whole argument into one field of its result. So the script does not
-        # use less of the argument when it reads a single field of the result (``enclosed``).
+        # A service may copy a whole record from its arguments into one field of its result. A
+        # script that reads only this field still gets the whole record, so that enclosed() marks
+        # the sources of the arguments.
         return result_of(name).union(*map(enclosed, sources_by_parameter.values()))
 
     def _is_variable_or_function(self, name: str) -> bool:
@@ -656,8 +682,9 @@ class Scripts:
             receiver = receiver.value
         functions = self._functions.get(name, ())
         if functions:
-            # The call of a script's function has no receiver. The sources of the function's name
-            # are the conditions that decide which function has the name.
+            # A function of the script has no receiver. If a condition decides which of several
+            # definitions the name has, _read_definition() has added the sources of the condition to
+            # the sources of the name.
             receiver_sources = self._variable_sources.get(name, set())
         else:
             receiver_sources = self.read(receiver)
@@ -686,8 +713,11 @@ class Scripts:
         changes_receiver = method in _CHANGING_METHODS.split() and not is_receiver_builtin
         has_known_effect = functions or is_harmless or method in _READING_METHODS.split()
         if changes_receiver:
-            has_items = method in _METHODS_THAT_ADD_ITEMS.split()
-            added_sources = argument_sources if has_items else enclosed(argument_sources)
+            # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the
+            # item is a field of the record. After ``wrapped.update(id=record)``, the field ``id``
+            # is the whole record, which enclosed() marks.
+            adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
+            added_sources = argument_sources if adds_items else enclosed(argument_sources)
             self._record_change(receiver, added_sources, call)
         elif not has_known_effect:
             # An unknown function may put any argument into any other argument.
@@ -729,12 +759,13 @@ class Scripts:
             receiver_sources: The sources of what the method reads of its object.
             argument_sources: The sources of the arguments that are no lambda.
             lambda_sources: The sources of the results of lambdas among the arguments.
-            is_followed: Whether the script defines the function. Only the function's own result
-                then has fields of the arguments.
+            is_followed: Whether the script defines the function. The caller then adds the sources
+                of what the function's body returns.
         """
-        # The script's own function or lambda shows what the result contains: the caller follows a
-        # function, and lambda_sources has what a lambda returns. Beyond that, the arguments only
-        # decide which result it is.
+        # The body of the script's own function, or of a lambda in ``map(lambda row: …, rows)``,
+        # shows which fields of the arguments the result contains. The caller adds these fields, or
+        # ``lambda_sources`` has them. So the arguments do not count with all of their fields, for
+        # which whole results stand.
         is_made_by_script = is_followed or (function == "map" and bool(lambda_sources))
         if is_made_by_script:
             return without_whole_results(receiver_sources | argument_sources) | lambda_sources
@@ -743,7 +774,9 @@ class Scripts:
             return without_whole_results(sources)
         if function in _SELECTING_FUNCTIONS.split():
             return sources  # a field of the result is a field of a record among the arguments
-        # A field of the result may be a whole record, under any name.
+        # The function may put a whole record of the arguments into a field of its result. With
+        # enclosed(), a read of this field does not count as the read of a single field of the
+        # record.
         return enclosed(sources)
 
     def _follow_into_function(
@@ -779,8 +812,9 @@ class Scripts:
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
             return sources_read  # all that a lambda reads may be in its result
-        # What the body reads without returning may only decide which value is returned, which
-        # reveals no field that the body does not name.
+        # The body also reads values that it does not return, such as ``row["paid"]`` in ``if
+        # row["paid"]: return 1``. The result then depends on the field ``paid``, but on no other
+        # field of the row, so that whole results, which stand for all fields, are left out.
         return without_whole_results(sources_read) | self._sources_returned_by[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
@@ -818,15 +852,7 @@ class Scripts:
             case ast.Name(id=name):
                 conditions = () if ignores_conditions else self._enclosing_conditions(name)
                 self._add_to(self._variable_sources[name], sources, *conditions)
-                self._add_to(self._contained_variables[name], _names_in(value))
-                is_immutable_value = isinstance(value, (ast.Constant, ast.JoinedStr))
-                if not is_immutable_value and name in self._immutable_variables:
-                    self._immutable_variables.discard(name)
-                    # Reads of the variable before this assignment have to be read again.
-                    self._has_new_sources = True
-                # Without a new object, the variable may refer to the object of another variable.
-                if not self._creates_object(value):
-                    self._add_to(self._aliased_variables, [name])
+                self._record_object(name, value)
             case ast.Attribute(value=changed_node):
                 self.read(changed_node)
                 self._record_change(changed_node, enclosed(sources), value)
@@ -839,6 +865,26 @@ class Scripts:
                     self._bind(
                         each, sources, _item_of(value), ignores_conditions=ignores_conditions
                     )
+
+    def _record_object(self, name: str, value: ast.expr) -> None:
+        """Record through which other variables the object of an assigned variable may change.
+
+        Args:
+            name: The name of the variable.
+            value: The expression of the assigned value.
+        """
+        # After ``a = [b]``, a change of ``a[0]`` is also a change of ``b``.
+        self._add_to(self._contained_variables[name], _names_in(value))
+        is_immutable_value = isinstance(value, (ast.Constant, ast.JoinedStr))
+        if not is_immutable_value and name in self._immutable_variables:
+            self._immutable_variables.discard(name)
+            # Until now, reads of the variable did not count changes through other variables
+            # (``_alias_change_sources``). Another pass reads the scripts again.
+            self._has_new_sources = True
+        # After ``a = b``, a change of ``a`` is also a change of ``b``, or of any variable that
+        # refers to the same object. After ``a = [b]``, no other variable refers to the new list.
+        if not self._creates_object(value):
+            self._add_to(self._aliased_variables, [name])
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
@@ -868,16 +914,21 @@ class Scripts:
             sources: The actions and fields from which the change comes.
             added: The expressions whose values the object contains afterwards.
         """
-        # ``a.append(x)`` changes only the list ``a``. ``a[0].append(x)`` changes an object in the
-        # list, which may also be the object of a variable that ``a`` contains. What is put into
-        # the part may be a whole record, and stays whole when the script reads the part of ``a``.
+        # ``a.append(x)`` changes the list ``a`` itself. ``a[0].append(x)`` changes an object in the
+        # list, which is also the object of ``b`` after ``a = [b]``.
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
+            # After ``a["rows"].append(record)``, a script that reads ``a["rows"]`` gets the whole
+            # record. With enclosed(), this does not count as the read of a single field of the
+            # record.
             sources = enclosed(sources)
+        # The variables in the expression, such as ``a`` in ``a[0]``.
         names = [*_variables_reaching(node)]
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
-        # An aliased object, such as a loop's item, may be the object of any variable.
+        # After ``a = []``, only ``a`` refers to the list. After ``for row in rows``, the object of
+        # ``row`` is also in the list, and possibly in other variables: ``row`` is aliased, and it
+        # is not known which variables can read the change.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
         knows_all_variables = bool(names) and {*names} <= unaliased_variables
         if not knows_all_variables:
@@ -904,6 +955,8 @@ class Scripts:
             # module counts, because the script can store a value in it.
             if name in self._variable_sources or name in self._modules:
                 known = self._variable_sources.setdefault(name, set())
+                # In ``if paid: rows.append(x)``, the length of ``rows`` tells whether ``paid`` was
+                # true. So the sources of the condition are added, too.
                 self._add_to(known, sources, *self._enclosing_conditions(name))
             if is_deep:
                 reached_names += self._contained_variables[name].difference(reached_names)
@@ -931,8 +984,9 @@ class Scripts:
 
         Args:
             variable: The name of a variable; None to leave out nothing. A loop or branch that
-                contains all uses of this variable is left out: the variable is read only where the
-                condition was true, so that its value reveals nothing about the condition.
+                contains all uses of this variable is left out. For example, ``if paid: text =
+                "paid"`` is the only place that uses ``text``. No statement outside of the ``if``
+                can then find out, by the value of ``text``, whether ``paid`` was true.
 
         Yields:
             The actions and fields from which the values in the condition come.
@@ -947,24 +1001,21 @@ class Scripts:
             if not has_all_uses:
                 yield self._condition_sources[node]
 
-    def _record_jump(self, sources: _Sources) -> _Sources:
+    def _record_jump(self, value_sources: _Sources) -> None:
         """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
 
-        Statements after the jump run only if the jump does not run. The conditions of the jump
-        therefore also control the other statements of each enclosing loop, branch and function. So
-        add the sources of these conditions to the sources of each enclosing node's condition.
+        After ``if row["paid"]: continue``, the other statements of the loop run only if the field
+        ``paid`` is false, although they are outside of the ``if``. So the sources of all conditions
+        around the jump are added to the condition of each enclosing loop, branch and function.
 
         Args:
-            sources: The actions and fields from which the jump's own value comes, if any.
-
-        Returns:
-            ``sources``, unchanged.
+            value_sources: The actions and fields from which the returned value comes, if any.
         """
-        # That a record is returned reveals no field of the record.
-        jump_sources = without_whole_results(sources).union(*self._enclosing_conditions())
+        # A statement such as ``return row`` reveals no field of the row by leaving the function, so
+        # that whole results, which stand for all fields, are left out.
+        jump_sources = without_whole_results(value_sources).union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
             self._add_to(self._condition_sources[node], jump_sources)
-        return sources
 
     def _add_to_parameters(self, node: ast.AST, sources: _Sources) -> None:
         for name in _parameters(node):
@@ -1005,8 +1056,12 @@ def _is_starred(node: ast.AST) -> bool:
 def _item_of(values: ast.expr) -> ast.expr:
     """Return an expression that stands for one of the items of a list or other iterable.
 
-    Other variables may refer to the item, so that a variable which gets the item counts as aliased:
-    :meth:`Scripts._bind` does not take a starred expression for a new object.
+    In ``for row in rows``, the script has an expression for the rows, but none for a single row.
+    The analysis uses the starred expression ``*rows`` for it, because this expression
+
+    - contains the name ``rows``, so that a change of the row counts for ``rows``, too
+    - is none of the ``_NEW_VALUES``, so that ``row`` counts as aliased: its object may also be that
+      of another variable, such as ``first`` after ``first = rows[0]``
     """
     return ast.Starred(values)
 
@@ -1066,10 +1121,13 @@ def _variables_reaching(node: ast.AST) -> Iterator[str]:
 def _count_uses(node: ast.AST) -> Counter[str]:
     """Count how often a loop, condition or function uses each name.
 
-    A variable is independent of the node's condition if all of its uses are counted here, so that
-    it is read only where it was assigned. Of a ``try``, only the body counts: after an exception, a
-    handler may read a variable whose assignment was skipped, and so its value tells of the
-    exception.
+    :meth:`Scripts._enclosing_conditions` compares these counts with the counts in all scripts, to
+    find the variables that the script uses only inside of the node.
+
+    Of a ``try``, only the body counts, because a handler can find out how far the body came. In
+    ``try: text = "a"; ship(); text = "b"``, a handler that reads ``"a"`` knows that ``ship()``
+    failed. The handler's use of ``text`` is not counted here, so that ``text`` does not count as
+    used only inside of the ``try``.
     """
     if isinstance(node, (ast.Try, ast.TryStar)):
         return Counter(name for statement in node.body for name in _names_in(statement))

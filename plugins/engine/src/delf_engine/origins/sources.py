@@ -56,9 +56,12 @@ def result_of(action: str) -> set[Source]:
 def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
     """Return the sources of a field that the script reads of a value.
 
-    If the value is a whole result, the script now uses only the named fields, which therefore take
-    the place of the whole result. If the value contains a whole result, the field may be that
-    result, which therefore stays.
+    In ``record["email"]``, the value ``record`` may have the source ``whole result``. The script
+    uses only the field ``email`` of the result, so that the source ``field email`` takes the place
+    of ``whole result``.
+
+    In ``wrapped["id"]`` after ``wrapped = {"id": record}``, the field is the whole record. The
+    value ``wrapped`` has the source ``enclosed result``, which stays.
 
     Args:
         sources: The sources of the value.
@@ -67,11 +70,15 @@ def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
     """
     if not fields:
         return {*sources}
-    return without_plain_whole_results(sources) | fields
+    return without_unenclosed_results(sources) | fields
 
 
 def enclosed(sources: Sources) -> set[Source]:
     """Return the sources of a value that contains another value, such as ``{"id": record}``.
+
+    When the script later reads the field ``id``, it gets the whole record. A read of a field drops
+    sources of the kind ``whole result`` (:func:`field_of_value`), so that the record's source gets
+    the kind ``enclosed result`` here, which is kept.
 
     Args:
         sources: The sources of the inner value.
@@ -91,21 +98,22 @@ def without_whole_results(sources: Sources) -> set[Source]:
     return {source for source in sources if source.kind not in ("whole result", "enclosed result")}
 
 
-def without_plain_whole_results(sources: Sources) -> set[Source]:
-    """Return sources without the results that are the value itself; results inside of it stay.
+def without_unenclosed_results(sources: Sources) -> set[Source]:
+    """Return sources without those of the kind ``whole result``; enclosed results stay.
 
-    A test such as ``if record:`` reveals no field of the record, but a test such as
-    ``if "Bob" in str(record):``, where the text encloses the record, may reveal one.
+    For the value ``record``, the source ``whole result`` is dropped. For ``str(record)`` or
+    ``{"id": record}``, which enclose the record, the source ``enclosed result`` stays.
     """
     return {source for source in sources if source.kind != "whole result"}
 
 
-def with_one_form_of_whole_results(sources: Sources) -> frozenset[Source]:
-    """Return sources in which a whole result takes the place of each enclosed result.
+def with_enclosed_as_whole_results(sources: Sources) -> frozenset[Source]:
+    """Return sources in which each ``enclosed result`` is replaced by a ``whole result``.
 
-    Both mean that a value may use all fields of an action's results. Only while a script is
-    analysed does it matter whether the value is the result or contains it. Afterwards, one form is
-    enough, so that the sources of an argument in a script and of a planned argument can be equal.
+    Both kinds mean that a value may use all fields of an action's results. They differ only when
+    the script reads a field of the value, and after the analysis no field is read any more. Callers
+    compare the sources of a script's argument with the sources of a planned argument. If one has
+    ``find()`` and the other ``str(find())``, both use all fields and have to be equal.
     """
     return frozenset(
         Source("whole result", source.name) if source.kind == "enclosed result" else source

@@ -201,13 +201,17 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return parameter_of(path) not in action.sinks
     if action.contents is not None:
         return parameter_of(path) in action.contents
+    if action.effect == "read":
+        # No person reads the arguments of a read: in ``find(title="Invoice")``, the title decides
+        # which records the read returns.
+        return False
     # Every word of the name must be a word for content. The name ``message_id`` is not the name of
     # content, because ``id`` is no such word.
     names = names_in(path)
     words = _WORDS.findall(names[-1]) if names else []
     singular_words = {word.lower().removesuffix("s") for word in words}
     has_content_name = bool(words) and singular_words <= CONTENT_WORDS
-    if action.effect == "read" or not has_content_name:
+    if not has_content_name:
         return False
     # texts_with_trust() writes the path of a mapping's key, in contrast to a value, as "a[key 2]".
     _, bracket, index = path.rpartition("[")

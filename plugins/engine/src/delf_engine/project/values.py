@@ -52,8 +52,8 @@ class Values:
     def __init__(self) -> None:
         # The values in force, each with its origin, by the keys that lead to the value.
         self._leaves: dict[KeyPath, Given] = {}
-        # The values that a later value replaced or that were dropped, for written().
-        self._replaced: list[tuple[KeyPath, Given]] = []
+        # The values that put() has replaced or drop() has removed. Only written() yields them.
+        self._not_in_force: list[tuple[KeyPath, Given]] = []
 
     def put(
         self,
@@ -80,7 +80,7 @@ class Values:
             return
         for other_path in list(self._leaves):
             if _overlaps(path, other_path):
-                self._replaced.append((other_path, self._leaves.pop(other_path)))
+                self._not_in_force.append((other_path, self._leaves.pop(other_path)))
         source = "project" if folder is not None else source_of(cast("object", value), source)
         origin_text = origin if isinstance(origin, str) else origin(path)
         self._leaves[path] = Given(value, origin_text, folder, source)
@@ -89,7 +89,8 @@ class Values:
         """Remove the value at a path and all values below the path."""
         for other in list(self._leaves):
             if other[: len(path)] == path:
-                self._replaced.append((other, self._leaves.pop(other)))
+                # written() also yields the values that are no longer in force.
+                self._not_in_force.append((other, self._leaves.pop(other)))
 
     def leaves(self) -> Iterator[tuple[KeyPath, Given]]:
         """Yield the path and value of each setting."""
@@ -98,7 +99,7 @@ class Values:
     def written(self) -> Iterator[tuple[KeyPath, Given]]:
         """Yield the path and value of each setting, including overridden and removed values."""
         yield from self._leaves.items()
-        yield from self._replaced
+        yield from self._not_in_force
 
     def has(self, path: KeyPath) -> bool:
         """Return True if the path or a path below it has a value."""

@@ -298,10 +298,15 @@ class _Probe:
 
     def __init__(self, backend: SandboxBackend, targets: _HostTargets) -> None:
         self._backend = backend
+        # The targets are files, servers and a process of the host. The test scripts try to reach
+        # them.
         inputs = tuple(map(str, targets.inputs))
         self._spec = SessionSpec(tools=(), limits=_LIMITS, files=inputs)
+        # Opened by run(); None before the first script and after aclose().
         self._session: SandboxSession | None = None
         listener = str(targets.folders[0] / "listener") if targets.folders else ""
+        # The variables with which each test script finds the targets, such as ``PORT`` for the port
+        # of the server. run() writes them as assignments before the script.
         self._script_constants = {
             "PATHS": [str(folder / "secret") for folder in targets.folders],
             "FOLDERS": list(map(str, targets.folders)),
