@@ -292,6 +292,11 @@ def test_huge_decimal_is_refused_in_both_directions(text):
         dumps(decimal.Decimal(text))
 
 
+def test_refusal_of_decimal_with_too_many_digits_names_their_number():
+    with pytest.raises(UnsupportedValueError, match="a Decimal of more than 10,000 characters"):
+        dumps(decimal.Decimal(f"0.{'1' * 10_000}"))
+
+
 @pytest.mark.parametrize(
     "parts",
     [5, 1.5, "1." + "0" * 10_000, {"$t": "tuple", "v": [0, {"$t": "tuple", "v": [1]}, 99_999_999]}],

@@ -198,8 +198,10 @@ class _Sizes:
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
         """Return a value's cost, its number of characters and its number of nested levels.
 
-        The cost is the memory as a number of simple values: a container counts as several. The
-        characters are those of all texts, with the bytes of all byte strings.
+        The cost is the estimated memory, as a number of values of ``VALUE_BYTES``: a number or text
+        in a container costs 1, a list costs 3 and its items, a dict 7 and its keys and values. The
+        characters are those of all texts, with the bytes of all byte strings. The levels are those
+        of containers: ``[1]`` has one level, and ``[[1], 2]`` has two.
 
         Args:
             value: Any value.
@@ -234,18 +236,15 @@ class _Sizes:
             elif part_kind in PLAIN:
                 cost += 1
             else:
-                inner_sizes = self._measured.get(id(part))
-                if inner_sizes is None:
-                    inner_sizes = self.measure(part, level + 1)
+                # If the same list is at two places of the value, it is measured only once.
+                inner_sizes = self._measured.get(id(part)) or self.measure(part, level + 1)
                 inner_cost, inner_characters, inner_levels = inner_sizes
                 cost += inner_cost
                 characters += inner_characters
-                if inner_levels >= levels:  # the deepest part so far
-                    levels = 1 + inner_levels
-                    # A part that was measured before, with fewer containers around it, may be too
-                    # deep here.
-                    if level + levels > MAX_DEPTH:
-                        raise UnsupportedValueError(_TOO_DEEP)
+                levels = max(levels, 1 + inner_levels)
+                # At the place where the part was measured, it may have been less deep than here.
+                if level + levels > MAX_DEPTH:
+                    raise UnsupportedValueError(_TOO_DEEP)
                 if cost > self._max_values or characters > self._max_size:
                     self._refuse(cost)
         if cost > self._max_values or characters > self._max_size:
@@ -445,9 +444,14 @@ def kind_name(value: Any) -> str:
 
 def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
     text = str(value)
-    if abs(value.adjusted()) > _MAX_POWER or len(text) > _MAX_SHORT:
+    problem = ""
+    if abs(value.adjusted()) > _MAX_POWER:
+        problem = f"beyond 1E±{_MAX_POWER}"
+    elif len(text) > _MAX_SHORT:
+        problem = f"of more than {_MAX_SHORT:,} characters"
+    if problem:
         raise UnsupportedValueError(
-            f"a Decimal beyond 1E±{_MAX_POWER} cannot be passed; round it, or pass it as text"
+            f"a Decimal {problem} cannot be passed; round it, or pass it as text"
         )
     return {TAG: "decimal", "v": text}
 
