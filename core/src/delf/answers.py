@@ -168,7 +168,7 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
         begins_line = text_before.endswith("\n") or not text_before.strip()
         rest_of_line, _, _ = text[closing.end() :].partition("\n")
         ends_line = not rest_of_line.strip()
-        is_in_code_block = _is_between_pair(closing.start(), fence_positions)
+        is_in_code_block = _is_in_code_block(closing.start(), fence_positions)
         if (begins_line or ends_line) and not is_in_code_block:
             last = closing.span()
     if last is None:
@@ -180,13 +180,18 @@ def _find_unopened_closing(text: str) -> tuple[int, int] | None:
     return last
 
 
-def _is_between_pair(position: int, fence_positions: Sequence[int]) -> bool:
-    """Return True if a position is between the opening and closing fence of a code block."""
-    fences_before = bisect_left(fence_positions, position)
-    fences_after = len(fence_positions) - fences_before
-    # Fences open and close blocks in turn. With an even number of fences after the position, one
-    # fence of the text has no partner, and no block is assumed.
-    return fences_before % 2 == 1 and fences_after % 2 == 1
+def _is_in_code_block(position: int, fence_positions: Sequence[int]) -> bool:
+    """Return True if a position is between the opening and closing fence of a code block.
+
+    Return False for any position if the text has an odd number of fences: one of them then opens
+    or closes no block, and it is unknown which one.
+    """
+    has_unpaired_fence = len(fence_positions) % 2 == 1
+    if has_unpaired_fence:
+        return False
+    # The first fence opens a block, the second closes it, the third opens the next block.
+    fence_count_before = bisect_left(fence_positions, position)
+    return fence_count_before % 2 == 1
 
 
 def _split_channels(text: str) -> tuple[str, str, bool]:
@@ -284,22 +289,41 @@ def join_continuation(first: str, second: str) -> str | None:
     # The continuation may repeat the code from its first line: keep the text before the code.
     if first_line and second.lstrip("\n").startswith(first_line):
         return first[:code_start] + second.lstrip("\n")
-    # The continuation may repeat the line at which the first answer broke off.
     *whole_lines, last_line = code.split("\n")
-    broken_line = last_line.strip()
-    next_line = second.split("\n", maxsplit=1)[0].strip()
-    if broken_line:
-        is_long_enough = len(last_line) >= _MIN_REPEATED_CHARACTERS
-        if is_long_enough and next_line.startswith(broken_line):
-            # A provider may strip the indentation at the start of the continuation.
-            is_indented = second.startswith((" ", "\t"))
-            repeated_text = last_line if is_indented else last_line.lstrip()
-            return first.removesuffix(repeated_text) + second
-        return first + second
+    breaks_off_in_line = last_line.strip() != ""
+    if breaks_off_in_line:
+        return _join_at_broken_line(first, last_line, second)
+    # The first answer ends after a whole line, such as ``page = next_page()``. If the continuation
+    # begins with the same line, it either repeats the line, or the code has the line twice.
     last_whole_line = whole_lines[-1].strip() if whole_lines else ""
-    if next_line and next_line == last_whole_line:
-        return None  # ambiguous: either the model repeats its last line, or the code has it twice
-    return first + second
+    next_line = _first_line(second)
+    is_ambiguous = next_line != "" and next_line == last_whole_line
+    return None if is_ambiguous else first + second
+
+
+def _join_at_broken_line(first: str, broken_line: str, second: str) -> str:
+    """Join code that breaks off in the middle of a line, such as ``total = pri``, and the rest.
+
+    If the continuation begins with the broken line, as in ``total = price``, it repeats the line:
+    leave out the broken line.
+
+    Args:
+        first: The truncated answer.
+        broken_line: The last line of the truncated answer.
+        second: The continuation.
+    """
+    is_long_enough = len(broken_line) >= _MIN_REPEATED_CHARACTERS
+    if not is_long_enough or not _first_line(second).startswith(broken_line.strip()):
+        return first + second
+    if second.startswith((" ", "\t")):
+        return first.removesuffix(broken_line) + second
+    # The continuation starts without indentation, which some providers strip: keep the indentation
+    # of the broken line.
+    return first.removesuffix(broken_line.lstrip()) + second
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", maxsplit=1)[0].strip()
 
 
 def _find_unclosed_code(text: str) -> int | None:

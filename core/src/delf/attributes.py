@@ -69,12 +69,15 @@ class FixedAttributes:
         )
 
     def _is_fixed(self, name: str) -> bool:
-        """Return True if assigning the attribute now would have no effect."""
+        """Return True if a public attribute cannot be assigned any more."""
         attribute = getattr(type(self), name, None)
         if isinstance(attribute, property):
             return attribute.fset is None
-        # The object has read its attributes and constructor arguments when it was made.
-        return name in vars(self) or name in self._options
+        # The constructor has already made the object's parts from these values. Assigning another
+        # value later would not change the parts.
+        is_set_attribute = name in vars(self)
+        is_constructor_argument = name in self._options
+        return is_set_attribute or is_constructor_argument
 
 
 class FrozenDict(dict[str, V]):

@@ -638,7 +638,10 @@ class ApprovalRequest:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields except for ``fit``, and ``message``, as a dict that is JSON-ready."""
+        """Return a JSON-ready dict of the fields and of the property ``message``.
+
+        The field ``fit`` is left out, because JSON cannot hold a function.
+        """
         data: dict[str, Any] = {}
         for each in dataclasses.fields(ApprovalRequest):
             if each.name != "fit":

@@ -37,13 +37,14 @@ else:
         def make(cls: type) -> type:
             # A class without a docstring would get its signature as the docstring.
             cls.__doc__ = cls.__doc__ or cls.__name__
-            # dataclasses.dataclass only collects the fields and makes the slots: the methods come
-            # from _methods(). So it gets no ``frozen``; but without ``frozen``, it would refuse a
-            # frozen base class, and it marks the class as not frozen, which is corrected below.
+            # dataclasses.dataclass() has to collect the fields and make the slots, but no methods:
+            # these come from _methods(). With ``frozen=True``, it would make methods, so it is
+            # called without. It would then refuse a frozen base class, so the base classes are
+            # marked as not frozen during the call.
             with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
-            cls.__dataclass_params__.frozen = frozen
+            cls.__dataclass_params__.frozen = frozen  # the call has set it to False
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
                 # Do not replace a method of the class. A __hash__ of None is no method: Python sets
                 # it in a class that defines __eq__ alone.
@@ -192,26 +193,35 @@ class _FieldSource(NamedTuple):
 
 
 def _field_source(field: dataclasses.Field[Any], scope: dict[str, Any]) -> _FieldSource:
-    """Return the source code for a field, and add the objects that the code uses to ``scope``.
+    """Return the source code for a field in a generated ``__init__``.
+
+    For a field ``tags`` with a default factory, ``__init__`` will be::
+
+        def __init__(self, tags=_absent):
+            self.tags = _make_tags() if tags is _absent else tags
 
     Args:
         field: The field.
-        scope: The global variables of the generated code, which has ``_absent`` already.
+        scope: The global variables of the generated ``__init__``, among them ``_absent``. This
+            function adds the field's default or default factory.
     """
     name = field.name
-    default_name = f"_default_{name}"
-    factory_name = f"_make_{name}"
     if field.default_factory is not dataclasses.MISSING:
+        factory_name = f"_make_{name}"
         scope[factory_name] = field.default_factory
-        # ``_ABSENT`` marks an omitted argument, for which the factory is called.
-        scope[default_name] = _ABSENT
-        made_value = f"{factory_name}()"
-        passed_value = f"{made_value} if {name} is _absent else {name}"
-        return _FieldSource(f"{name}={default_name}", passed_value, made_value)
+        new_value = f"{factory_name}()"
+        return _FieldSource(
+            parameter=f"{name}=_absent",
+            passed_value=f"{new_value} if {name} is _absent else {name}",
+            default=new_value,
+        )
     if field.default is not dataclasses.MISSING:
+        default_name = f"_default_{name}"
         scope[default_name] = field.default
-        return _FieldSource(f"{name}={default_name}", name, default_name)
-    return _FieldSource(name, name, "")
+        return _FieldSource(
+            parameter=f"{name}={default_name}", passed_value=name, default=default_name
+        )
+    return _FieldSource(parameter=name, passed_value=name, default="")
 
 
 def _compile_init(cls: type) -> Callable[..., None]:

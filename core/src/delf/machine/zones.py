@@ -57,10 +57,14 @@ def _find_zone_file(name: str) -> Path | None:
 
 
 def _read_posix_rule(path: Path) -> str:
-    """Return the POSIX rule in the footer of a time zone file."""
+    """Return the POSIX rule in the footer of a time zone file; empty without a rule."""
     try:
         content = path.read_bytes()
-        if not content.startswith(b"TZif") or content[4:5] < b"2":
+        # The format's version follows the letters TZif. Files of version 1, which have a zero byte
+        # there, have no footer.
+        version = content[4:5]
+        has_footer = content.startswith(b"TZif") and version >= b"2"
+        if not has_footer:
             return ""
         return content.rstrip(b"\n").rpartition(b"\n")[2].decode("ascii")
     except (OSError, UnicodeDecodeError):

@@ -93,8 +93,12 @@ def client_of_prefix(model: str) -> tuple[str, str] | None:
 
 def all_packages() -> frozenset[str]:
     """Return the names of all delf packages except the core."""
-    kinds = (names for kind, names in _table().items() if kind != _MODELS)
-    return frozenset(package for names in kinds for package in names.values())
+    package_names: set[str] = set()
+    for kind, package_by_name in _table().items():
+        # The table ``models`` maps patterns to the names of model clients, not to packages.
+        if kind != _MODELS:
+            package_names.update(package_by_name.values())
+    return frozenset(package_names)
 
 
 def module_of(package: str) -> str:

@@ -374,13 +374,13 @@ def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -
         name: The model's name.
         has_address: Whether the user gives a ``base_url``.
     """
+    # A fallback plugin serves a model only if no pattern of another plugin matches, so the patterns
+    # of its providers do not count. They do count with a ``base_url``: if its provider ``acme`` has
+    # a protocol of its own, the model ``acme/mini`` needs the fallback plugin. Without the pattern
+    # ``acme/*``, the plugin for compatible servers would have a higher score.
+    if spec.fallback and not has_address:
+        return
     for provider in spec.providers:
-        # Patterns of a fallback plugin's providers count only at an address that the user gives,
-        # and only for a protocol that no other server uses: there, the plugin for compatible
-        # servers would otherwise get a higher score.
-        is_chosen_by_address = has_address and provider.own_protocol
-        if spec.fallback and not is_chosen_by_address:
-            continue
         for pattern in provider.patterns(at_address=has_address):
             if fnmatch.fnmatchcase(name.lower(), pattern):
                 yield len(pattern)

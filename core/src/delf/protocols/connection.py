@@ -179,8 +179,11 @@ class _Shown:
         return NeedsApproval(reason=reason, **_shown_fields(self))
 
     def request_fields(self) -> dict[str, Any]:
-        """Return the fields of this verdict to put into the call's approval request, by name."""
-        # The other fields, such as ``basis``, are only part of the digest.
+        """Return the fields of this verdict to put into the call's approval request, by name.
+
+        The fields are ``preview`` and ``files``. A request has no field ``basis``: the basis is
+        only part of this verdict's :attr:`digest`.
+        """
         names_in_request = {item.name for item in fields(ApprovalRequest)}
         return {
             name: value for name, value in _shown_fields(self).items() if name in names_in_request

@@ -116,8 +116,10 @@ class _Context(NamedTuple):
         }
 
     def enter(self, record: Any) -> _Context:
-        """Return a copy for the fields of a record."""
-        # An alias that leads back to itself through a record is cut off at the record.
+        """Return a copy for the fields of a record, with the record as the innermost one."""
+        # With ``type Tree = Node``, a field of ``Node`` may have the type ``Tree`` again. The name
+        # ``Tree`` would mean nothing to the model. So forget the alias here: ``Tree`` is resolved
+        # to ``Node`` again, and is_too_deep() then stops at ``Node``.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def is_too_deep(self, record: Any) -> bool:
@@ -171,7 +173,8 @@ def doc_of(hint: Any) -> str:
 
 def _is_described(owner: type[Any]) -> bool:
     """Return True for record types and enums, whose docstrings describe their values."""
-    return issubclass(owner, enum.Enum) or _reader_of(owner) is not None
+    is_record_type = _field_reader_of(owner) is not None
+    return is_record_type or issubclass(owner, enum.Enum)
 
 
 def notes_of(hint: Any, *, as_input: bool = False) -> str:
@@ -208,11 +211,11 @@ def record_fields(owner: object, *, as_input: bool) -> list[RecordField] | None:
         owner: A class.
         as_input: Whether scripts pass values of the type.
     """
-    reader = _reader_of(owner)
+    reader = _field_reader_of(owner)
     return reader(owner, as_input) if reader is not None else None
 
 
-def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
+def _field_reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
     """Return the function that reads the fields of a record type; None for other types."""
     if hasattr(owner, "__required_keys__"):  # of typing or typing_extensions
         return _typed_dict_fields
@@ -512,8 +515,11 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
     while _is_wrapper(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
+        # In the fields of ``Page[list[S]]``, the variable ``T`` of ``Page`` stands for ``list[S]``.
+        # The variable ``S`` is not one of ``Page``, even if both have the same name. So inside of
+        # ``list[S]``, no variable is replaced.
         hint = context.type_arguments.get(hint, Any)
-        context = context.without_variables()  # those in a type argument are replaced already
+        context = context.without_variables()
     args = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin is typing.Literal:  # whose arguments are values, not types
@@ -534,6 +540,7 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         root = _root_of(record)
         yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
+        # The types of the fields may have type variables of this record's class, such as ``T``.
         inner = context.with_variables_of_class(hint).enter(hint)
         docs = field_docs(record)
         for field in fields:

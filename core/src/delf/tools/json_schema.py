@@ -124,6 +124,8 @@ class Checker:
 
     def __init__(self, schema: Mapping[str, Any], owner: str) -> None:
         self._owner = owner
+        # A cache of _target(): the subschema to which each reference, such as ``#/$defs/item``,
+        # refers.
         self._targets: dict[str, Any] = {}
         try:
             self._root: dict[str, Any] = _with_plain_texts(dict(schema))
@@ -330,9 +332,14 @@ def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
 def _depth_rank(error: Any) -> tuple[int, bool]:
     """Return a sort key that ranks errors deeper in the value higher.
 
-    Among errors at the same depth, errors of ``enum`` and ``const`` rank lowest.
+    Among errors at the same depth, errors of ``enum`` and ``const`` rank lowest, because they
+    mostly mean that the author of the value chose another alternative. Example: ``kind`` is the
+    constant ``"circle"`` in one alternative, and ``"square"`` in the other. For ``{"kind":
+    "square", "side": "x"}``, the first alternative has an error of ``const`` at ``kind``, and the
+    second an error at ``side``, which is the error to show.
     """
-    return len(error.instance_path), error.kind.name not in ("enum", "const")
+    is_choice_of_value = error.kind.name in ("enum", "const")
+    return len(error.instance_path), not is_choice_of_value
 
 
 class _AppliedSchemas:
@@ -344,7 +351,8 @@ class _AppliedSchemas:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        # By id() of the schema; None while the count of the schema is in progress.
+        # The results of count() by id() of the schema, so that each schema is counted only once.
+        # None while count() visits the subschemas of the schema.
         self._counts: dict[int, int | None] = {}
 
     def count(self, schema: dict[str, Any]) -> int:

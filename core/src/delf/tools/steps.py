@@ -30,15 +30,16 @@ def steps_of(task: str) -> list[str]:
 
 
 def short_steps_of(task: str) -> list[str]:
-    """Return at most twelve parts of a task that have only one or two significant words.
+    """Return the parts of a task that :func:`steps_of` leaves out because they are short.
 
-    Empty for a task that has only one part.
+    A short part has one or two significant words, such as "pause it" in "create the job nightly,
+    and pause it". At most twelve parts are returned.
 
     Args:
         task: The task in plain words.
     """
     parts = _parts(task)
-    if len(parts) == 1:
+    if len(parts) == 1:  # the part is the whole task, which steps_of() returns
         return []
     short_parts = [part for part in parts if 0 < len(words_of(part)) < _MIN_WORDS]
     return short_parts[:_MAX_STEPS]

@@ -200,9 +200,10 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     ranked_names = [name for name in ranked if name in by_name]
     wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
     remaining_tools = [by_name[name] for name in wanted_names]
-    # The budget has the stubs of the kept tools and, for all others, one text with their names. A
-    # round estimates each stub alone, but stubs share headers and types: the next round measures
-    # the kept ones together, and fills the space that the sharing saved with further tools.
+    # The prompt has the stubs of the kept tools, and one text with the names of all other tools.
+    # Their size is known only once the tools are chosen: for example, two stubs may share the
+    # definition of a record. So choose in rounds. Each round measures the stubs of the tools kept
+    # so far and the names of the others, and then selects more tools for the space that is free.
     for _ in range(_ROUNDS):
         omitted_names = [name for name in by_name if name not in kept_tools]
         text_of_omitted_names = names_of(omitted_names, budget)
@@ -216,8 +217,8 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
             is_mentioned,
             best_match_limits,
             kept_tools,
-            # A text that is too long lists the resources of some tools instead of their names. Then
-            # it does not become shorter by the name of each selected tool.
+            # If there are too many names, the text has a line such as "# and about tickets (12)" in
+            # place of some names. It then need not become shorter when a tool is selected.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
         if not selected:
@@ -407,13 +408,14 @@ def _lines(
         """Yield the lines of a tool's stub.
 
         If the tool is the first that returns a named record, the record's definition comes first.
+        A tool that matches the task best has limits of its own, which also hold for the definition
+        of its result. If the limits of all tools are larger than these, the larger limits hold.
         """
         named_result = results.get(tool.returns)
         if named_result is not None and named_result.first_tool is tool:
-            # Limits are compared like tuples: the first limit that differs decides.
-            definition_limits = max(limits_of_results.get(named_result.name, limits), limits)
+            definition_limits = max(limits, limits_of_results.get(named_result.name, limits))
             yield f"{indent}{_definition(named_result, definition_limits, is_mentioned)}"
-        stub_limits = max(best_match_limits.get(tool.name, limits), limits)
+        stub_limits = max(limits, best_match_limits.get(tool.name, limits))
         yield _stub(tool, stub_limits, is_mentioned, results)
 
     actions_by_connection: dict[str, list[ToolDescription]] = {}

@@ -406,6 +406,11 @@ def _is_envelope(group: _RecordOrLiteral) -> bool:
 
 
 def _is_large_record(part: str | _RecordOrLiteral) -> bool:
+    """Return True for a record with too many keys for an envelope.
+
+    An envelope, such as ``{"data": {...}, "next": str}``, has few keys, and wraps the record with
+    the data. A record with more keys is taken for the data.
+    """
     if isinstance(part, str) or not part.is_record:
         return False
     return len(part.items) > _MAX_ENVELOPE_KEYS

@@ -44,7 +44,8 @@ _WIDE_NUMBERS: Final = (
     "float96",
     "complex192",
 )
-_REFUSALS: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
+# What numpy, pandas, polars and pyarrow raise for values that they cannot convert.
+_CONVERSION_ERRORS: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
 Converter = Callable[[Any], Any]
 
 
@@ -158,7 +159,7 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     for convert in _CONVERSIONS:
         try:
             data = convert(value)
-        except _REFUSALS:
+        except _CONVERSION_ERRORS:
             continue
         if type(data) is not kind:  # a result of the same type would be converted without end
             return _plain(data, convert_unsupported)
@@ -504,7 +505,7 @@ def _numpy_moment(value: Any) -> Any:
         microseconds = value.astype(f"{value.dtype.kind}8[us]")
         if microseconds == value and not isinstance(microseconds.item(), int):
             return microseconds.item()
-    except _REFUSALS:
+    except _CONVERSION_ERRORS:
         pass
     return str(value)
 
@@ -527,25 +528,36 @@ def _arrow_chunks(table: Any) -> Iterator[list[list[Any]]]:
 
 def _arrow_or_polars_cells(column: Any) -> list[Any]:
     """Return a column's cells as Python values; as text if Python has no equivalent."""
-    if hasattr(column, "to_pylist"):
+    is_arrow = hasattr(column, "to_pylist")
+    if is_arrow:
         try:
             return column.to_pylist()
-        except _REFUSALS:
+        except _CONVERSION_ERRORS:
             return column.cast("string").to_pylist()
+    # In polars, times and durations have a unit.
     if getattr(column.dtype, "time_unit", None) == "ns" and hasattr(column.dt, "nanosecond"):
-        cells = column.to_list()
-        try:
-            has_nanoseconds = ((column.to_physical() % 1000) != 0).to_list()
-        except _REFUSALS:
-            return cells
-        if any(has_nanoseconds):
-            return column.dt.to_string("iso").to_list()
-        return cells
+        return _polars_nanosecond_cells(column)
+    return column.to_list()
+
+
+def _polars_nanosecond_cells(column: Any) -> list[Any]:
+    """Return the cells of a polars column with times or durations in nanoseconds.
+
+    Python's types hold only whole microseconds. If any cell has a fraction of a microsecond, all
+    cells of the column become text.
+    """
+    try:
+        nanoseconds = column.to_physical()  # the cells as integers
+        are_inexact = ((nanoseconds % 1000) != 0).to_list()
+    except _CONVERSION_ERRORS:
+        return column.to_list()
+    if any(are_inexact):
+        return column.dt.to_string("iso").to_list()
     return column.to_list()
 
 
 def _scalar(value: Any) -> Any:
     try:
         return value.as_py()
-    except _REFUSALS:
+    except _CONVERSION_ERRORS:
         return str(value)
