@@ -647,3 +647,10 @@ async def test_mixed_json_values_are_equal_in_query_and_read(tmp_path):
         _, text, exact = await files.query("FROM 'rows.json'")
     assert (text["v"], exact["v"]) == ('{"a":1e400}', [123456789012345678901])
     assert any("came as text" in shown for shown in notes)
+
+
+async def test_line_of_long_non_ascii_text_is_read(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(f"id,text\n1,{'漢' * 3_000_000}\n2,b\n", encoding="utf-8")
+    got = await files_of(path).query("SELECT id, length(text) AS n FROM 't.csv' ORDER BY id")
+    assert got == [{"id": "1", "n": 3_000_000}, {"id": "2", "n": 1}]

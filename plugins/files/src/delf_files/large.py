@@ -46,12 +46,12 @@ class Table:
     Args:
         columns: The column names.
         ragged: Whether rows differ in their number of cells.
-        longest: The number of characters in the cells of the longest row.
+        max_row_bytes: The number of bytes in the cells of the longest row, without separators.
     """
 
     columns: list[str]
     ragged: bool
-    longest: int
+    max_row_bytes: int
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _RowStatistics:
         max_cells: The most cells of a row, including the header.
         min_cells_with_header: The fewest cells of a row, including the header.
         min_cells: The fewest cells of a row after the header.
-        max_characters: The most characters in the cells of a row.
+        max_row_bytes: The most bytes in the cells of a row, without separators.
         wider_rows: The number of rows with more cells than the header.
         first_wider_line: The line of the first such row; 0 for none.
         row_line: The line at which the last row begins.
@@ -76,7 +76,7 @@ class _RowStatistics:
     max_cells: int = 0
     min_cells_with_header: int = 0
     min_cells: int = LARGEST_CELL
-    max_characters: int = 0
+    max_row_bytes: int = 0
     wider_rows: int = 0
     first_wider_line: int = 0
     row_line: int = 1
@@ -114,7 +114,7 @@ class _RowStatistics:
             self.min_cells = min(self.min_cells, len(row))
             # add_header() has set this minimum to the number of cells of the header.
             self.min_cells_with_header = min(self.min_cells_with_header, len(row))
-            self.max_characters = max(self.max_characters, sum(map(len, row)))
+            self.max_row_bytes = max(self.max_row_bytes, _utf8_size("".join(row)))
             # A row has several lines if a cell has a line break. ``row_line`` is the first line of
             # the row, and ``line_num`` the last.
             self.row_line = self.next_row_line
@@ -159,13 +159,15 @@ def write_table(
     note_wider(
         statistics.wider_rows, statistics.first_wider_line, len(header), statistics.max_cells
     )
-    # _copy_rows() has copied the row [END] like any other, and used it to find open quotes.
-    _remove_end_marker(copy_path)
     return Table(
         columns_of(header, statistics.max_cells),
         ragged=statistics.max_cells != statistics.min_cells_with_header,
-        longest=statistics.max_characters,
+        max_row_bytes=statistics.max_row_bytes,
     )
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _remove_end_marker(copy_path: str) -> None:
@@ -184,10 +186,12 @@ def _copy_rows(
     *,
     strict: bool,
 ) -> tuple[list[str], _RowStatistics]:
-    """Write the rows after the header, and then the row ``[END]``, to a file.
+    """Write the rows after the header to a file.
 
-    The row ``[END]`` is appended to the rows of the file. If the last row that is read is another
-    one, a quote was not closed, and its cell has swallowed the row ``[END]``.
+    To find a quote that is not closed, a row with the single cell ``END`` is read after the rows of
+    the file. With an open quote, this row becomes part of the quoted cell, and so the last row that
+    the reader yields is not ``[END]``. Otherwise the row ``[END]`` is removed from the copy at the
+    end.
 
     Args:
         path: The path of the file to read.
@@ -220,7 +224,6 @@ def _copy_rows(
             statistics.add_header(header, is_named=has_header)
             csv.writer(out).writerows(map(statistics.add, rows))
         except csv.Error as error:
-            # The faulty row is not in the statistics, so that its line is that of the next row.
             message = str(error)
             is_cell_too_large = message.startswith("field larger")
             if strict and not is_cell_too_large:
@@ -230,10 +233,12 @@ def _copy_rows(
             if is_cell_too_large:
                 limit = f"{_MAX_CELL_CHARACTERS:,}"
                 message = f"a cell over {limit} characters, or a quote that is not closed"
+            # The reader has not yielded the faulty row, so it comes after the last row.
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
-            # Here, the faulty row is in the statistics, as the last row.
+            # The reader has yielded the faulty row, with the open quote, as the last row.
             raise ValueError(f"line {statistics.row_line}: a quote is not closed")
+    _remove_end_marker(copy_path)
     return header, statistics
 
 

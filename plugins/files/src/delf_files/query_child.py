@@ -37,9 +37,9 @@ READERS: Final = {
     "parquet": "read_parquet({path}, hive_partitioning = false)",
     "csv": "read_csv({path}, auto_detect = false, header = false, columns = {columns}, "
     "delim = ',', quote = '\"', escape = '\"', new_line = '\\r\\n', null_padding = {ragged}, "
-    "hive_partitioning = false, parallel = {parallel}, max_line_size = {longest}, "
+    "hive_partitioning = false, parallel = {parallel}, max_line_size = {max_record_bytes}, "
     "buffer_size = {buffer})",
-    "json": "read_json({path}, sample_size = -1, maximum_object_size = {longest}, "
+    "json": "read_json({path}, sample_size = -1, maximum_object_size = {max_record_bytes}, "
     "hive_partitioning = false{typed})",
     "rows": "read_json({path}, format = 'newline_delimited', columns = {columns}, "
     "hive_partitioning = false)",
@@ -282,8 +282,8 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         The data of the table, with the path that DuckDB reads. For separated values also
-        ``ragged``, whether rows differ in their number of cells, and ``longest``, a limit for the
-        length of a line. For JSON, ``copy_path`` becomes the path of a possible second copy.
+        ``ragged``, whether rows differ in their number of cells, and ``max_record_bytes``, a limit
+        for the size of a line. For JSON, ``copy_path`` becomes the path of a possible second copy.
     """
     name = table["names"][0]
     copy_path = table.get("copy_path", "")
@@ -299,7 +299,8 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
             "path": copy_path,
             "columns": [[column, "VARCHAR"] for column in unique_folded(normalised.columns)],
             "ragged": normalised.ragged,
-            "longest": max(2 * normalised.longest, _MIN_LINE_BYTES),  # quotes may be doubled
+            # A cell of quotes takes twice its size, because each quote in the cell is doubled.
+            "max_record_bytes": max(2 * normalised.max_row_bytes, _MIN_LINE_BYTES),
         }
     if table["kind"] == "json":
         # A file in another encoding is copied as UTF-8. If the JSON must also be rewritten as
@@ -349,14 +350,17 @@ def _source(table: dict[str, Any], **fields: str) -> str:
     """
     # Whether short rows are padded. DuckDB cannot do that in parallel if a cell has a line break.
     ragged = bool(table.get("ragged"))
-    longest = int(table.get("longest", 0))
+    # The limit for the size of a line of separated values, or of an object in JSON.
+    max_record_bytes = int(table.get("max_record_bytes", 0))
+    # DuckDB refuses a buffer that is not larger than the limit for a line.
+    buffer_bytes = max(2 * max_record_bytes, _MIN_BUFFER_BYTES)
     return READERS[table["kind"]].format(
         path=_text(table["path"]),
         columns=_struct(dict(table.get("columns", ()))),
         ragged=str(ragged).lower(),
         parallel=str(not ragged).lower(),
-        longest=longest,
-        buffer=max(2 * longest, _MIN_BUFFER_BYTES),
+        max_record_bytes=max_record_bytes,
+        buffer=buffer_bytes,
         **fields,
     )
 
@@ -364,8 +368,10 @@ def _source(table: dict[str, Any], **fields: str) -> str:
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """Return the SQL that reads a JSON file without changing any value.
 
-    If DuckDB cannot read the file without changes, the file is rewritten as JSON lines at the path
-    ``table["copy_path"]``, and the SQL then reads this copy.
+    In two cases, the file is first rewritten as JSON lines at the path ``table["copy_path"]``, and
+    the SQL reads this copy: if a line of a file of JSON lines is broken, and if two keys differ
+    only by case, such as ``id`` and ``ID``. The copy leaves out broken lines, and has a new name
+    for the second key, such as ``ID_2``.
 
     Texts stay texts, because DuckDB would convert them to dates without time zones and to
     lower-case UUIDs. Numbers that a float would change are read as text.
@@ -373,22 +379,26 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     import duckdb
 
     is_copy = table["path"] == table["copy_path"]
+    # No object of the file is larger than the file.
     size = Path(table["path"]).stat().st_size
-    table = {**table, "longest": max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)}
+    max_object_bytes = max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)
+    table = {**table, "max_record_bytes": max_object_bytes}
     try:
         relation = connection.sql(f"FROM {_source(table, typed='')}")
     except duckdb.Error:
-        # Perhaps a line is broken: the copy leaves out broken lines.
-        has_json_lines = table["ending"] != ".json"
-        if has_json_lines and not is_copy:
+        may_have_broken_line = table["ending"] != ".json"
+        if may_have_broken_line and not is_copy:
             return _json_source_of_copy(connection, table)
         raise
     names: list[str] = relation.columns
-    has_names_equal_but_for_case = bool(_explanations_of_renamed_columns(names))
-    if has_names_equal_but_for_case and not is_copy:
-        return _json_source_of_copy(connection, table)
-    if has_names_equal_but_for_case:  # the copy has the names that Folding() made
-        _add_notes_about_renamed_columns(names, table["names"][0])
+    # In the file itself, DuckDB renames a key that differs from another only by case; in the copy,
+    # _json_source_of_copy() has renamed the key.
+    has_renamed_columns = bool(_explanations_of_renamed_columns(names))
+    if has_renamed_columns:
+        if not is_copy:
+            return _json_source_of_copy(connection, table)
+        shown_name = table["names"][0]
+        _add_notes_about_renamed_columns(names, shown_name)
     inferred_types = dict(zip(names, map(str, relation.types), strict=True))
     # The inferred types, with VARCHAR for dates and UUIDs.
     types = dict(zip(names, map(_json_type, relation.types), strict=True))
