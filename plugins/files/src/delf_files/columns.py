@@ -245,13 +245,19 @@ def _describe_commas(numbers: Sequence[str]) -> str:
 def _describe_points(numbers: Sequence[str]) -> str:
     """Return a remark if points in numbers may separate thousands; empty otherwise.
 
-    That is possible if three digits follow each point, and numbers without a point are short.
+    That is possible if three digits follow each point, as in 1.234. It is
+
+    - impossible if a number from 1000 on has no point, as in 1.234 and 5678;
+    - likely if numbers without a point are all below 1000, as in 1.234 and 567: numbers with
+      decimals would mostly have as many decimals in each row;
+    - unclear if all numbers have a point.
     """
     with_point = [text for text in numbers if "." in text]
     without_point = [text.lstrip("+-") for text in numbers if "." not in text]
     if not with_point or not all(map(_AMBIGUOUS_POINT.fullmatch, with_point)):
         return ""
-    if any(len(text) > _THOUSANDS_DIGITS for text in without_point):
+    are_below_1000 = all(len(text) <= _THOUSANDS_DIGITS for text in without_point)
+    if not are_below_1000:
         return ""
     if without_point:
         return "with points: likely between thousands"

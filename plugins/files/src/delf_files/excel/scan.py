@@ -33,14 +33,14 @@ MAX_ELEMENTS: Final = 500_000
 For example, openpyxl holds all elements of one row, and those of all styles.
 """
 _READ_BYTES: Final = 256 * 1024
-_CELL, _ROW, _TEXT, _FORMULA, _VALUE, _SIZE, _MERGED, _OTHER = range(8)
+_CELL, _ROW, _TEXT, _FORMULA, _VALUE, _DIMENSION, _MERGED, _OTHER = range(8)
 _KINDS: Final = {
     "c": _CELL,
     "row": _ROW,
     "si": _TEXT,
     "f": _FORMULA,
     "v": _VALUE,
-    "dimension": _SIZE,
+    "dimension": _DIMENSION,
     "mergeCell": _MERGED,
 }
 _CELL_REFERENCE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
@@ -225,8 +225,10 @@ class _XmlScan:
             if area is not None:
                 left, top, right, bottom = area.groups()
                 self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
-        elif kind == _SIZE and self._scans_only_loaded_xml:
-            # The scan is for opening a workbook, for which openpyxl loads a sheet up to its size.
+        elif kind == _DIMENSION and self._scans_only_loaded_xml:
+            # The element ``dimension``, such as ``<dimension ref="A1:D9"/>``, is before the rows.
+            # To open a workbook, openpyxl loads no more than this of a sheet. scan_sheet() scans
+            # the rest before a sheet is read.
             raise _ScanDone
         if self._element_count > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
