@@ -11,9 +11,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class JsonOption(click.Option):
-    """The option ``--json`` of a command, with the class that describes the command's JSON.
+    """The option ``--json`` of a command.
 
-    The documentation's tables of fields are made from the class.
+    The option also remembers which class describes the JSON that the command writes. The page
+    ``docs/json.md`` has a table of fields for each such class.
 
     Args:
         row: A TypedDict or dataclass whose docstring describes each field: the command writes one
@@ -29,8 +30,8 @@ class JsonOption(click.Option):
         **options: Any,
     ) -> None:
         super().__init__(*declarations, **options)
-        self.row = row
-        self.fields = fields
+        self.row = row  # the class with the description of each field; None for no class
+        self.fields = fields  # the names of the fields that the command writes; None for all
 
 
 def as_json_option(

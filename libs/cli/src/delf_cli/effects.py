@@ -274,16 +274,13 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     file_and_key = f"{file}: {key}"  # for an effect whose text does not contain the key
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
-    # In a path such as connections.NAME.KEY, the name of the connection or plugin tells no effect.
-    # A path in [agent] has no such name.
-    is_of_agent = path[:1] == ("agent",)
-    setting_keys = path[1:] if is_of_agent else path[2:]
-    keys = {last_key, *setting_keys}
     last_word = last_key.rpartition("_")[2]  # such as "command" of DELF_SHOP_COMMAND
-    names_command = not _COMMAND_KEYS.isdisjoint({*keys, last_word})
-    # A field of the agent declares its effect, so guess only from the keys inside the field.
+    setting_keys = _setting_keys(path)
+    names_command = not _COMMAND_KEYS.isdisjoint({*setting_keys, last_word})
     is_agent_field = _agent_setting(path) in AgentConfig.model_fields
-    guessed_keys = set(path[2:]) if is_agent_field else keys
+    # AgentConfig declares the effect of the field itself, such as ``libs`` in
+    # ``agent.libs.pandas``. Only the keys after the field may tell another effect.
+    permission_keys = set(path[2:]) if is_agent_field else setting_keys
     connection_type = value if last_key == "type" else None
     # The first effect that fits counts.
     if names_command or connection_type == "shell":
@@ -292,13 +289,27 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
         yield Effect(kind="run", what=f"the class {connection_type}", where=file_and_key)
     elif declared_effect is not None:
         yield Effect(kind=declared_effect, what=text, where=file)
-    elif any(map(_PERMISSION_KEY.search, guessed_keys)):
+    elif any(map(_PERMISSION_KEY.search, permission_keys)):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
         # An address with "://" is a URL, for which _text_effects() yields an effect.
         yield Effect(kind="contact", what=_display_value(value), where=file_and_key)
     elif _MODEL_KEY.search(last_key):
         yield Effect(kind="ask", what=text, where=file)
+
+
+def _setting_keys(path: tuple[str, ...]) -> set[str]:
+    """Return the keys in a setting's path that may tell the setting's effect.
+
+    The first key, such as ``connections`` or ``agent``, is left out. The second key is left out,
+    too, if it is a name that the user chose: ``connections.shop.auth.command`` has the keys
+    ``auth`` and ``command``, and ``agent.llm.model`` has ``llm`` and ``model``. The last key is
+    always returned.
+    """
+    is_of_agent = path[:1] == ("agent",)
+    keys = path[1:] if is_of_agent else path[2:]
+    last_key = path[-1] if path else ""
+    return {*keys, last_key}
 
 
 def _declared_effect(path: tuple[str, ...]) -> Kind | None:

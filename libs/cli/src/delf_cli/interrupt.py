@@ -105,7 +105,15 @@ class _Stop:
         self._pipe_reader, self._pipe_writer = os.pipe()
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
-        """Install signal handlers that cancel an asyncio task."""
+        """Install signal handlers that cancel an asyncio task.
+
+        A signal then does two things:
+
+        - Python calls ``_count_signal()``, even while a function blocks the event loop. The second
+          signal ends the process there. The first signal wakes up the thread that
+          ``_warn_if_blocked()`` runs in, which warns if the loop stays blocked.
+        - The event loop calls ``_cancel_task()``, as soon as no function blocks the loop.
+        """
         self._task = task
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._warn_if_blocked, args=(loop,), daemon=True).start()
@@ -117,12 +125,11 @@ class _Stop:
                 loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # on Windows or in another thread, Ctrl-C raises KeyboardInterrupt as usual
-            # This replaces only the empty handler that asyncio gave to Python. A signal still wakes
-            # up the event loop, which calls _cancel_task(). While a function blocks the loop,
-            # Python only calls _count_signal().
+            # add_signal_handler() has set an empty Python handler, which this replaces. asyncio
+            # does not need that handler: signals reach the event loop through a file descriptor.
             signal.signal(number, self._count_signal)
-            # add_signal_handler() had set this, and signal.signal() has undone it: system calls go
-            # on after the signal.
+            # signal.signal() makes the signal interrupt system calls. Let them go on again, as
+            # add_signal_handler() does.
             signal.siginterrupt(number, False)
 
     def _count_signal(self, number: int, _frame: object) -> None:

@@ -79,27 +79,15 @@ class Narrator:
     def __call__(self, event: ev.Event) -> None:
         """Write a line about an event if the options ask for the event.
 
-        All output has warnings, notifications, decisions of other processes, and requests if the
-        options ask for them. Verbose output also has all other events. Brief output has calls if
-        the options ask for them, and scripts and the sandbox if there is a live status.
+        Warnings, requests, decisions and notifications are written in the same way with and without
+        ``--verbose``; all other events are not.
         """
         # A warning before the first step is about the set-up: see _is_known_warning().
         self._has_begun_steps = self._has_begun_steps or isinstance(event, ev.StepStarted)
         match event:
-            case ev.Warned() if self._is_known_warning(event):
-                pass
-            case ev.Warned() if self._screen.console is not None:
-                warning = wrap_text(f"warning: {event.message}", stream=sys.stderr)
-                self._screen.line(warning, "yellow")  # so that rich prints above the live status
             case ev.Warned():
-                say("warning", event.message)
-            case ev.ScriptGenerated():
-                self._script_count += 1
-                if self._is_verbose:
-                    self._screen.script(event.code, self._script_count)
-                elif self._screen.console is not None:
-                    text = summarise_script(event.code, self._script_count)
-                    self._screen.line(f"  {text} (delf runs code {short_id(event.task_id)})", "dim")
+                if not self._is_known_warning(event):
+                    self._write_warning(event)
             case ev.ApprovalRequested() if self._shows_requests and _is_for_person(
                 event, self._asks_person
             ):
@@ -110,13 +98,49 @@ class Narrator:
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
                 self._screen.line(f"{event.topic}: {event.text}", "dim")
-            case ev.SandboxOpened() if self._screen.console is not None:
-                self._tell(event)
-            case ev.Printed() if self._is_verbose and self._screen.console is None:
-                self._screen.line(printed_lines(event))
-            # A verbose narrator writes all other events; the cases below are for brief output.
             case _ if self._is_verbose:
+                self._write_verbosely(event)
+            case _:
+                self._write_briefly(event)
+
+    @property
+    def _is_on_terminal(self) -> bool:
+        return self._screen.console is not None
+
+    def _write_warning(self, event: ev.Warned) -> None:
+        if self._is_on_terminal:
+            warning = wrap_text(f"warning: {event.message}", stream=sys.stderr)
+            self._screen.line(warning, "yellow")  # so that rich prints above the live status
+        else:
+            say("warning", event.message)
+
+    def _write_verbosely(self, event: ev.Event) -> None:
+        """Write an event that only verbose output has, or has in more detail."""
+        match event:
+            case ev.ScriptGenerated():
+                self._script_count += 1
+                self._screen.script(event.code, self._script_count)
+            case ev.Printed():
+                if not self._is_on_terminal:  # the live status of a terminal shows printed text
+                    self._screen.line(printed_lines(event))
+            case _:
                 self._tell(event)
+
+    def _write_briefly(self, event: ev.Event) -> None:
+        """Write an event that output without ``--verbose`` has.
+
+        On a terminal, scripts and the sandbox are written. Calls are written if the options ask
+        for them.
+        """
+        match event:
+            case ev.ScriptGenerated():
+                self._script_count += 1
+                if self._is_on_terminal:
+                    text = summarise_script(event.code, self._script_count)
+                    self._screen.line(f"  {text} (delf runs code {short_id(event.task_id)})", "dim")
+            case ev.SandboxOpened():
+                if self._is_on_terminal:
+                    self._tell(event)
             case ev.CallStarted() if self._shows_calls:
                 self._purpose_by_call_id[event.call_id] = purpose(event)
             case ev.CallFinished() if self._shows_calls:

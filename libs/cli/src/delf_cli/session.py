@@ -152,9 +152,13 @@ def work_session(state: State, work: Work, options: Options) -> int:
         if options.as_json:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
+    has_succeeded: bool = response.status
+    # A task that fails with a configuration error has the exit status USAGE. The message of such an
+    # error says what to change, so no hint follows.
+    is_configuration_error = exit_status == errors.USAGE
     is_for_programs = options.as_json or options.events
-    has_failed = not response.status and exit_status != errors.USAGE
-    if has_failed and setup.is_journalled and not is_for_programs:
+    can_hint = setup.is_journalled and not is_for_programs
+    if can_hint and not has_succeeded and not is_configuration_error:
         errors.say("hint", _hint_after_failure(response, options))
     if signal_error is not None:  # a signal decides the status, even if the task has succeeded
         return signal_error.status

@@ -66,8 +66,9 @@ def _column_widths(
 ) -> list[int]:
     """Return the width of each column, with text columns narrowed to the terminal's width.
 
-    Columns are narrowed to 20 characters, beginning with the widest. If that does not suffice, they
-    are narrowed to 10 characters, beginning with the narrowest.
+    Columns are narrowed to 20 characters, beginning with the column that has the longest text. If
+    that does not suffice, they are narrowed to 10 characters. The column with the longest text then
+    comes last, so that it keeps 20 characters if possible.
     """
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     if width is None:
