@@ -220,7 +220,12 @@ def _add_installed(supported_providers: Providers, installed_providers: Provider
 
 
 def _provider_by_convention(prefix: str) -> Provider:
-    """Return a provider that no plugin declares; its key is optional, in ``<NAME>_API_KEY``."""
+    """Return a provider that no plugin declares, for a prefix such as ``acme`` of ``acme/mini``.
+
+    Its key is in the environment variable ``ACME_API_KEY``. Nothing is known about its login, which
+    may be another one than a key, such as a cloud role. So ``login`` is ``other``, with which a
+    missing key is no error.
+    """
     return Provider(name=prefix, login="other")
 
 
@@ -259,7 +264,12 @@ class _EndpointResolver:
         )
 
     def for_litellm(self, provider: Provider, name: str) -> Endpoint:
-        """Return the endpoint of a provider that only litellm can call."""
+        """Return the endpoint of a provider that only litellm can call.
+
+        Raises:
+            KeyAddressError: If a project's file sets the address of a server that needs a login,
+                and there is no key that may be sent to this address.
+        """
         stem = provider.name.upper()
         keys = provider.keys or (f"{stem}_API_KEY",)
         base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
@@ -269,14 +279,17 @@ class _EndpointResolver:
         address_source = None if url is None else source_of(url)
         key = _find_key(self.config, self.context, provider, keys, url)
         base_url, headers = _split_credentials(base_url, self.config, address_source)
-        # Without a key, litellm would send a key of the environment, which must not go to an
-        # address that a program or a project's file sets. A placeholder key prevents this. If a
-        # project's file sets the address of a server that needs a login, the placeholder would not
-        # help: raise. An address of the environment or the command line may get any key.
-        if key.text is None and address_source == "project" and provider.login != "none":
-            raise _key_address_error(self.model_name, keys[0], "environment", address_source)
-        if key.text is None and address_source in ("program", "project"):
-            key = replace(key, text=NO_KEY)
+        # Without a key, litellm would take a key from the environment. A key from there must not be
+        # sent to an address that a program or a project's file sets.
+        is_address_from_code = address_source in ("program", "project")
+        if key.text is None and is_address_from_code:
+            # A server that needs a login would refuse the placeholder, so report that the project
+            # has no key for its address.
+            may_need_key = provider.login != "none"
+            if address_source == "project" and may_need_key:
+                raise _key_address_error(self.model_name, keys[0], "environment", address_source)
+            key = replace(key, text=NO_KEY)  # a placeholder
+        # The login "key" requires a key. "other" allows another login, such as a cloud role.
         is_key_missing = key.text is None and provider.login == "key"
         return Endpoint(
             model=self.model_name,
