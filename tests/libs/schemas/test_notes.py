@@ -3,7 +3,7 @@
 import pytest
 
 from delf_schemas.actions import action_from_schema
-from delf_schemas.names import leads
+from delf_schemas.names import shorten_description
 from delf_schemas.notes import notes_of
 
 from .documents import Document
@@ -97,10 +97,10 @@ def test_leads_keeps_the_first_sentence_of_each_paragraph():
         + "More. " * 99
         + "\n\n```\ncurl x\n```\n\nIDs have prefixes."
     )
-    assert leads("Money is in cents.\n\nIDs have prefixes.", 300) == (
+    assert shorten_description("Money is in cents.\n\nIDs have prefixes.", 300) == (
         "Money is in cents. IDs have prefixes."
     )
-    assert leads(text, 300) == "Money is in cents. IDs have prefixes."
+    assert shorten_description(text, 300) == "Money is in cents. IDs have prefixes."
 
 
 async def nothing(_arguments):

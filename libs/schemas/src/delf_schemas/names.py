@@ -77,7 +77,7 @@ def sentences(text: object, limit: int = 120) -> str:
     return line[:end_of_fitting] or first
 
 
-def leads(text: object, limit: int) -> str:
+def shorten_description(text: object, limit: int) -> str:
     """Return a whole description if it fits, else the first sentences of its paragraphs.
 
     Code blocks and tables are omitted, and headings if the description is shortened.

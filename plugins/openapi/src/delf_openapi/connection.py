@@ -28,7 +28,7 @@ from delf_openapi.requests import FULL_RESPONSE
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import effects_by_name, resolved_confirm
 from delf_openapi.settings import OpenAPISettings
-from delf_schemas.names import leads, snake
+from delf_schemas.names import shorten_description, snake
 from delf_schemas.samples import Found, Samples
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class APITool(Connection[OpenAPISettings]):
     async def context(self, task: str) -> str | None:
         """Return the specification's description of the whole API, such as units and paging."""
         api = await asyncio.to_thread(self._load)
-        return leads(api.info.get("description"), _MAX_CONTEXT) or None
+        return shorten_description(api.info.get("description"), _MAX_CONTEXT) or None
 
     def is_stale(self) -> bool:
         """Return True if response shapes were learned that the actions' types do not show yet."""
