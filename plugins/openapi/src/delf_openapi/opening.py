@@ -35,17 +35,18 @@ def open_document(
     is_swagger = version == (2, 0)
     if is_swagger:
         tree = replace_item_lists(tree)
-    # The document needs the tree to follow references, even those in the sections that are resolved
-    # before the document is complete.
+    # ``document`` follows references in the tree that ``trees`` has under the key "". At first,
+    # this is the tree as it was read. _resolve_sections() needs it, because a section such as
+    # ``paths`` may be a reference.
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)
     root = _resolve_sections(document, tree)
-    # ``document`` reads the specification from ``trees``, where it has the address "".
     trees.documents[""] = root
-    # From here on, the document has the rules of OpenAPI 3.0, and the converted tree.
     if is_swagger:
+        # convert() follows references in the tree with the resolved sections.
         document.version = (3, 0)
-        root = trees.documents[""] = convert(document, root)
+        root = convert(document, root)
+        trees.documents[""] = root
     paths = root.get("paths")
     if paths is None:
         may_lack_paths = version >= (3, 1) and ("webhooks" in root or "components" in root)

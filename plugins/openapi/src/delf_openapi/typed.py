@@ -88,6 +88,9 @@ class Responses:
 
     def __init__(self, document: Document) -> None:
         self._document = document
+        # The unmarshaller of each declared response, by the name of the action and the declared
+        # status, such as ``("list_pets", "2XX")``. If the schema of a response is unusable, a text
+        # with the reason is in the place of the unmarshaller.
         self._unmarshallers: dict[tuple[str, str], SchemaUnmarshaller | str] = {}
 
     def typed(self, operation: Operation, answer: Answer, body: Any) -> Typed:

@@ -31,8 +31,9 @@ class Checker:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        # By the id() of a schema: the schema, to which the reference keeps the id in use, and its
-        # checker; None if the schema cannot be used.
+        # The checker of each schema, by the id() of the schema; None if the schema cannot be used.
+        # The schema itself stands before its checker, so that Python does not free the schema and
+        # give its id() to another object.
         self._checkers: dict[int, tuple[Any, json_schema.Checker | None]] = {}
 
     def faults(self, schema: Any, value: Any) -> Sequence[Fault]:

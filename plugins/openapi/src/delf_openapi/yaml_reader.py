@@ -9,6 +9,9 @@ from typing import Any, Final, cast
 from delf_openapi.failures import SpecError
 
 MAX_DEPTH: Final = 400
+# The nesting from which on a text is not even parsed, to protect the parser's stack. A text that is
+# nested less deeply is parsed, and then refused if its data exceed MAX_DEPTH.
+_MAX_PARSED_DEPTH: Final = 2 * MAX_DEPTH
 _MAX_NODES: Final = 30_000_000
 _MAX_MERGED: Final = 500_000
 _YAML_1_1: Final = ("timestamp", "bool", "int", "float", "value")
@@ -50,13 +53,13 @@ def parse_yaml(data: bytes) -> Any:
 def _check_nesting(text: str) -> None:
     """Raise if a text is nested so deeply that a C parser would exhaust its stack."""
     # The brackets in texts count, too, and an indent of two spaces as one level. So this is only an
-    # estimate, and _is_deep() measures before the specification is refused.
+    # estimate, and _is_too_deep_to_parse() measures before the specification is refused.
     deepest = max(
         _bracket_depth(text),
         _longest(r"(?:- ){100,}", text) // len("- "),  # lists in lists, such as ``- - - x``
         _longest(r"(?m)^ {800,}", text) // 2,
     )
-    if deepest > 2 * MAX_DEPTH and _is_deep(text):
+    if deepest > _MAX_PARSED_DEPTH and _is_too_deep_to_parse(text):
         raise SpecError("the specification is nested too deeply")
 
 
@@ -78,8 +81,11 @@ def _longest(pattern: str, text: str) -> int:
     return max((len(match.group()) for match in re.finditer(pattern, text)), default=0)
 
 
-def _is_deep(text: str) -> bool:
-    """Return whether YAML is nested too deeply, by counting the parser's events."""
+def _is_too_deep_to_parse(text: str) -> bool:
+    """Return whether YAML is nested too deeply to build its tree, by the parser's events.
+
+    The events come one after another, so any depth of nesting is safe here.
+    """
     import yaml
 
     depth = 0
@@ -87,7 +93,7 @@ def _is_deep(text: str) -> bool:
         for event in cast("Any", yaml).parse(text, Loader=_yaml_loader()):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-                if depth > 2 * MAX_DEPTH:
+                if depth > _MAX_PARSED_DEPTH:
                     return True
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
