@@ -53,8 +53,14 @@ class EventReader:
         return [event for event in events if event is not None]
 
     def end(self) -> list[str]:
-        """End the stream; return the data of an event that lacked only a line end."""
-        return self.feed(b"\n") if self._rest.endswith(b"\r") else []
+        """End the stream; return the data of the last event if only this completes the event.
+
+        After a carriage return, :meth:`feed` waits for the next byte, because a newline may follow
+        as the second half of the line end. At the end of the stream, the carriage return alone ends
+        the line. A line without a line end is incomplete, and ignored.
+        """
+        waits_for_newline = self._rest.endswith(b"\r")
+        return self.feed(b"\n") if waits_for_newline else []
 
     def _line(self, line: bytes) -> str | None:
         """Parse a line; return the data of the event that the line completes, if any."""

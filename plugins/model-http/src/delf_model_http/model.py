@@ -252,8 +252,6 @@ class HttpModel(EndpointModel):
             async for data in events:
                 if isinstance(data, bytes):  # the whole answer of a server that does not stream
                     answer = self._dialect_of(request).parse(parsed(data))
-                    # Here before the text is emitted; for a stream, after all pieces, below.
-                    answer.use_reasoning_if_empty()
                     if answer.text:
                         yield ModelDelta(answer.text)
                     for piece in answer.emit_complete_calls():
@@ -276,6 +274,7 @@ class HttpModel(EndpointModel):
             raise error_type("the answer has no end")
         if answer.has_received_nothing and last_event:
             raise UnreadableError(f"it says nothing: {last_event[:_MAX_SHOWN_CHARS]!r}")
+        # Some models write the script into their reasoning, and no text after it.
         for piece in answer.use_reasoning_if_empty():
             yield piece
         yield self._reply(answer, request=request)

@@ -135,9 +135,12 @@ class ChatCompletions:
 
 
 def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """Add a piece of a call; return the deltas to emit.
+    """Add a streamed piece of a call; return the deltas to emit.
 
-    Some servers send no index, or the same index for all calls, but a different id for each.
+    Most servers number the calls of an answer: the first piece with a new index begins a call, and
+    has its id and name; later pieces with this index have more of its arguments. Some servers send
+    the index 0 for all calls, or none. There, a piece with a name and another id begins a call, and
+    a piece without a name belongs to the latest call.
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
@@ -145,17 +148,16 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     name = function.get("name")
     index = _index_of_piece(call, name, answer)
     last_index = answer.last_call_index
-    has_next_index = index == last_index + 1
-    # A server that uses one index for all calls begins a call with a name and another id.
+    has_new_index = index == last_index + 1
     begins_call_at_used_index = bool(name) and answer.is_new_call(index, call_id)
-    if has_next_index or begins_call_at_used_index:
+    if has_new_index or begins_call_at_used_index:
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    # A complete call has no further pieces. If a piece has the index of a complete call, the server
-    # uses one index for all calls, and the piece belongs to the latest call.
-    is_complete_call = 0 <= index < last_index and answer.is_emitted(index)
-    if is_complete_call:
+    # A call that was emitted is complete, and gets no more pieces. A piece with its index shows
+    # that the server sends the same index for all calls.
+    is_index_of_complete_call = 0 <= index < last_index and answer.is_emitted(index)
+    if is_index_of_complete_call:
         index = last_index
     answer.name_call(index, name)
     return answer.add_arguments(index, arguments)

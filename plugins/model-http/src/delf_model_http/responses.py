@@ -183,10 +183,19 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
 
 
 def _call_items(call: ToolCall) -> list[dict[str, Any]]:
-    """Convert a call to input items: the reasoning before the call, then the call."""
-    signed = [dict(fields(item)) for item in items(json.loads(call.token or "[]"))]
-    name = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-    return [*signed, {"type": "function_call", **name}]
+    """Convert a call to input items: the reasoning before the call, then the call.
+
+    The API expects the reasoning items before a call back with the call. _start_item() has stored
+    them in the call's token, as a JSON array.
+    """
+    reasoning_items = [dict(fields(item)) for item in items(json.loads(call.token or "[]"))]
+    call_item = {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+    }
+    return [*reasoning_items, call_item]
 
 
 def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dict[str, Any]]:
