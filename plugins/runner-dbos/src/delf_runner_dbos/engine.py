@@ -67,7 +67,8 @@ class Workflows:
 
         If the start fails, DBOS is shut down again before the error is raised.
         """
-        # Both change classes of DBOS, of which _register() makes the instance.
+        # Both replace methods of DBOS's class for SQLite databases: the one that begins a
+        # transaction, and the one with which DBOS.launch() opens the database.
         lock_claims()
         add_missing_functions()
         self._register(asyncio.get_running_loop())

@@ -127,8 +127,9 @@ class Runner:
         self._read_only_agents = read_only_agents
         self._options = options
         self._permits = asyncio.Semaphore(options.concurrency)
-        # The workflows that this process runs, each by an object of its own; see work().
-        self._current_runs: dict[object, _Run] = {}
+        # The workflows that this process runs now. work() adds and removes them. A workflow may be
+        # in the list twice, if it was requeued and starts again before its first run has returned.
+        self._current_runs: list[_Run] = []
         # The workflows of other processes at the last sweep(), by id.
         self._observed_workflows: dict[str, _RunningWorkflow] = {}
         self._shutdown_requested = asyncio.Event()
@@ -161,7 +162,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(background_work)
         await workflows.stop(self._options.grace)
-        unfinished = {run.workflow_id: run.dbos_queue_name for run in self._current_runs.values()}
+        unfinished = {run.workflow_id: run.dbos_queue_name for run in self._current_runs}
         self._is_shutting_down = True
         try:
             await all_ended([self._read_only_agents.aclose(), self._agents.aclose()])
@@ -221,11 +222,9 @@ class Runner:
         Returns:
             The state of the task; or ``requeued`` if the task is back in its queue.
         """
-        # The key is not the workflow id: a requeued workflow may start again in this process
-        # before its first run has returned.
-        run = object()
         queue_name = ticket.dbos_queue_name
-        self._current_runs[run] = _Run(workflow_id, queue_name)
+        run = _Run(workflow_id, queue_name)
+        self._current_runs.append(run)
         try:
             async with self._permit() as has_permit:
                 if has_permit:
@@ -234,7 +233,7 @@ class Runner:
             # a permit goes back to its queue.
             return await self._retry(lambda: self._queue.release({workflow_id: queue_name}))
         finally:
-            del self._current_runs[run]
+            self._current_runs.remove(run)
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
@@ -582,7 +581,7 @@ class Runner:
         has claimed the task for the duration of a lease.
         """
         running = await self._queue.running_workflows(self._options.queues)
-        own_workflow_ids = {run.workflow_id for run in self._current_runs.values()}
+        own_workflow_ids = {run.workflow_id for run in self._current_runs}
         observed: dict[str, _RunningWorkflow] = {}
         rows_observed_before: list[Any] = []
         for row in running:

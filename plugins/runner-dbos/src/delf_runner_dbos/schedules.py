@@ -132,8 +132,10 @@ class DbosSchedules:
                     f"the schedule {schedule.cron!r} cannot be created: {error}",
                     hint='as "0 8 * * 1-5": workdays at eight',
                 ) from None
+            # DBOS has checked that the expression is valid, which check_times() requires. But DBOS
+            # accepts an expression whose times never come: then delete the schedule again.
             try:
-                check_times(schedule.cron, schedule.zone)  # DBOS accepts times that never come
+                check_times(schedule.cron, schedule.zone)
             except ConfigurationError:
                 client.delete_schedule(stored_name)
                 raise
