@@ -113,9 +113,12 @@ class StopRequests:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._position = 0  # of the newest note at the time of the last search
-        # The tasks of the last search, each with the person who asked to stop it; None for nobody.
+        self._lock = threading.Lock()  # held during find()
+        # The position of the newest note that the previous call of find() saw. A note is a message
+        # in the journal to the process that runs a task, such as a request to stop the task.
+        self._position = 0
+        # The result for each task that the previous call of find() checked: the person who asked to
+        # stop the task; None if nobody did.
         self._stops: dict[str, StoppedBy | None] = {}
 
     def find(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:

@@ -264,7 +264,8 @@ def _figures_by_task(
 ) -> list[Figures]:
     """Compute statistics for groups of tasks, where each task is in exactly one group.
 
-    A child task is not counted as a task, but its failure, calls and costs are counted.
+    A child task counts neither as a task nor as a failed or stopped task, but its calls, the failed
+    ones among them, and its costs are counted.
 
     Args:
         connection: A connection for reading.
@@ -311,8 +312,8 @@ def _figures_by_use(
 ) -> list[Figures]:
     """Compute statistics by model, action or connection.
 
-    A task counts in each group that it used. A child task is not counted as a task, but its
-    failure, calls and costs are counted.
+    A task counts in each group that it used. A child task counts neither as a task nor as a failed
+    or stopped task, but its calls, the failed ones among them, and its costs are counted.
 
     Args:
         connection: A connection for reading.
