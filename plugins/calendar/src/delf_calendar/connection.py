@@ -468,11 +468,13 @@ class Calendar(GoogleConnection):
         # An event that begins or ceases to be all-day gets the default duration of times().
         if end is None and is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
-        # A series repeats by the local time of the event's zone. A new time in UTC, or with a mere
-        # offset, is converted to this zone, so that the event keeps its zone.
-        converts_to_zone = bool(requested_zone)
-        if isinstance(new_start, dt.datetime) and zone_of(new_start) in (None, "UTC"):
-            converts_to_zone = True
+        # The event gets the requested zone. Without one, it gets the zone of the new start, if that
+        # is a named zone, such as ``ZoneInfo("Asia/Tokyo")``. A start in UTC, or with an offset
+        # such as +02:00, is converted to ``zone_name``, because a series repeats by the local time
+        # of its zone.
+        zone_of_start = zone_of(new_start) if isinstance(new_start, dt.datetime) else None
+        keeps_zone_of_start = not requested_zone and zone_of_start not in (None, "UTC")
+        converts_to_zone = not keeps_zone_of_start
         moved = times(new_start, end, zone_name, converts_to_zone=converts_to_zone)
         # A time has the field "dateTime", a whole day the field "date". None removes the other one,
         # which an event that begins or ceases to be all-day would otherwise keep.

@@ -224,7 +224,9 @@ def later(when: When, by: dt.timedelta) -> When:
 
 
 def length_of(start: When, end: When) -> dt.timedelta:
-    """Return the duration between two times."""
+    """Return the exact duration between two times, also across a change of the clocks."""
+    # Python's ``end - start`` compares two times of one zone by the clock: from 1:00 to 4:00, it is
+    # three hours even if the clocks are put forward between them.
     if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
         return dt.timedelta(seconds=end.timestamp() - start.timestamp())
     return dt.timedelta(days=end.toordinal() - start.toordinal())
