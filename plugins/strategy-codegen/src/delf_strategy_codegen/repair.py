@@ -306,11 +306,12 @@ class _Reader:
             prefix: The string's prefix, such as ``f``.
         """
         curly_quotes, ascii_quote = _quotes_of_same_kind(self._text[self._position])
-        # The caller tries both rules for a string that a curly quote opens.
+        # In some answers, an ASCII quote closes a string that a curly quote opened, as in “a". In
+        # others, the ASCII quote is part of the text, as in “5" disk”. _with_plain_signs() reads
+        # the script with one rule, and with the other if the result is no valid Python.
         if curly_quotes and self._must_close_with_curly_quote:
             closing_quotes = curly_quotes
         else:
-            # Some answers open a string with a curly quote, and close it with an ASCII quote.
             closing_quotes = curly_quotes + ascii_quote
         is_triple = self._are_next(closing_quotes, 3)
         quote_count = 3 if is_triple else 1
@@ -334,8 +335,9 @@ class _Reader:
                 text.parts.append(self._text[self._position : self._position + 2])
                 self._position += 2
                 continue
-            # An ASCII quote within curly quotes would end the string, once its quotes are ASCII. In
-            # a raw string, which is mostly a regular expression, the backslash changes no match.
+            # The curly quotes around the string become ASCII quotes, so an ASCII quote within them
+            # gets a backslash: “5" disk” becomes "5\" disk". In a raw string, the backslash becomes
+            # part of the text. This is harmless in a regular expression, where \" matches a quote.
             must_escape = bool(curly_quotes) and char == ascii_quote
             text.parts.append(f"\\{char}" if must_escape else char)
             self._position += 1
