@@ -128,7 +128,12 @@ class _Task:
         self._cut_off_answer = ""
 
     async def solve(self) -> str:
-        """Ask the model in turns until it answers; return the text of the answer."""
+        """Ask the model in turns until it answers; return the text of the answer.
+
+        A turn without a final answer is added to the conversation, and the model is asked again: it
+        gets the results of its calls, a request to continue a text that was cut off, or the reason
+        why its answer was refused.
+        """
         host = self._host
         settings = self._settings
         further_rules = SUSPICIOUS if settings.untrusted else ""
@@ -138,45 +143,62 @@ class _Task:
             *messages_before_task, task_message = beginning
             notice_messages = [user(f"Notice: {text}") for text in notices]
             beginning = (*messages_before_task, *notice_messages, task_message)
-        # What the model has not got yet. Only a session sends these messages alone.
+        # The messages since the model's last answer. A session sends only these; without a session,
+        # each request has the whole conversation.
         new_messages: tuple[Message, ...] = beginning
         for _ in range(settings.max_turns):
             async with host.step("turn"):
                 turn = await self._run_turn(beginning, new_messages)
             if host.has_answered:
                 return turn.text.strip()
-            has_text = bool(turn.text.strip())
-            is_answer = has_text and not turn.calls and not turn.problems
-            if not is_answer:
-                self._cut_off_answer = ""
-            elif turn.is_cut:  # the next turn continues the text
-                self._keep_cut_off_text(turn.text)
-            else:
-                answer = self._joined_answer(turn.text)
-                if answer is None:
-                    refusal = _UNCLEAR_CONTINUATION_MESSAGE
-                else:
-                    refusal = host.refuse(answer)
-                    if refusal is None:
-                        return answer
-                # The model gets the notice with the messages about this turn, and answers again.
+            answer, refusal = self._check_answer(turn)
+            if answer is not None:
+                return answer
+            if refusal is not None:
+                # A notice is part of the messages about this turn, so the model reads the refusal.
                 turn = replace(turn, notices=(refusal,))
             await self._count_failures(turn)
-            is_empty = not has_text and not turn.thoughts.strip() and not turn.calls
-            if is_empty:
-                # Without a session, the same conversation is sent again. In a session, the model
-                # needs a new message to answer again.
-                is_in_session = self._session is not None
-                new_messages = (user(_EMPTY_ANSWER_MESSAGE),) if is_in_session else ()
-                continue
-            self._earlier_turns = (*self._earlier_turns, turn)
-            await self._compact()
-            # There are no messages about a turn that has only thoughts.
-            new_messages = self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
+            new_messages = await self._add_turn(turn)
         raise CodeGenerationError(
             f"the model did not answer within {settings.max_turns} turns",
             hint="max_turns of the strategy allows more",
         )
+
+    def _check_answer(self, turn: Turn) -> tuple[str | None, str | None]:
+        """Return the task's answer if a turn completes the answer.
+
+        If the turn has a text without calls, but the text was cut off, keep the text: the next turn
+        continues it.
+
+        Returns:
+            The answer, or None; and a message that refuses the answer, or None. Both are None if
+            the turn completes no answer.
+        """
+        is_answer = turn.text.strip() and not turn.calls and not turn.problems
+        if not is_answer:
+            self._cut_off_answer = ""
+            return None, None
+        if turn.is_cut:
+            self._keep_cut_off_text(turn.text)
+            return None, None
+        answer = self._joined_answer(turn.text)
+        if answer is None:
+            return None, _UNCLEAR_CONTINUATION_MESSAGE
+        refusal = self._host.refuse(answer)
+        return (answer, None) if refusal is None else (None, refusal)
+
+    async def _add_turn(self, turn: Turn) -> tuple[Message, ...]:
+        """Add a turn to the conversation; return the new messages for the model's next answer."""
+        is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
+        if is_empty:
+            # An empty turn is not added. Without a session, the same conversation is sent again. In
+            # a session, the model needs a new message to answer again.
+            is_in_session = self._session is not None
+            return (user(_EMPTY_ANSWER_MESSAGE),) if is_in_session else ()
+        self._earlier_turns = (*self._earlier_turns, turn)
+        await self._compact()
+        # The notation has no messages about a turn that has only thoughts.
+        return self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
 
     def _keep_cut_off_text(self, text: str) -> None:
         """Keep a truncated answer, which the next turn has to continue.
