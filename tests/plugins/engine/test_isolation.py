@@ -149,7 +149,7 @@ async def test_suite_fails_for_an_unconfined_sandbox(tmp_path: Path) -> None:
 async def test_contract_suite_attempts_raw_system_calls(what: str) -> None:
     backend = open_backend()
     with pytest.raises(AssertionError, match=f"`confines` says {what}, and a script reached"):
-        await Suite()._check_unreachable(backend, what)  # noqa: SLF001 - of a broken sandbox
+        await Suite()._check_unreachable_by_system_calls(backend, what)  # noqa: SLF001 - of a broken sandbox
     await backend.aclose()
 
 
