@@ -62,6 +62,7 @@ CONTENT = {
     "records": ("a.json", [Item(1)], '[\n  {\n    "id": 1,\n    "note": ""\n  }\n]'),
     "lines of JSON": ("a.jsonl", [{"a": 1}, 2], '{"a": 1}\n2\n'),
     "rows": ("a.csv", [{"a": 1, "b": "x,y"}, {"b": None, "c": [1]}], 'a,b,c\n1,"x,y",\n,,[1]\n'),
+    "rows with a NaN": ("a.csv", [[Decimal("NaN"), Decimal("sNaN"), math.nan, 1]], ",,,1\n"),
     "rows by tabs": ("A.TSV", [{"a": 1, "b": "x,y"}], "a\tb\n1\tx,y\n"),
     "rows of records": ("a.csv", [Item(1, "x")], "id,note\n1,x\n"),
     "rows without names": ("a.csv", [[1, 2], (3, 4), 5], "1,2\n3,4\n5\n"),

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -26,6 +27,7 @@ from delf_sql.render import quoted
 from delf_sql.settings import SQLSettings
 from delf_sql.target import make_target
 from delf_sql.tokens import normalise
+from delf_sql.values import for_duckdb, for_mysql
 
 
 def target(**settings):
@@ -528,3 +530,16 @@ def test_text_fits_an_integer_column_without_a_fraction(text, fits):
     with contextlib.nullcontext() if fits else pytest.raises(TypeError, match="does not fit"):
         check_fits(text, "integer")
     assert time.process_time() - began < 0.1
+
+
+@pytest.mark.parametrize("value", ["sNaN", Decimal("sNaN"), "NaN", Decimal("NaN"), float("nan")])
+def test_nan_does_not_fit_a_boolean_column(value):
+    with pytest.raises(TypeError, match="does not fit a column of type boolean"):
+        check_fits(value, "boolean")
+
+
+def test_signalling_nan_is_refused_like_any_nan():
+    with pytest.raises(ValueError, match="makes NULL of a NaN in a list"):
+        for_duckdb([Decimal(1), [Decimal("sNaN")]])
+    with pytest.raises(ValueError, match="MySQL has no infinity and no NaN"):
+        for_mysql(Decimal("sNaN"))

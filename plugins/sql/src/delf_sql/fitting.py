@@ -207,6 +207,8 @@ def _fits(value: Any, family: Family) -> bool:
         return bool(_YEAR.fullmatch(str(value)))
     if family == "boolean":
         number = _number(value) if isinstance(value, str) else value
+        if isinstance(number, decimal.Decimal) and number.is_nan():
+            return False  # comparing a signalling NaN raises
         if isinstance(number, (int, float, decimal.Decimal)):
             return number in (0, 1)
         return True

@@ -183,7 +183,7 @@ def for_mysql(value: Any) -> Any:
         ValueError: For NaN, infinity, and a time with a zone.
     """
     value = simple(value)
-    if isinstance(value, (float, decimal.Decimal)) and not math.isfinite(value):
+    if _is_nan(value) or (isinstance(value, (float, decimal.Decimal)) and math.isinf(value)):
         raise ValueError("MySQL has no infinity and no NaN")
     if isinstance(value, (dt.datetime, dt.time)) and value.tzinfo is not None:
         raise ValueError(
@@ -212,9 +212,15 @@ def _is_list_with_nan(value: Any) -> bool:
     """Return True for a list that contains a NaN, also in an inner list; False for a NaN itself."""
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        # Only a NaN differs from itself.
-        return any(_is_list_with_nan(item) or (item != item) for item in items)  # noqa: PLR0124
+        return any(_is_list_with_nan(item) or _is_nan(item) for item in items)
     return False
+
+
+def _is_nan(value: Any) -> bool:
+    """Return True for a NaN, also for a signalling one, which cannot be compared."""
+    if isinstance(value, decimal.Decimal):
+        return value.is_nan()
+    return isinstance(value, float) and math.isnan(value)
 
 
 def holds_dict(value: Any) -> bool:

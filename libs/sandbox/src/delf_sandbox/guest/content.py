@@ -406,7 +406,9 @@ def _format_cell(cell: Any) -> Any:
         return base64.b64encode(cell).decode("ascii")
     if cell is None or type(cell).__name__ in _MISSING:
         return None
-    if isinstance(cell, (float, decimal.Decimal)) and cell != cell:  # noqa: PLR0124 - NaN
+    if isinstance(cell, decimal.Decimal) and cell.is_nan():  # a signalling NaN cannot be compared
+        return None
+    if isinstance(cell, float) and math.isnan(cell):
         return None
     if isinstance(cell, float):
         return float(cell)  # the text of a numpy float names its type
