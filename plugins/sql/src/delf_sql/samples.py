@@ -291,8 +291,6 @@ def _may_be_date(value: str) -> bool:
 
     This check is much cheaper than ``strptime()``.
     """
-    if 5 <= len(value) <= 8:
-        return True
     return len(value) <= 32 and value[:1].isalnum()
 
 
