@@ -93,3 +93,30 @@ def test_deleted_working_directory_is_reported_without_traceback(tmp_path):
     )
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
+
+
+REMOVER = '''
+import shutil
+from delf import tool
+
+@tool(effect="write")
+def remove_folder(name: str) -> None:
+    """Removes a folder."""
+    shutil.rmtree(name)
+'''
+
+
+def test_changes_before_a_configuration_error_are_shown(tmp_path):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "tools.py").write_text(REMOVER)
+    script = "await remove_folder('records')\nraise ValueError('again')"
+    replies = iter([script, "print(1)"])
+    with OpenAIServer(lambda _: f"```python\n{next(replies)}\n```") as server:
+        flags = ["--llm", "m", "--base-url", server.base_url, "--record", "records/new.jsonl"]
+        result = delf(
+            "run", "x", *flags, "--tools", "tools.py", "--approve", "all", cwd=tmp_path, env=KEY
+        )
+    assert result.returncode == 2, result.stderr
+    assert "records/new.jsonl cannot be written" in result.stderr
+    assert "changed before it failed:\n  remove_folder(name='records')\nfailed · " in result.stderr
+    assert "hint: delf runs show " in result.stderr

@@ -153,12 +153,9 @@ def work_session(state: State, work: Work, options: Options) -> int:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
     has_succeeded: bool = response.status
-    # A task that fails with a configuration error has the exit status USAGE. The message of such an
-    # error says what to change, so no hint follows.
-    is_configuration_error = exit_status == errors.USAGE
     is_for_programs = options.as_json or options.events
     can_hint = setup.is_journalled and not is_for_programs
-    if can_hint and not has_succeeded and not is_configuration_error:
+    if can_hint and not has_succeeded and not _error_says_enough(response, exit_status):
         errors.say("hint", _hint_after_failure(response, options))
     if signal_error is not None:  # a signal decides the status, even if the task has succeeded
         return signal_error.status
@@ -233,10 +230,20 @@ def _write_response(
         )
     if options.verbose:
         screen.line(summary_of(response.trace, width=screen.width), "dim")
-    # The status USAGE is that of a configuration error, whose message says enough.
-    if not options.events and exit_status != errors.USAGE:
+    if not options.events and not _error_says_enough(response, exit_status):
         output.show_end(response, screen)
     return exit_status
+
+
+def _error_says_enough(response: Response, exit_status: int) -> bool:
+    """Return True after a configuration error that came before the task did anything.
+
+    Args:
+        response: The response.
+        exit_status: The exit status, which is ``USAGE`` for configuration errors.
+    """
+    has_done_anything = response.trace.model_calls or response.changes or response.files
+    return exit_status == errors.USAGE and not has_done_anything
 
 
 @dataclass(frozen=True)
