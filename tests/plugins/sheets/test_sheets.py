@@ -125,6 +125,20 @@ async def test_rows_that_were_read_can_be_appended(sheets: Any, book: str) -> No
     assert await sheets.read(book, "A3:E4", header=False) == [[1, 2, 3, 4, 5], [None, 7]]
 
 
+async def test_columns_beside_the_header_can_be_appended(sheets: Any, book: str) -> None:
+    await sheets.write(book, "A1", [["a"], [1, 2, None, 4]])
+    (row,) = await sheets.read(book)
+    assert row == {"a": 1, "column_2": 2, "column_3": None, "column_4": 4}
+    assert await sheets.append(book, [row]) == {"cells": 4}
+    steps = [{"do": "append", "rows": [{"column_2": 5}]}]
+    await sheets.batch(book, steps)
+    rows = await sheets.read(book, "A3:D4", header=False)
+    assert rows == [[1, 2, None, 4], [None, 5]]
+    for name in ("column_0", "column_1", "column_27", "column_999999999"):  # the sheet has 26
+        with pytest.raises(ToolRefusedError, match=f"no column '{name}'.*columns: a$"):
+            await sheets.append(book, [{name: 1}])
+
+
 async def test_formulas_are_written_only_on_request(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [[2], [3], ["=SUM(A1:A2)"], ["=1/0"]], formulas=True)
     assert await sheets.read(book, "A1:A4", header=False) == [[2], [3], [5], ["#DIV/0!"]]

@@ -130,7 +130,8 @@ class Sheets(GoogleConnection):
         book = await self._book(spreadsheet)
         plan = Plan(book)
         sheet_info = book.sheet(sheet)
-        grid = rows_for(await self._header(book, sheet_info.title, rows), rows)
+        header = await self._header(book, sheet_info.title, rows)
+        grid = rows_for(header, rows, sheet_info.columns)
         plan.append(sheet_info, grid, formulas=formulas)
         await self._send_plan("append rows", plan)
         return Written(cells=sum(len(row) for row in grid))
@@ -333,7 +334,7 @@ class Sheets(GoogleConnection):
             rows = arguments.pop("rows")
             is_new = sheet.title not in existing_titles  # added by this batch, so not readable yet
             header = [] if is_new else await self._header(plan.book, sheet.title, rows)
-            plan.append(sheet, rows_for(header, rows), **arguments)
+            plan.append(sheet, rows_for(header, rows, sheet.columns), **arguments)
         elif step["do"] == "format":
             plan.format(arguments.pop("range"), arguments)
         elif step["do"] == "chart":

@@ -189,10 +189,15 @@ def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
     return [names, *values]
 
 
-def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
+def rows_for(header: Sequence[Any], rows: Sequence[Any], column_count: int) -> list[Sequence[Any]]:
     """Return rows to append below a header, as lists; a dict's values follow the header's order.
 
     The dicts have the names that reading the sheet returns, see :func:`column_names`.
+
+    Args:
+        header: The first row of the sheet.
+        rows: The rows, all dicts or all lists.
+        column_count: The number of columns of the sheet, which may be wider than its header.
 
     Raises:
         ToolRefusedError: If a dict has a name that is not in the header, or two values for a name.
@@ -201,14 +206,40 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
         return [_checked_row(row) for row in rows]
     if all(cell is None or not str(cell).strip() for cell in header):
         return with_header(rows)
-    names = column_names(header)
-    grid: list[Sequence[Any]] = []
+    records: list[Mapping[Any, Any]] = []
     for row in rows:
         if not isinstance(row, Mapping):
             raise ToolRefusedError("rows are all dicts, or all lists")
-        values = _values_by_name(cast("Mapping[Any, Any]", row), names)
+        records.append(cast("Mapping[Any, Any]", row))
+    names = _names_for(header, records, column_count)
+    grid: list[Sequence[Any]] = []
+    for record in records:
+        values = _values_by_name(record, names)
         grid.append([values.get(name) for name in names])
     return grid
+
+
+def _names_for(
+    header: Sequence[Any], records: Sequence[Mapping[Any, Any]], column_count: int
+) -> list[str]:
+    """Return the names of a header's columns, and of the columns beside it that the rows use.
+
+    Reading the sheet names a column beside its header by its number, such as ``column_4``.
+    """
+    names = column_names(header)
+    keys = {_name_of(key) for record in records for key in record}
+    if keys.issubset(names):
+        return names
+    beside_header = [None] * (column_count - len(header))
+    all_names = column_names([*header, *beside_header])
+    while len(all_names) > len(names) and all_names[-1] not in keys:
+        all_names.pop()
+    return all_names
+
+
+def _name_of(key: Any) -> str:
+    """Return the name of the column that a key means; the key may be a number, such as a year."""
+    return str(key).strip()
 
 
 def _values_by_name(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -219,7 +250,7 @@ def _values_by_name(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, A
     """
     values: dict[str, Any] = {}
     for key, value in row.items():
-        name = str(key).strip()  # a key may be a number, such as a year
+        name = _name_of(key)
         if name not in names:
             raise ToolRefusedError(
                 f"there is no column {name!r}{did_you_mean(name, names)}; "
