@@ -497,6 +497,14 @@ async def test_wide_table_description_reports_omitted_columns(shape: Any):
     assert re.search(r"also 'column.* and 1,\d\d\d more$", reported)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("end", ["", "\n"], ids=["open", "closed"])
+async def test_last_line_without_a_line_break_is_counted(shape: Any, encoding: str, end: str):
+    text = "\n".join(["word"] * 600_000) + end
+    reported = await shape("a.log", text.encode(encoding))
+    assert reported.startswith("a.log: str, about 600,000 lines")
+
+
 async def test_file_descriptions_share_the_budget(files: Any, tmp_path: Path):
     for number in range(40):
         (tmp_path / f"{number}.csv").write_text(",".join(f"c{n}" for n in range(200)) + "\n")

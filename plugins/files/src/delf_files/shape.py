@@ -736,15 +736,19 @@ def _describe_member(key: str, value: Any) -> Column:
 
 
 def _count_lines(path: str) -> int:
-    """Return the number of line feeds in a file, or in the first 2 GB of a larger file."""
+    """Return the number of lines in a file, or in the first 2 GB of a larger file."""
     count = read_bytes = 0
+    last_chunk = b"\n"
     with Path(path).open("rb") as file:
         for chunk in _chunks(file):
             count += chunk.count(b"\n")
+            last_chunk = chunk
             read_bytes += len(chunk)
             if read_bytes > _MAX_COUNTED_BYTES:
                 break
-    return count
+    # In a wide encoding, the last line feed is followed by zero bytes.
+    ends_with_line_feed = last_chunk.rstrip(b"\0").endswith(b"\n")
+    return count if ends_with_line_feed else count + 1
 
 
 def _chunks(file: Any) -> Iterable[bytes]:
