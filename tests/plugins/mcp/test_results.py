@@ -146,3 +146,14 @@ async def test_stub_shows_the_complete_parameter_type(rogue) -> None:
     srv = rogue("plain", does={"tools": [tool("good", inputSchema=inputs)]})
     _, _, model = await run(srv, "print(1)")
     assert '?"key29": str' in model.prompts[0]
+
+
+async def test_unusable_result_schema_is_reported_once(rogue, caplog) -> None:
+    schema = {"type": "object", "properties": {"n": {"$ref": "https://elsewhere/n.json"}}}
+    answer = {"content": [], "structuredContent": {"n": 1}}
+    srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
+    response, _, _ = await run(srv, "for _ in range(2):\n    print(await rogue.good())")
+    assert response.text == "{'n': 1}\n{'n': 1}"
+    (shown,) = [r.message for r in caplog.records if "not checked" in r.message]
+    assert shown.startswith("rogue: results of 'good' are not checked: good: its schema cannot")
+    assert "elsewhere" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,6 +17,7 @@ from delf_schemas.samples import Found, Samples, kind_at, place_of
 if TYPE_CHECKING:
     import mcp_types as types
 
+_log = logging.getLogger(__name__)
 _MAX_FAULTS: Final = 200
 
 
@@ -118,6 +120,8 @@ class Results:
     ) -> dict[Found, str]:
         """Return the types in a result that contradict the tool's schema.
 
+        If the schema cannot be used, log a warning at the tool's first result.
+
         Args:
             tool: The tool.
             tool_key: The key under which the checker of the tool's results is stored.
@@ -130,8 +134,11 @@ class Results:
         if tool_key not in self._checkers:
             try:
                 self._checkers[tool_key] = Checker(tool.output_schema or {}, tool.name)
-            except ToolDefinitionError:  # results of such a tool are not checked
+            except ToolDefinitionError as error:
                 self._checkers[tool_key] = None
+                _log.warning(
+                    "%s: results of %r are not checked: %s", self._name, tool.name, error.message
+                )
         checker = self._checkers[tool_key]
         faults = [] if checker is None else checker.faults(value, _MAX_FAULTS)
         path_by_type: dict[Found, str] = {}
