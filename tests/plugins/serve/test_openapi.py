@@ -6,11 +6,14 @@ import ast
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
 import delf_serve
 from delf.types import TaskState
@@ -95,6 +98,20 @@ def test_nullable_fields_are_declared_for_client_generators():
     nullable = [choice for choice in choices(OWN) if {"type": "null"} in choice]
     assert nullable
     assert all("$ref" in choice[0] for choice in nullable), nullable
+
+
+class OneWord(BaseModel):
+    word: Literal["yes"] | None = None
+
+
+def test_nullable_constant_can_be_null():
+    operation = replace(OPERATIONS[0], answer=OneWord)
+    content = document([operation], server="/", keyed=False)
+    (name,) = (name for name in content["components"]["schemas"] if name.startswith("OneWord"))
+    validator = Draft202012Validator({**content, "$ref": f"#/components/schemas/{name}"})
+    validator.validate({"word": None})
+    validator.validate({"word": "yes"})
+    assert not validator.is_valid({"word": "no"})
 
 
 STREAMS = ("/events", "/tasks/{task_id}/events")

@@ -114,6 +114,8 @@ def _simplify_nulls(node: Any) -> Any:
     match fields.get("anyOf"):
         case [{"type": str() as kind, **rest}, {"type": "null"}]:
             del fields["anyOf"]
+            if "const" in rest:
+                rest["enum"] = [rest.pop("const")]
             if "enum" in rest:
                 rest["enum"] = [*rest["enum"], None]
             return {"type": [kind, "null"], **rest, **fields}
