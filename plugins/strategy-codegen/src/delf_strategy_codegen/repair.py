@@ -23,6 +23,7 @@ _PROMPT: Final = re.compile(r"\s*(?:>>>|\.\.\.)(?: |$)")
 _FIRST_CONSOLE_PROMPT: Final = re.compile(r"\s*>>>(?: |$)", re.MULTILINE)
 _STRING_PREFIX_AT_END: Final = re.compile(r"(?i)(?<!\w)(?:[rbuf]|rb|br|rf|fr)\Z")
 _ASCII_QUOTE_BY_CURLY_QUOTES: Final = {"“”„‟": '"', "‘’‚‛": "'"}
+_OTHER_ASCII_QUOTE: Final = str.maketrans("\"'", "'\"")
 _QUOTES: Final = frozenset("\"'").union(*_ASCII_QUOTE_BY_CURLY_QUOTES)
 _ASCII_BY_TYPOGRAPHIC_SIGN: Final = {
     "≥": ">=",
@@ -141,6 +142,24 @@ class _Text:
         """Return the string's source, without conversion to ``str.format``."""
         content = "".join(map(str, self.parts))
         return self.prefix + self.quotes + content + self.quotes
+
+    def choose_raw_quotes(self) -> None:
+        """Choose quotes that do not occur in the text of a raw string.
+
+        If all occur, escape the present quotes. The text then gets a backslash before each, but the
+        string, which is mostly a regular expression, still matches the same.
+        """
+        text = "".join(part for part in self.parts if isinstance(part, str))
+        other_quotes = self.quotes.translate(_OTHER_ASCII_QUOTE)
+        for quotes in (self.quotes, other_quotes, '"""', "'''"):
+            if quotes not in text and not text.endswith(quotes[0]):
+                self.quotes = quotes
+                return
+        quote = self.quotes[0]
+        self.parts = [
+            part.replace(quote, f"\\{quote}") if isinstance(part, str) else part
+            for part in self.parts
+        ]
 
     def needs_str_format(self) -> bool:
         """Return whether the string is an f-string that Python before 3.12 cannot parse."""
@@ -317,11 +336,13 @@ class _Reader:
         quote_count = 3 if is_triple else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
-        is_raw = "r" in prefix.lower()
+        is_raw_in_curly_quotes = "r" in prefix.lower() and bool(curly_quotes)
         while True:
             char = self._current()
             if self._are_next(closing_quotes, quote_count):
                 self._position += quote_count
+                if is_raw_in_curly_quotes:
+                    text.choose_raw_quotes()
                 return text
             if char == "\n" and not is_triple:
                 raise _UnreadableError
@@ -330,15 +351,15 @@ class _Reader:
                 continue
             # A backslash escapes the next character. In a raw string in curly quotes, the backslash
             # is a plain character, so that the string may end with a backslash.
-            is_plain_backslash = is_raw and bool(curly_quotes)
-            if char == "\\" and not is_plain_backslash:
+            if char == "\\" and not is_raw_in_curly_quotes:
                 text.parts.append(self._text[self._position : self._position + 2])
                 self._position += 2
                 continue
             # The curly quotes around the string become ASCII quotes, so an ASCII quote within them
-            # gets a backslash: “5" disk” becomes "5\" disk". In a raw string, the backslash becomes
-            # part of the text. This is harmless in a regular expression, where \" matches a quote.
-            must_escape = bool(curly_quotes) and char == ascii_quote
+            # gets a backslash: “5" disk” becomes "5\" disk". A raw string gets other quotes, as in
+            # r'5" disk', because a backslash would become part of its text.
+            may_escape = bool(curly_quotes) and not is_raw_in_curly_quotes
+            must_escape = may_escape and char == ascii_quote
             text.parts.append(f"\\{char}" if must_escape else char)
             self._position += 1
 
