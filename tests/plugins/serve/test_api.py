@@ -876,3 +876,16 @@ async def test_page_loads_its_scripts_once(serve):
     assert (other.text, other.headers["cache-control"]) == (script, "no-cache")
     for wrong in ("/page/another-version/app.py", "/page/x/../../app.py", "/page/a/b/app.js"):
         assert (await server.client.get(wrong)).status_code == 404
+
+
+async def test_ended_task_that_waits_to_continue_keeps_its_end_when_cancelled(serve):
+    server = await serve(agent={"max_tasks": 1})
+    ended = await server.run("import asyncio\nawait asyncio.sleep(7)", timeout=1)
+    await server.until(ended["task_id"], "failed")
+    running = await server.run("print(await hold())")
+    await server.until(running["task_id"], "running")
+    place = f"/tasks/{ended['task_id']}"
+    await server.client.post(f"{place}/resume", json={"timeout": 60})
+    await server.client.post(f"{place}/cancel")
+    task = await server.until(ended["task_id"], "failed")
+    assert "Timeout" in task["error"]

@@ -167,6 +167,34 @@ async def test_ended_task_of_a_person_without_rights_cannot_be_resumed(serve):
     assert "ada may not run tasks any more" in answer.text
 
 
+@pytest.mark.parametrize("way", ["fork", "resume"])
+async def test_resumed_task_of_a_removed_person_gets_no_place(serve, way):
+    server = await serve("boss-key", api_key="boss:boss-key", agent={"max_tasks": 1})
+    ada = person("ada")
+    await add(server, ada)
+    script = "import asyncio\nawait asyncio.sleep(7)"
+    failed = await run(server, "ada", script, timeout=1)
+    running_id = (await server.run("print(await hold())"))["task_id"]
+    await server.until(running_id, "running")
+    order = {"timeout": 60} if way == "resume" else {}
+    answer = await server.client.post(
+        f"/tasks/{failed['task_id']}/{way}", json=order, headers=bearer("ada-key")
+    )
+    waiting_id = answer.json()["task_id"]
+    await change(server, ada, replace(ada, revoked_at=2.0))
+    await server.client.post(f"/tasks/{running_id}/cancel")
+    await server.until(running_id, "stopped")
+    next_id = (await server.run("print(1)"))["task_id"]
+    await server.until(next_id, "done")
+    task = await server.until(waiting_id, "failed")
+    events = await server.events(waiting_id)
+    assert "TaskResumed" not in [event["type"] for event in events]
+    if way == "fork":
+        assert task["error"] == "ada may not run tasks any more"
+    else:  # it keeps its end
+        assert "Timeout" in task["error"]
+
+
 async def test_scope_limits_the_visible_tasks(team):
     made = {name: (await run(team, name, "print(1)"))["task_id"] for name in ("ada", "bo", "eve")}
     seen = {}

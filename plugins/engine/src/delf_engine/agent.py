@@ -520,9 +520,10 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """Async version of :meth:`resume`; listeners get new events only.
 
         ``options`` are ``settle`` and ``budget_usd`` as for :meth:`resume`, ``retries`` and
-        ``retry_after`` as for :meth:`submit`, the ``ledger`` that counts the cost, and
-        ``continue_past_limit``: whether to continue a task that ended at its timeout or budget. By
-        default ``continue_past_limit`` is true if ``timeout`` or ``budget_usd`` is given.
+        ``retry_after`` as for :meth:`submit`, ``before_start`` as for :meth:`asubmit`, the
+        ``ledger`` that counts the cost, and ``continue_past_limit``: whether to continue a task
+        that ended at its timeout or budget. By default ``continue_past_limit`` is true if
+        ``timeout`` or ``budget_usd`` is given.
         """
         UnknownKeywordError.check("aresume", options, ARESUME)
         options |= {"listeners": listeners, "on_delta": on_delta}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,7 +33,7 @@ from delf_engine.closing import STOP_SECONDS
 from delf_engine.descriptors import descriptors_left
 from delf_engine.elsewhere import outcome_of
 from delf_engine.host import TaskHost
-from delf_engine.journal.claims import Claims, is_over
+from delf_engine.journal.claims import Claims
 from delf_engine.loop.pipeline import TaskPipeline, queued_event
 from delf_engine.resources import Resources
 from delf_engine.scripts import SandboxDied, ScriptRunner
@@ -284,12 +285,20 @@ class Runtime:
     async def _record_cancelled_start(self, request: TaskRequest) -> None:
         """Record the end of a task that was cancelled while it waited for its start."""
         # Only a task that was queued or resumed has events, and so needs an end in the journal.
-        if request.past and not is_over(request.past):
+        if request.past:
             await self._record_end_without_run(request, TaskStoppedError("the task was stopped"))
 
     async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
-        """Record that a queued or resumed task ended with an error before it started."""
-        end = end_of(request.past, error, self._stops.author_of(request.task_id))
+        """Record that a queued or resumed task ended with an error before it started.
+
+        A task that ended at its timeout or budget keeps that end, which is recorded again: the
+        claim of the task has reopened it in the journal.
+        """
+        earlier_end = end_event(request.past)
+        if earlier_end is None:
+            end = end_of(request.past, error, self._stops.author_of(request.task_id))
+        else:
+            end = replace(earlier_end, seq=request.past[-1].seq + 1, at=time.time())
         await self.journal.append(end)
         for listener in (*self.resources.observers.feeds, *request.listeners):
             listener(end)

@@ -106,7 +106,7 @@ _GOING_ON: Final = (
     "retry_after",
     "ledger",
 )
-ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
+ARESUME: Final = (*_GOING_ON, "listeners", "on_delta", "before_start")
 _QUEUED: Final = tuple(QueueOptions.__annotations__)
 SUBMIT: Final = (*RUN, *_QUEUED)
 ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger", "before_start")

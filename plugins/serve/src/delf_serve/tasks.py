@@ -889,6 +889,7 @@ class Tasks:
                     continue_past_limit=continue_past_limit,
                     listeners=[listen],
                     ledger=ledger,
+                    before_start=partial(self._check_owner, owner),
                 )
             except DelfError as error:
                 _log.warning("task %s is not continued: %s", task_id, error.message)
@@ -904,9 +905,12 @@ class Tasks:
         running_task.resumed = asyncio.create_task(resume_task())
         running_task.recorded.set()  # the task was in the journal before
         # An error before the first event is raised here; later errors are only logged.
-        await asyncio.wait({first_event}, timeout=_FIRST_EVENT_SECONDS)
-        if first_event.done():
-            first_event.result()  # raises the error of a failed start
+        try:
+            await asyncio.wait({first_event}, timeout=_FIRST_EVENT_SECONDS)
+            if first_event.done():
+                first_event.result()  # raises the error of a failed start
+        finally:
+            first_event.cancel()  # nobody waits for it any more
 
     async def _ledger_of_accepted_task(self, owner: str | None) -> SharedLedger | None:
         """Return the ledger that charges a task to its owner's budgets; None if there are none.
