@@ -78,6 +78,15 @@ def test_already_awaited_calls_are_not_rewritten():
     assert changed == []
 
 
+@pytest.mark.parametrize(
+    "source", ["print(await (add(1) + add(2)))", "x = add(1)\ny = add(2)\nprint(await (x + y))"]
+)
+def test_operands_of_an_awaited_sum_are_awaited_in_their_order(source: str):
+    script = ast.unparse(rewritten(source))
+    assert script == source.replace("add(", "await add(")
+    assert "await add" not in ast.unparse(rewritten("print(await ([add(1)] + [add(2)]))"))
+
+
 def _steps(source: str) -> int:
     """Count the function calls that rewriting a script takes."""
     tree, count = ast.parse(source), 0

@@ -100,9 +100,10 @@ class DeferredCalls:
             case ast.IfExp(body=first, orelse=second):
                 self._mark_calls_in(first, scope, awaitable_path)
                 self._mark_calls_in(second, scope, awaitable_path)
-            # In ``first + second``, the items of ``second`` have other indexes than in the sum.
+            # In ``first + second``, the items of ``second`` have other indexes than in the sum. The
+            # sum is no awaitable, but all items of a list may be awaited at once.
             case ast.BinOp(left=first, right=second):
-                self._mark_calls_in(first, scope, awaitable_path)
+                self._mark_calls_in(first, scope, awaitable_path or (EACH_ITEM,))
                 self._mark_calls_in(second, scope, _to_any_item(awaitable_path))
             case ast.BoolOp(values=items):
                 for item in items:
