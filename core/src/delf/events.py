@@ -234,6 +234,7 @@ class TaskPostponed(_Event):
     code: str
     tries: int
     not_before: float
+    hint: str | None = None
 
     @property
     def headline(self) -> str:

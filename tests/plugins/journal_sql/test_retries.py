@@ -128,6 +128,10 @@ async def test_retries_are_limited_with_growing_delays(
     events = await journal.read(name)
     waits = [e.not_before - e.at for e in events if isinstance(e, TaskPostponed)]
     assert [e.tries for e in events if isinstance(e, TaskPostponed)] == [1, 2]
+    end = events[-1]
+    assert isinstance(end, TaskFinished)
+    assert end.hint
+    assert {e.hint for e in events if isinstance(e, TaskPostponed)} == {end.hint}
     assert waits == [pytest.approx(100, abs=30), pytest.approx(200, abs=30)]
     assert (await journal.task(name)).state == "failed"
 

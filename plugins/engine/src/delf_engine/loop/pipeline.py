@@ -460,6 +460,7 @@ class TaskPipeline:
             TaskPostponed,
             error=error.message,
             code=error.code,
+            hint=error.hint,
             tries=1 + earlier_attempts,
             not_before=time.time() + delay_seconds,
         )
