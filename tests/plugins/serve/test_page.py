@@ -68,9 +68,10 @@ async def shop(tmp_path, monkeypatch):
         yield server
 
 
-async def at(page: Page, task: dict) -> None:
+async def at(page: Page, task: dict, *, timeout: float = 5_000) -> None:
     await page.evaluate("name => { location.hash = `#/${name}`; }", task["task_id"])
-    await expect(page.locator(f'.meta code[title="{task["task_id"]}"]')).to_be_visible()
+    shown_id = page.locator(f'.meta code[title="{task["task_id"]}"]')
+    await expect(shown_id).to_be_visible(timeout=timeout)
 
 
 async def accessible(page: Page, *within: str) -> list[str]:
@@ -723,11 +724,12 @@ async def test_page_stays_usable_under_a_rate_limit(tmp_path, monkeypatch, open_
         await page.get_by_label("API key").fill("ada-key")
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("asks to wait")).to_be_visible()
+        await expect(page.get_by_text("The connection is lost")).to_be_hidden()
         await expect(page.locator(".row")).to_have_count(1, timeout=20_000)
         await page.reload()
         await expect(page.get_by_role("button", name="log out")).to_be_visible()
         await expect(page.locator(".row")).to_have_count(1, timeout=20_000)
-        await at(page, task)
+        await at(page, task, timeout=20_000)
         await expect(page.locator(".ask .primary")).to_be_visible(timeout=20_000)
         await page.locator(".ask .primary").click()
         await expect(page.locator(".state")).to_contain_text("done", timeout=20_000)

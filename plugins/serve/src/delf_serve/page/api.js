@@ -109,7 +109,9 @@ export class Stream {
     const path = this.last ? `${this.path}${glue}after=${this.last}` : this.path;
     const abort = this.abort = new AbortController();
     try {
-      const answer = await fetch(address(path), { headers: { accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: abort.signal });
+      const options = { headers: { accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: abort.signal };
+      // A stream that was opened too soon is not a lost connection.
+      const answer = await withRetries(() => fetch(address(path), options));
       if (!answer.ok) throw new Refused(answer.status, {});
       this.tries = 0;
       this.live = true;
