@@ -12,6 +12,9 @@ from delf.errors import ModelConfigurationError, did_you_mean
 AUTO: Final = "auto"
 """The provider setting that infers the provider from the model's name."""
 
+NO_KEY: Final = "none"
+"""The key that stands for no key: sent to a server that needs none, and never redacted."""
+
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
 

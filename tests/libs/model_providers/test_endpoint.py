@@ -4,12 +4,12 @@ import pytest
 
 from delf.environment import SourcedText
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
-from delf.llm import LLMConfig
+from delf.llm import NO_KEY, LLMConfig
 from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.specs import Provider
 from delf_model_litellm.providers import OTHERS
-from delf_model_providers.endpoint import NO_KEY, resolve
+from delf_model_providers.endpoint import resolve
 from delf_model_providers.families import NO_OTHERS, SUPPORTED_PROVIDERS
 
 KEYS = {
@@ -233,6 +233,15 @@ def test_invalid_base_url_is_refused(url):
     with pytest.raises(ModelConfigurationError, match="base_url") as caught:
         endpoint("m", base_url=url)
     assert "secret" not in caught.value.describe()
+
+
+def test_the_documented_word_for_no_key_is_sent_and_not_redacted():
+    address = SourcedText("http://127.0.0.1:8000/v1", "project")
+    key = SourcedText("none", "project")
+    found = endpoint("llama3", KEYS, base_url=address, api_key=key)
+    assert found.api_key == "none"
+    assert found.secrets == ()
+    assert found.key_location == 'no key, as api_key is "none"'
 
 
 def test_endpoint_repr_hides_secrets():

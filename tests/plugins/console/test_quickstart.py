@@ -46,7 +46,26 @@ def test_quickstart_accepts_a_local_model_name(typed, run, here, monkeypatch):
     assert written["agent"]["llm"] == {
         "model": "llama3.2:latest",
         "base_url": server.base_url,
+        "api_key": "none",
     }
+
+
+@pytest.mark.parametrize("key_is_set", ["before", "after"])
+def test_a_project_for_a_server_without_a_key_runs_although_a_key_is_set(
+    key_is_set, run, here, monkeypatch
+):
+    with OpenAIServer(["ok", "```python\nprint(6 * 7)\n```"], models=["llama3"]) as server:
+        if key_is_set == "before":
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+        arguments = ("--llm", "llama3", "--base-url", server.base_url, "--connect", "none")
+        done = run("quickstart", *arguments, "--folder", ".")
+        assert done.exit_code == 0, done.output
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+        ran = run("run", "How many?", "--sandbox", "local")
+        assert "42" in ran.stdout, ran.output
+        calls = [request for request in server.requests if request.method == "POST"]
+        sent_keys = {request.headers["authorization"] for request in calls}
+    assert sent_keys == {"Bearer none"}
 
 
 def test_quickstart_asks_again_after_a_failed_model_check(run, here, monkeypatch):

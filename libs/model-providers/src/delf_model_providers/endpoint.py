@@ -11,16 +11,13 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from delf.environment import Source, SourcedText, source_of
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError, key_hint
-from delf.llm import AUTO, LLMConfig
+from delf.llm import AUTO, NO_KEY, LLMConfig
 from delf.network.urls import split_http_url
 from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.records import dataclass
 from delf.specs import Provider
 from delf_model_providers.families import NO_OTHERS, SUPPORTED_PROVIDERS
-
-NO_KEY: Final = "local"
-"""The key to send to a custom endpoint without a key; servers without authentication ignore it."""
 
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#]*@)?([^/?#]*)")
 _HEADER_NAME: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
@@ -389,7 +386,8 @@ def _find_key(
         key = (text or "").strip()  # keys read from files often end in a newline
         if not key:
             continue
-        candidate = _Key(key, location, source_of(text))
+        key_location = f'no key, as api_key is "{NO_KEY}"' if key == NO_KEY else location
+        candidate = _Key(key, key_location, source_of(text))
         if not (key.isascii() and key.isprintable()):
             raise ModelConfigurationError(
                 f"the key of {config.model!r} ({location}) has an invalid character",

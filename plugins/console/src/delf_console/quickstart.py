@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLMExecutionError
+from delf.llm import NO_KEY
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
 from delf.packages.official import how_to_install, package_of
@@ -49,6 +50,14 @@ class _Offer:
     model: str
     base_url: str | None = None
     why: str
+
+    @property
+    def api_key(self) -> str | None:
+        """The key for the server's address; None for the key of the model's provider.
+
+        No key is known for the address, and a key of the environment must not be sent there.
+        """
+        return None if self.base_url is None else NO_KEY
 
 
 class _ProjectRow(TypedDict):
@@ -299,7 +308,7 @@ async def _try_model(state: State, offer: _Offer) -> None:
     from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool
 
-    config = LLMConfig(model=offer.model, base_url=offer.base_url)
+    config = LLMConfig(model=offer.model, base_url=offer.base_url, api_key=offer.api_key)
     pool = ModelPool(state.discover(), PluginContext(environ=own_variables()))
     try:
         await pool.check(config)
@@ -318,8 +327,9 @@ async def _try_model(state: State, offer: _Offer) -> None:
 def _agent_section(offer: _Offer) -> str:
     if offer.base_url is None:
         return f"[agent]\nllm = {_quote_toml(offer.model)}\n"
-    url = _quote_toml(offer.base_url)
-    return f"[agent.llm]\nmodel = {_quote_toml(offer.model)}\nbase_url = {url}\n"
+    settings = {"model": offer.model, "base_url": offer.base_url, "api_key": offer.api_key}
+    lines = [f"{name} = {_quote_toml(value)}" for name, value in settings.items() if value]
+    return "\n".join(["[agent.llm]", *lines, ""])
 
 
 def _database_url(typed: str) -> str | None:
