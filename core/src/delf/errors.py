@@ -12,7 +12,7 @@ import difflib
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self, cast
 
@@ -99,13 +99,15 @@ class UnknownKeywordError(ConfigurationError, TypeError):
     code = "ERR-CONFIG-002"
 
     @classmethod
-    def check(cls, method: str, keywords: Iterable[str], known: Iterable[str]) -> None:
+    def check(
+        cls, method: Callable[..., Any], keywords: Iterable[str], known: Iterable[str]
+    ) -> None:
         """Refuse keywords that a method does not have.
 
         Args:
-            method: The method's name.
-            keywords: The keywords.
-            known: The keywords that are accepted.
+            method: The method.
+            keywords: The keywords beside those that the method declares.
+            known: The keywords that are accepted beside those that the method declares.
 
         Raises:
             UnknownKeywordError: For the first unknown keyword.
@@ -113,8 +115,12 @@ class UnknownKeywordError(ConfigurationError, TypeError):
         names = list(known)
         for name in keywords:
             if name not in names:
-                message = f"{method}() has no keyword {name!r}{did_you_mean(name, names)}"
-                raise cls(message, hint=f"it takes: {', '.join(names)}")
+                all_names = [*_declared_keywords(method), *names]
+                suggestion = did_you_mean(name, all_names)
+                raise cls(
+                    f"{method.__name__}() has no keyword {name!r}{suggestion}",
+                    hint=f"it takes: {', '.join(all_names)}",
+                )
 
 
 class FixedAttributeError(ConfigurationError, AttributeError):
@@ -543,6 +549,15 @@ def raise_because(error: DelfError, cause: BaseException) -> NoReturn:
         raise error from ForeignError(safe.rstrip())
     finally:
         error.__context__ = None  # else Python shows the original exception, with its password
+
+
+def _declared_keywords(method: Callable[..., Any]) -> list[str]:
+    """Return the names of a method's parameters, without those for any further arguments."""
+    import inspect
+
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(method).parameters.values()
+    return [each.name for each in parameters if each.kind not in variadic]
 
 
 # Comparing long texts is slow, and a longer text is not a mistyped name.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 from delf.attributes import frozen
 from delf.errors import ModelConfigurationError, did_you_mean
+from delf.values.sequences import one_or_more
 
 AUTO: Final = "auto"
 """The provider setting that infers the provider from the model's name."""
@@ -319,11 +320,7 @@ def _host_names(setting: str, value: Any) -> list[str]:
 
 
 def _as_sequence(value: Any) -> Sequence[Any]:
-    if value is None:
-        return ()
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        return (value,)
-    return cast("Sequence[Any]", value)
+    return () if value is None else one_or_more(value)
 
 
 def as_llm_config(value: str | LLMConfig | Sequence[str | LLMConfig]) -> LLMConfig:

@@ -22,6 +22,7 @@ from delf.tools.signature import (
 )
 from delf.types import Effect, Trust
 from delf.values.encoding import dumps
+from delf.values.sequences import one_or_more
 
 EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 TRUSTS: Final[tuple[Trust, ...]] = ("own", "outside")
@@ -252,7 +253,7 @@ def action(
             unannotated = [item for item in parameter_names if item not in function.__annotations__]
             check_hints(function.__qualname__, unannotated)
         group = group_or_function if isinstance(group_or_function, str) else None
-        setattr(function, _MARK, _Mark(group, effect, resumes, tuple(tags), flow))
+        setattr(function, _MARK, _Mark(group, effect, resumes, one_or_more(tags), flow))
         return function
 
     return mark(group_or_function) if callable(group_or_function) else mark

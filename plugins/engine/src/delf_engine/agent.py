@@ -51,6 +51,7 @@ from delf.protocols.memory import SupportsStore
 from delf.protocols.services import Service
 from delf.terminal import visible
 from delf.types import Settle, TaskState
+from delf.values.sequences import one_or_more
 from delf_engine.background import (
     BackgroundTask,
     BackgroundTasks,
@@ -176,7 +177,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             options["llm"] = config
             config = None
         elif isinstance(config, Sequence):
-            tools = [*config, *(tools or ())]
+            tools = [*as_connections(config), *as_connections(tools or ())]
             config = None
         # The names of a memory and a strategy are settings; the objects are kept by this agent.
         settings: dict[str, Any] = {**options}
@@ -257,10 +258,12 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         connect = project.connector(host)
         if connections is None:
             connections = project.connections
+        elif isinstance(connections, str):
+            connections = [connections]
         # Each connection is made once, even if its name is given twice.
         named = [connect(name) for name in dict.fromkeys(connections)]
         overrides.setdefault("journal", journal_name(project, host))
-        return cls(tools=[*named, *tools], host=host, project=project, **overrides)
+        return cls(tools=[*named, *as_connections(tools)], host=host, project=project, **overrides)
 
     # -- its parts ----------------------------------------------------------------------
 
@@ -424,7 +427,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                 conversation cannot be opened, or a file cannot be read.
             AgentStateError: If called from the event loop that the agent works on.
         """
-        UnknownKeywordError.check("run", options, RUN)
+        UnknownKeywordError.check(self.run, options, RUN)
         # Only a timeout that the caller gave also counts the time spent waiting for a person.
         counts_waits_for_people = timeout is not None
         request = self._requests.make(task, timeout, bounded=counts_waits_for_people, **options)
@@ -465,10 +468,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
             options: The options of :meth:`run`. One more option is ``setup``, plain data without
                 secrets, which the journal stores for the process that resumes the task.
         """
-        UnknownKeywordError.check("arun", options, ARUN)
+        UnknownKeywordError.check(self.arun, options, ARUN)
         request = self._requests.make(task, timeout, **options)
         watched = replace(
-            request, listeners=listeners, child_listeners=child_listeners, on_delta=on_delta
+            request,
+            listeners=one_or_more(listeners),
+            child_listeners=one_or_more(child_listeners),
+            on_delta=on_delta,
         )
         return await self._runtime_loop.call_async(lambda r: self._run(r, watched))
 
@@ -525,8 +531,8 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         that ended at its timeout or budget. By default ``continue_past_limit`` is true if
         ``timeout`` or ``budget_usd`` is given.
         """
-        UnknownKeywordError.check("aresume", options, ARESUME)
-        options |= {"listeners": listeners, "on_delta": on_delta}
+        UnknownKeywordError.check(self.aresume, options, ARESUME)
+        options |= {"listeners": one_or_more(listeners), "on_delta": on_delta}
         return await self._runtime_loop.call_async(
             lambda runtime: self._resume(runtime, str(task_id), timeout, **options)
         )
@@ -660,7 +666,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         Raises:
             AgentStateError: If called from the event loop that the agent works on.
         """
-        UnknownKeywordError.check("submit", options, SUBMIT)
+        UnknownKeywordError.check(self.submit, options, SUBMIT)
         events: list[Event] = []
         request = self._submitted(task, timeout, options, [events.append])
         request = self._runtime_loop.call(lambda r: r.enqueue(request), "submit", "asubmit")
@@ -699,9 +705,9 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                 (the costs and the budget of that person) and ``before_start`` (awaited when the
                 task may start in this process; a ``DelfError`` ends the task unstarted).
         """
-        UnknownKeywordError.check("asubmit", options, ASUBMIT)
+        UnknownKeywordError.check(self.asubmit, options, ASUBMIT)
         events: list[Event] = []
-        request = self._submitted(task, timeout, options, [*listeners, events.append])
+        request = self._submitted(task, timeout, options, [*one_or_more(listeners), events.append])
         request = await self._runtime_loop.call_async(lambda runtime: runtime.enqueue(request))
         return self._start_in_background(request, events)
 

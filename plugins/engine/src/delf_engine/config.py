@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ from delf.records import dataclass
 from delf.settings import LocalPath
 from delf.specs import ApprovalSpec, MemorySpec, ObserverSpec, SandboxSpec, Spec, StrategySpec
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
+from delf.values.sequences import one_or_more
 from delf_engine.memory_config import MemoryConfig
 
 if TYPE_CHECKING:
@@ -311,8 +313,8 @@ class AgentConfig(FixedAttributes, BaseModel):
     )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
-        """Convert a single text to a list with this text."""
-        return [value] if isinstance(value, str) else value
+        """Convert a single text or path to a list of it."""
+        return one_or_more(value) if isinstance(value, (str, os.PathLike)) else value
 
     @field_validator("approval_rules", mode="before")
     @classmethod

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, Union, cast
 from delf.errors import ToolDefinitionError, ToolExecutionError
 from delf.protocols.connection import ConnectionLike
 from delf.tools.function import as_connection, tool
+from delf.values.sequences import one_or_more
 
 _TYPES: Final[Mapping[str, Any]] = {
     "string": str,
@@ -60,14 +61,19 @@ _ONE_TEXT: Final[Mapping[str, Any]] = {
 }
 
 
-def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
+def as_connections(items: Any) -> tuple[ConnectionLike, ...]:
     """Convert all items of ``tools`` to connections; a toolset becomes one for each of its tools.
+
+    Args:
+        items: A list or another iterable of tools; or one tool, which counts as a list of it.
 
     Raises:
         ToolDefinitionError: If an object is not a tool.
     """
     connections: list[ConnectionLike] = []
-    for item in items:
+    # Some tools of other frameworks can be iterated, as objects of pydantic can.
+    is_one = isinstance(items, ConnectionLike) or _is_named(items)
+    for item in (items,) if is_one else one_or_more(items):
         functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
         if functions is None:
             connections.append(as_connection(item))

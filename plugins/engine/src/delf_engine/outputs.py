@@ -56,6 +56,8 @@ class Output(Generic[T]):
 
         try:
             self._adapter = TypeAdapter(validatable(kind))
+            if self._adapter.core_schema["type"] == "call":  # the schema of a function's arguments
+                raise TypeError("it is a function")  # noqa: TRY301 - explained below, as the others
             self.schema = self._adapter.json_schema()
         except (PydanticUserError, SchemaError, NameError, TypeError) as error:
             raise ConfigurationError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Required, TypedDict
 from delf.errors import ConfigurationError, check_above_zero
 from delf.events import PROJECT_FOLDER, Event, TaskQueued, TaskStarted
 from delf.types import Trust
+from delf.values.sequences import one_or_more
 from delf_engine.task import MODEL, TRUST, VARIABLES, TaskRequest, check_task, new_task_id
 from delf_engine.variables import given_variables
 
@@ -106,10 +107,10 @@ _GOING_ON: Final = (
     "retry_after",
     "ledger",
 )
-ARESUME: Final = (*_GOING_ON, "listeners", "on_delta", "before_start")
+ARESUME: Final = (*_GOING_ON, "before_start")
 _QUEUED: Final = tuple(QueueOptions.__annotations__)
 SUBMIT: Final = (*RUN, *_QUEUED)
-ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger", "before_start")
+ASUBMIT: Final = (*SUBMIT, "task_id", "ledger", "before_start")
 """The keywords that :meth:`Agent.asubmit` accepts beside its parameters."""
 
 
@@ -219,7 +220,10 @@ class TaskRequests:
         # Without an id, the chat's current conversation continues.
         conversation = None if self.chat is None else self.chat.conversation_for(conversation_id)
         answer_type = self._output if output is None else _output_of(output)
-        paths = None if files is None else [os.fspath(path) for path in files]
+        paths: list[str] | None = None
+        if files is not None:
+            given_paths: tuple[str | os.PathLike[str], ...] = one_or_more(files)
+            paths = [os.fspath(path) for path in given_paths]
         setup_data: dict[str, Any] = dict(setup or {})
         # The setup of a command has the folder in which it was typed, under another key. The caller
         # may also have set the project's folder itself.
@@ -250,7 +254,7 @@ class TaskRequests:
             bounded=bounded,
             key=key,
             ledger=ledger,
-            listeners=listeners,
+            listeners=one_or_more(listeners),
             before_start=before_start,
             files=paths,
             output=answer_type,

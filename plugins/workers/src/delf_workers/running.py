@@ -15,6 +15,7 @@ from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, end_event
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
+from delf.values.sequences import one_or_more
 from delf_engine.sync import running_loop
 from delf_engine.views.prompts import Prompt, prompts_of
 
@@ -134,17 +135,18 @@ async def arun_worker(
     """
     from delf import Agent
 
-    file_names = [Path(path).name for path in attachments]
+    paths: list[str] = [os.fspath(path) for path in one_or_more(attachments)]
+    file_names = [Path(path).name for path in paths]
     text = text_of_worker_task(worker, task, inputs or {}, file_names)
     agent = Agent.from_project(
         project,
         connections=["workers"],
         strategy="worker",
-        files=[os.fspath(path) for path in attachments],
+        files=paths,
         **options,
     )
     events: list[Event] = []
-    child_listeners: list[Listener] = [events.append, *listeners]
+    child_listeners: list[Listener] = [events.append, *one_or_more(listeners)]
     worker_names: dict[str, str] = {}  # by task id
 
     def remember_worker(event: Event) -> None:

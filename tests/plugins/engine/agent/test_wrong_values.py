@@ -103,3 +103,71 @@ def test_missing_provider_plugin_is_named_by_its_prefix():
     assert client_of_prefix("recorded:answers.jsonl") == ("recorded:*", "recorded")
     assert client_of_prefix("gpt-4o-mini") is None
     assert client_of_prefix("llama3:8b") is None
+
+
+class TestOneInsteadOfSeveral:
+    """An option that takes several values accepts one."""
+
+    @pytest.fixture
+    def add(self):
+        @tool(confirm=False)
+        def add(a: int, b: int) -> int:
+            """Add."""
+            return a + b
+
+        return add
+
+    @pytest.mark.parametrize("as_path", [False, True])
+    def test_one_file(self, agent, scripted_model, tmp_path, as_path):
+        path = tmp_path / "a.csv"
+        path.write_text("x\n1\n")
+        scripted_model.writes("print(len(open('a.csv').read()))")
+        assert agent.run("count", files=path if as_path else str(path)).text == "4"
+        assert Agent(llm="scripted", files=path).config.files == (str(path),)
+
+    def test_one_tool(self, delf_host, add):
+        assert Agent(llm="scripted", host=delf_host, tools=add).tools == (add,)
+
+    def test_one_tool_of_another_framework_that_can_be_iterated(self, delf_host):
+        class Search:
+            name = "search"
+            description = "Search."
+            args_schema = {"type": "object", "properties": {}}
+
+            async def ainvoke(self, arguments):
+                return arguments
+
+            def __iter__(self):
+                return iter([("name", self.name)])
+
+        (made,) = Agent(llm="scripted", host=delf_host, tools=Search()).tools
+        assert made.name == "search"
+
+    def test_text_is_not_a_tool(self, delf_host):
+        with pytest.raises(DelfError, match=r"^str is not a tool"):
+            Agent(llm="scripted", host=delf_host, tools="sql")
+
+    async def test_one_listener(self, agent, scripted_model):
+        scripted_model.writes("print(1)")
+        events = []
+        await agent.arun("count", listeners=events.append)
+        assert events
+
+    def test_one_connection_of_a_project(self, tmp_path):
+        (tmp_path / "delf.toml").write_text('[agent]\nllm = "scripted"\n')
+        with pytest.raises(DelfError, match="'tickets'"):
+            Agent.from_project(tmp_path, trust=True, connections="tickets")
+
+
+@pytest.mark.parametrize("method", ["run", "arun", "submit", "asubmit", "aresume"])
+async def test_mistyped_keyword_of_a_method_is_named(agent, method):
+    with pytest.raises(TypeError, match="'timeuot'; did you mean 'timeout'") as refused:
+        await getattr(agent, method)("x", timeuot=1)
+    assert "timeout, " in refused.value.hint
+
+
+@pytest.mark.parametrize("kind", [lambda: 1, print, [].append, re.compile("x").match])
+def test_function_is_not_the_type_of_an_answer(agent, kind):
+    with pytest.raises(DelfError, match="is not a type of an answer") as refused:
+        agent.run("x", output=kind)
+    assert "pydantic model" in refused.value.hint

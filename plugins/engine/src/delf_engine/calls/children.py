@@ -12,6 +12,7 @@ from delf.errors import TaskLeftError, TaskLimitError, UnknownTaskError
 from delf.events import ChildFinished, ChildStarted, Event
 from delf.protocols.people import name_of_holder
 from delf.tools.context import ChildResult, ChildTask
+from delf.values.sequences import one_or_more
 from delf_engine.calls.call import Call
 from delf_engine.changes import OTHER_AUTHORS_KEY, shapers_of
 from delf_engine.config import AgentConfig
@@ -346,7 +347,9 @@ class ChildTasks:
         )
         inherited = self._run.request
         timeout = inherited.timeout if child.timeout is None else child.timeout
-        files = inherited.files if child.files is None else [str(file) for file in child.files]
+        files = inherited.files
+        if child.files is not None:
+            files = [str(file) for file in one_or_more(child.files)]
         return TaskRequest(
             task=child.task,
             # Listeners of child tasks get the events of child tasks at any depth.

@@ -1,0 +1,19 @@
+"""Options that take several values, and may get one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+
+def one_or_more(value: Any) -> tuple[Any, ...]:
+    """Return the values of an option that takes several; one value counts as a list of it.
+
+    A text would otherwise count as the list of its letters.
+
+    Args:
+        value: A list or another iterable; or one value, such as a text, a path or a table.
+    """
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        return (cast("Any", value),)
+    return tuple(cast("Iterable[Any]", value))
