@@ -267,6 +267,27 @@ def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any)
     assert done.exit_code == 0, done.output
 
 
+def test_value_that_stays_in_the_script_is_a_warning_of_saving(here: Any, run: Any):
+    task = "What is in Rome?"
+    script = "city = 'Rome'\nprint(len(city), 'things in Rome')\n"
+    entry = {
+        "request": {"contains": [task]},
+        "reply": {"text": f"```python\n{script}```", "cost_usd": 0.5},
+    }
+    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
+    (here / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+    trusting = ("--trust", str(here))
+    assert run(*trusting, "run", task, "--llm", "recorded:model.jsonl").exit_code == 0
+    done = run(*trusting, "routines", "save", "last", "things", "--yes", "--json")
+    (warning,) = json.loads(done.stdout)["warnings"]
+    assert warning.endswith("stays when city_2 changes: print(len(city), 'things in Rome')")
+    errors = " ".join(done.stderr.split())
+    assert f"warning: {warning}" in errors
+    assert "hint: use the parameter there" in errors
+    done = run(*trusting, "routines", "save", "last", "x", "--yes", "--fix", "city_2", "--json")
+    assert json.loads(done.stdout)["warnings"] == []
+
+
 @pytest.mark.parametrize(
     "task", ["report(1)", "report(a=[1])", "report(a=True)", "report(**x)", "report(a={[1]: 2})"]
 )

@@ -5,6 +5,7 @@ import pytest
 from delf.events import ScriptFinished, ScriptGenerated, TaskFinished
 from delf.protocols.strategy import ToolDescription
 from delf.tools.signature import Parameter
+from delf_routines.remaining import remaining_values
 from delf_routines.saving import propose, scripts_of, spelled_out_dates
 
 INCOME = ToolDescription(
@@ -57,6 +58,46 @@ def test_argument_values_become_parameters_by_name():
 def test_parameter_values_in_the_answer_are_replaced(answer, made):
     script = f"x = await income('Berlin', '2026-10')\n{answer}"
     assert saved(TASK, script).script == f"x = await income(city, month)\n{made}"
+
+
+@pytest.mark.parametrize(
+    ("country", "script", "made"),
+    [
+        ("AT", "print(f'{x} in AT, {x}')", "print(f'{x} in {city}, {x}')"),
+        ("AT", "print(f'{x} in AT'.upper())", "print(f'{x} in AT'.upper())"),
+        ("in", "print(f'{x} in Rome')", "print(f'{x} in Rome')"),
+        ("OR", "q(f'a OR {x}')", "q(f'a OR {x}')"),
+        ("OR", "print(q(f'a OR {x}'))", "print(q(f'a OR {x}'))"),
+    ],
+)
+def test_short_values_are_replaced_in_printed_texts(country, script, made):
+    routine = saved(f"How much did {country} pay?", f"x = await income({country!r})\n{script}")
+    assert routine.script == f"x = await income(city)\n{made}"
+
+
+@pytest.mark.parametrize(
+    ("task", "script", "names"),
+    [
+        ("Of AT?", "x = await income('AT')\nprint('in AT:', x)", ["city"]),
+        ("Of AT?", "x = await income('AT')\nprint('at:', x, f'{x} in AT')", []),
+        ("Of AT?", "x = await income('AT')\nt = f'AT: {x}'", ["city"]),
+        ("Of AT?", "x = await income('AT')\nprint('in ' f'AT {x}')", ["city"]),
+        ("Of AT?", "x = await income('AT')\nprint(x['AT'])", ["city"]),
+        ("Of AT?", "'From AT.'\nprint(await income('AT'))", []),
+        ("Of Rome?", "x = await income('Rome')\nprint('In ROME:', x, 'Romeo')", ["city"]),
+        (
+            "Of Rome in 2026-10?",
+            "x = await income('Rome', '2026-10')\nprint('October 2026', x)",
+            ["month"],
+        ),
+        ("The top 3.", "print(x[:3], x[3], f'{x:3}')", ["number"]),
+    ],
+)
+def test_values_that_remain_in_the_script_are_named(task, script, names):
+    routine = saved(task, script)
+    warnings = remaining_values(routine)
+    assert [w.partition(" of ")[2].partition(",")[0] for w in warnings] == names
+    assert all(w.endswith(routine.script.splitlines()[-1]) for w in warnings)
 
 
 @pytest.mark.parametrize("city", ["Rome", "Berlin", "Copenhagen"])

@@ -489,6 +489,7 @@ async def test_thirty_tasks_become_routines_for_other_values(agent, scripted_mod
             scripted_model.writes(asked.one)
         draft = await Routines(agent).adraft(response.trace.task_id, "task", fixed=asked.fixed)
         assert not draft.differences, (name, draft.differences)
+        assert not draft.warnings, (name, draft.warnings)
         found = {item.default: item.name for item in draft.routine.parameters.values()}
         assert set(found) == set(asked.other), name
         right += not (asked.fixed or asked.missed)

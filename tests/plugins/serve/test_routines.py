@@ -78,6 +78,7 @@ async def test_task_is_saved_once_as_the_shown_routine(store: Any, serve: Any):
     shown = (await server.client.post("/routines", json=order)).json()
     assert "# /// routine" in shown["change"]
     assert (shown["parameters"], shown["differences"], shown["saved"]) == (["number"], [], False)
+    assert shown["warnings"] == []
     assert store.names() == ["thing"]
     other = {**order, "seen": "0" * 64}
     assert (await server.client.post("/routines", json=other)).json()["saved"] is False

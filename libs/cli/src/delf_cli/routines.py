@@ -28,6 +28,11 @@ class DraftRoutine(Protocol):
         """The content of the routine's file; a diff if the routine replaces a file."""
         ...
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """The places of the script that a person should check, because they keep a value."""
+        ...
+
     def keep(self) -> object:
         """Save the routine."""
         ...

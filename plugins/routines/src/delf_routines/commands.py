@@ -37,6 +37,7 @@ from delf_routines.calls import is_routine_call, read_call
 from delf_routines.cases import Case, case_of, run_case
 from delf_routines.drafting import BoundDraft, describe_actions, difference
 from delf_routines.drift import drift_of, named_actions
+from delf_routines.remaining import remaining_values
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
@@ -75,12 +76,14 @@ class _SavedRow(TypedDict):
         inputs: The values of the routine's parameters in this task.
         cost_usd: The cost of the model that wrote several scripts as one; 0 without a model, None
             if a price is unknown.
+        warnings: The places of the script that still contain the value of a parameter, in words.
     """
 
     name: str
     path: str
     inputs: dict[str, Any]
     cost_usd: float | None
+    warnings: list[str]
 
 
 class _TestedRow(TypedDict):
@@ -266,7 +269,7 @@ def save(
     called_name, inputs = read_call(record.task) if is_routine_call(record.task) else (None, {})
     if called_name == name:
         path = _add_test_case(state, store, record, events)
-        row = _SavedRow(name=name, path=str(path), inputs=dict(inputs), cost_usd=0.0)
+        row = _SavedRow(name=name, path=str(path), inputs=dict(inputs), cost_usd=0.0, warnings=[])
         write_result(f"the run is kept as {path}", row, as_json=as_json)
         return
 
@@ -280,6 +283,7 @@ def save(
     click.echo(visible(draft.change), nl=False, err=as_json)
     # With the task's recorded results, the routine must make the task's calls and give its answer.
     draft.raise_if_replay_differs()
+    _warn_of_remaining_values(draft.routine)
     if not confirm(f"\nsave it as {name}?", yes=yes):
         ctx.exit(1)
     draft.keep()
@@ -293,9 +297,19 @@ def save(
             path=str(path),
             inputs=dict(draft.case.inputs),
             cost_usd=draft.cost_usd,
+            warnings=[*draft.warnings],
         ),
         as_json=as_json,
     )
+
+
+def _warn_of_remaining_values(routine: Routine) -> None:
+    """Warn of values in the script that do not change with the routine's parameters."""
+    warnings = remaining_values(routine)
+    for warning in warnings:
+        errors.say("warning", visible(warning))
+    if warnings:
+        errors.say("hint", "use the parameter there, or keep its value fixed: save with --fix NAME")
 
 
 def _add_test_case(
@@ -463,6 +477,7 @@ def accept(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
                 "the repaired script behaves differently with its recorded results",
                 hint=f"delf routines reject {name}, or edit {store.path(name)} yourself",
             )
+    _warn_of_remaining_values(new)
     if not confirm(f"\ntake this for {name}?", yes=yes):
         ctx.exit(1)
     path = store.keep(new, None if case is None else case.text())

@@ -27,6 +27,7 @@ from delf_routines.cases import (
     stand_ins,
 )
 from delf_routines.drift import named_actions
+from delf_routines.remaining import remaining_values
 from delf_routines.repair import WRITER, WholeScriptHost, as_host
 from delf_routines.routine import Routine, UsedAction
 from delf_routines.saving import Scripts, actions_called, propose, scripts_of
@@ -148,6 +149,11 @@ class BoundDraft:
         if self.before is None:
             return self.routine.text()
         return difference(self.before, self.routine) or "it is the same as it was\n"
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """The places of the script that a person should check, because they keep a value."""
+        return remaining_values(self.routine)
 
     def raise_if_replay_differs(self) -> None:
         """Check that the routine's test run did the same as the task.

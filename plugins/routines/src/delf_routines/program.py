@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from delf_routines.bound import BoundRoutine
 from delf_routines.calls import call_text
 from delf_routines.drafting import BoundDraft
 from delf_routines.store import RoutineStore
+
+_log = logging.getLogger(__name__)
 
 
 class Routines:
@@ -65,6 +68,8 @@ class Routines:
             DelfError: If the task cannot become a routine.
         """
         draft = self._agent.use_journal(lambda j: self._make_draft(j, task_id, name, fixed))
+        for warning in draft.warnings:
+            _log.warning("routine %s: %s", name, warning)
         return draft.keep()
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundDraft:

@@ -518,22 +518,31 @@ def _find_in_f_strings(
 ) -> Iterator[_Replacement]:
     """Yield replacements for pieces of f-strings that equal a parameter's value.
 
+    A short text such as ``AT`` may have another meaning in a query or a command. So it is replaced
+    in printed f-strings only, and not if it may be a common word, such as ``in``.
+
     Args:
         script: The script.
         tree: The parsed script.
         parameters: The parameters by their values.
     """
     fields_by_value: dict[str, str] = {}
+    short_texts: set[str] = set()
     for value, item in parameters.items():
+        text = str(value)
         is_number = item.type in ("number", "integer")
-        if is_number or len(str(value)) > _MIN_CHARACTERS:
-            fields_by_value[str(value)] = f"{{{item.name}}}"
+        if not is_number and len(text) <= _MIN_CHARACTERS:
+            if text.islower():
+                continue
+            short_texts.add(text)
+        fields_by_value[text] = f"{{{item.name}}}"
     if not fields_by_value:
         return
     longest_first = sorted(fields_by_value, key=len, reverse=True)
-    pattern = re.compile("|".join(map(_whole_word, longest_first)))
+    pattern = re.compile("|".join(map(whole_word, longest_first)))
     # In f"{price:.2f}", the format ``.2f`` is a JoinedStr, too, and must stay as it is.
     format_specs = {n.format_spec for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
+    printed = set(_printed_f_strings(tree))
     for node in ast.walk(tree):
         if not isinstance(node, ast.JoinedStr) or node in format_specs:
             continue
@@ -542,6 +551,8 @@ def _find_in_f_strings(
             continue
         for start, text in _texts_outside_braces(segment):
             for match in pattern.finditer(text):
+                if match[0] in short_texts and node not in printed:
+                    continue
                 line, begin = _position_in(node, segment, start + match.start())
                 end_line, end = _position_in(node, segment, start + match.end())
                 yield _Replacement(
@@ -551,6 +562,20 @@ def _find_in_f_strings(
                     end=end,
                     text=fields_by_value[match[0]],
                 )
+
+
+def _printed_f_strings(tree: ast.AST) -> Iterator[ast.JoinedStr]:
+    """Yield the f-strings that a script prints, without those in further calls."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "print":
+            continue
+        unvisited: list[ast.AST] = [*call.args]
+        while unvisited:
+            node = unvisited.pop()
+            if isinstance(node, ast.JoinedStr):
+                yield node
+            if not isinstance(node, ast.Call):
+                unvisited += ast.iter_child_nodes(node)
 
 
 def _texts_outside_braces(segment: str) -> Iterator[tuple[int, str]]:
@@ -609,7 +634,7 @@ def _f_string(value: str, variables: Mapping[str, str]) -> str:
         variables: A mapping from piece to variable name.
     """
     longest_first = sorted(variables, key=len, reverse=True)
-    pattern = re.compile("|".join(map(_whole_word, longest_first)))
+    pattern = re.compile("|".join(map(whole_word, longest_first)))
     parts: list[str] = []
     position = 0
     for match in pattern.finditer(value):
@@ -622,7 +647,7 @@ def _f_string(value: str, variables: Mapping[str, str]) -> str:
     return f"f{quotes}{body}{quotes}"
 
 
-def _whole_word(piece: str) -> str:
+def whole_word(piece: str) -> str:
     """Return a regex that finds a piece of text as a whole word.
 
     A number within a date or another number does not match.

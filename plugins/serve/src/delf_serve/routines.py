@@ -144,6 +144,7 @@ class Routines:
             change=draft.change,
             parameters=sorted(draft.routine.parameters),
             differences=[*draft.differences],
+            warnings=[*draft.warnings],
             cost_usd=draft.cost_usd,
             digest=digest,
             saved=is_saved,

@@ -291,6 +291,9 @@ class RoutineDraft(ResponseModel):
     differences: list[str] = Field(
         description="How the routine differs from its task; if it does, it cannot be saved."
     )
+    warnings: list[str] = Field(
+        description="The places of the script that still contain the value of a parameter."
+    )
     cost_usd: float | None = Field(description="The cost of merging several scripts into one.")
     digest: str = Field(description="Send it as `seen` to save this.")
     saved: bool

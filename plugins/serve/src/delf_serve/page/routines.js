@@ -69,6 +69,7 @@ export class RoutinesView {
       const chosen = () => boxes.map((one) => one.firstChild).filter((one) => !one.checked).map((one) => one.value);
       fill(place, el("pre", { class: "prints", tabindex: "0", role: "region", "aria-label": "Routine" }, made.change),
         made.cost_usd ? el("p", { class: "quiet" }, `a model joined several scripts into one for ${money(made.cost_usd)}`) : null,
+        made.warnings.length ? el("ul", {}, made.warnings.map((text) => el("li", {}, long(text, 500)))) : null,
         made.differences.length ? el("ul", { class: "bad" }, made.differences.map((text) => el("li", {}, long(text, 500)))) : null,
         boxes.length ? el("fieldset", {}, el("legend", {}, "Parameters"), boxes) : null,
         el("div", { class: "buttons" },
