@@ -189,11 +189,12 @@ def test_init_and_exec_frames_have_the_documented_form():
     spec = SessionSpec(
         tools=(ToolNames(name="a", methods=("x",)), ToolNames(name="f")), modules=("re",)
     )
-    kind, content = loads(init_frame(spec, "/s", ["/data"])[4:])
+    kind, content = loads(init_frame(spec, "/s", ["/data"], {"a.csv": "/data/a.csv"})[4:])
     assert kind == "init"
     assert content["tools"] == [["a", ["x"], []], ["f", [], []]]
     assert content["scratch"] == "/s"
     assert content["readable"] == ["/data"]
+    assert content["links"] == {"a.csv": "/data/a.csv"}
     assert content["limits"]["frame_bytes"] == spec.limits.frame_bytes
     assert loads(exec_frame(2, "print(1)", 100)[4:]) == ["exec", 2, "print(1)", None]
     start = ScriptStart(seed="s", clock=(7,), turns=(1, 0))

@@ -99,7 +99,7 @@ def test_guest_serves_over_pipes_and_descriptors(archive, style):
 
 
 def encode_all(spec):
-    return init_frame(spec, "/nowhere", []) + exec_frame(
+    return init_frame(spec, "/nowhere", [], {}) + exec_frame(
         1, "import math\nprint(math.floor(3.5))\n2 + 2", 10_000
     )
 

@@ -13,10 +13,10 @@ async def test_listed_paths_can_be_opened(make_backend, tmp_path):
     files = input_files(found, backend.visible_path)
     assert [file.name for file in files] == ["data.csv", "data-2.csv"]
     async with Bench(backend) as bench:
-        run = await bench.open(files=tuple(found))
+        run = await bench.open(files=tuple(found), file_names=("data.csv", "new.csv"))
         code = f"[open(name).read() for name in {[file.visible for file in files]}]"
         assert done(await run(code)).value == ["a", "b"]
-        assert done(await run("open('data-2.csv').read()")).value == "b"
+        assert done(await run("open('new.csv').read()")).value == "b"
         failed(await run("open('/workspace/data.csv', 'w')"), "PermissionError")
 
 

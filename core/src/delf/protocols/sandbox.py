@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from delf.machine.zones import Zone, local_zone
@@ -113,6 +114,8 @@ class SessionSpec:
         libraries: Third-party packages that it may import, by their distribution's name.
         limits: The limits of the session.
         files: Input files that it may read, as absolute paths of the host.
+        file_names: The names of the files for scripts, in the same order; the last parts of the
+            paths when empty.
         row_files: The suffixes of spreadsheets and other output files that the host writes from
             rows which the script sends.
         zone: The time zone of the script's clock.
@@ -123,8 +126,18 @@ class SessionSpec:
     libraries: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     files: tuple[str, ...] = ()
+    file_names: tuple[str, ...] = ()
     row_files: tuple[str, ...] = ()
     zone: Zone = field(default_factory=local_zone)
+
+    @property
+    def path_by_name(self) -> dict[str, str]:
+        """The input files' paths on the host, by their names for scripts."""
+        names = self.file_names or tuple(Path(path).name for path in self.files)
+        paths: dict[str, str] = {}
+        for name, path in zip(names, self.files, strict=True):
+            paths.setdefault(name, path)
+        return paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from delf.errors import SandboxUnavailableError
@@ -211,20 +212,28 @@ class WireSession(asyncio.BufferedProtocol):
             reason = getattr(outcome, "message", outcome)  # some outcomes have no message
             raise SandboxUnavailableError(f"the sandbox did not start: {reason}")
 
-    def initialise(self, spec: SessionSpec, scratch: str, readable: Sequence[str] = ()) -> None:
+    def initialise(
+        self,
+        spec: SessionSpec,
+        scratch: str,
+        readable: Sequence[str] = (),
+        links: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Send the guest its tools, modules and limits.
 
         Args:
             spec: The session's specification.
             scratch: The path inside the sandbox of the folder in which scripts may write.
             readable: Further paths inside the sandbox that scripts may read.
+            links: Paths inside the sandbox of input files, by their names for scripts. The scratch
+                folder gets links of these names to the files.
         """
         self._spec = spec
         # The session was started before the limits of its task were known.
         self._reader = FrameReader(spec.limits.frame_bytes)
         self._budget = Budget(spec.limits)
         self._files = IncomingFiles(spec.limits)
-        self._write(init_frame(spec, scratch, readable))
+        self._write(init_frame(spec, scratch, readable, links))
 
     async def execute(self, code: str, host: ScriptHost) -> Outcome:
         """Run a script and return its outcome; ``host`` makes the script's calls."""

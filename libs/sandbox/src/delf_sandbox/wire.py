@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from delf.errors import SandboxExecutionError
@@ -191,13 +191,16 @@ def limits_by_name(limits: Limits) -> dict[str, float]:
     return {name: getattr(limits, name) for name in limits.__slots__}
 
 
-def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:
+def init_frame(
+    spec: SessionSpec, scratch: str, readable: Sequence[str], links: Mapping[str, str]
+) -> bytes:
     """Encode the ``init`` frame, which starts a session.
 
     Args:
         spec: The session's specification.
         scratch: The path inside the sandbox of the folder in which scripts may write.
         readable: Further paths inside the sandbox that scripts may read.
+        links: Paths inside the sandbox of input files, by their names in the scratch folder.
     """
     content = {
         # ``changing`` are the methods with side effects.
@@ -207,6 +210,7 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
         "limits": limits_by_name(spec.limits),
         "scratch": scratch,
         "readable": list(readable),
+        "links": dict(links),
         # The suffixes of files that the host writes from rows, such as spreadsheets.
         "row_files": list(spec.row_files),
         "zone": spec.zone.rule,  # a POSIX rule

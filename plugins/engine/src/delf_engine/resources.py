@@ -465,6 +465,7 @@ def _session_spec(
         libraries=tuple(config.allowed_libs),
         limits=limits,
         files=tuple(file.path for file in inputs),
+        file_names=tuple(file.name for file in inputs),
         row_files=formats.writable,
     )
 

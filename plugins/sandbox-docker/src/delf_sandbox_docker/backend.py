@@ -137,7 +137,10 @@ class DockerBackend:
         try:
             await session.ready(_START_SECONDS)
             await self._copy_inputs(session, spec)
-            session.initialise(spec, SCRATCH, [WORKSPACE])
+            links = {
+                name: self._inputs.visible_path(path) for name, path in spec.path_by_name.items()
+            }
+            session.initialise(spec, SCRATCH, [WORKSPACE], links)
         except BaseException:
             self.pool.run_in_background(session.aclose())
             raise

@@ -44,7 +44,7 @@ _HINT = (
     'container: --security-opt seccomp=unconfined); sandbox_config = { scratch = "disk" } '
     "accepts it"
 )
-SessionConfig = tuple[Limits, bool, tuple[str, ...]]
+SessionConfig = tuple[Limits, bool, tuple[str, ...], tuple[tuple[str, str], ...]]
 """The limits of a session, whether it has libraries, and its input files.
 
 A started process can serve any session of the same configuration.
@@ -175,7 +175,7 @@ class LocalBackend:
         guest = await self.pool.take(kind)
         try:
             await guest.ready(_START_SECONDS)
-            guest.initialise(spec, guest.process.scratch, spec.files)
+            guest.initialise(spec, guest.process.scratch, spec.files, spec.path_by_name)
         except BaseException:
             await guest.aclose()
             raise
@@ -227,8 +227,10 @@ class LocalBackend:
         """Fork a process for sessions with the given limits, libraries and files."""
         # Scratch files on the disk need no mounts, so the first call then returns None.
         server = await self._server_with_mounts() or await self._running_server()
-        limits, has_libraries, files = config
-        process, wire = await server.fork(limits, libraries=has_libraries, files=files)
+        limits, has_libraries, files, links = config
+        process, wire = await server.fork(
+            limits, libraries=has_libraries, files=files, links=dict(links)
+        )
         loop = asyncio.get_running_loop()
         _, session = await loop.create_connection(
             lambda: _LocalSession(process, limits.frame_bytes, self.pool.in_use.discard), sock=wire
@@ -239,7 +241,7 @@ class LocalBackend:
 
 
 def _kind(spec: SessionSpec) -> SessionConfig:
-    return spec.limits, bool(spec.libraries), spec.files
+    return spec.limits, bool(spec.libraries), spec.files, tuple(spec.path_by_name.items())
 
 
 def _is_only_writable_by_user(path: Path) -> bool:

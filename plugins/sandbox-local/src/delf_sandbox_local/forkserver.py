@@ -11,8 +11,10 @@ import struct
 import subprocess
 import sysconfig
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import delf_confined
@@ -151,7 +153,12 @@ class ForkServer:
             ) from None
 
     async def fork(
-        self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
+        self,
+        limits: Limits,
+        *,
+        libraries: bool,
+        files: tuple[str, ...] = (),
+        links: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[LocalProcess, socket.socket]:
         """Fork a process for a new guest.
 
@@ -159,6 +166,7 @@ class ForkServer:
             limits: The limits of the session.
             libraries: Whether scripts can import the installed packages.
             files: The input files that scripts may read.
+            links: The paths of the input files, by their names for scripts.
 
         Returns:
             The process, and the host's socket to the guest.
@@ -188,6 +196,7 @@ class ForkServer:
             "libraries": _library_folders() if libraries else [],
             "scratch": scratch,
             "readable": list(files),
+            "links": dict(links),
         }
         try:
             pid = await self._request_guest(request, guest_end)

@@ -204,7 +204,7 @@ class _TemplateProcess:
             os.chdir(scratch)
             from delf_sandbox.guest.policy import link_inputs
 
-            link_inputs(request["readable"], scratch)  # before confinement forbids links
+            link_inputs(request["links"], scratch)  # before confinement forbids links
             _make_libraries_importable(request["libraries"])
             max_threads = request["max_threads"]
             confine(limits, request["readable"], scratch, max_threads=max_threads)

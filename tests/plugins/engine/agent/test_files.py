@@ -207,6 +207,18 @@ def test_bare_file_name_works_with_any_open_function(run, inputs):
     assert set(response.files) == {"long.csv"}, "an input file is not an output file"
 
 
+def test_names_of_the_prompt_can_be_opened(run, inputs, tmp_path):
+    """Also the name of a second file of the same name, and of a link to a file."""
+    link = tmp_path / "latest.csv"
+    (tmp_path / "c.csv").write_text("n,v\n3,z\n")
+    link.symlink_to(tmp_path / "c.csv")
+    reading = (
+        "for name in ('sales.csv', 'sales-2.csv', 'latest.csv'): print(open(name).read()[4:7])"
+    )
+    response = run(reading, files=[*inputs, str(link)])
+    assert (response.error, response.text) == (None, "1,x\n2,y\n3,z")
+
+
 @pytest.mark.parametrize("mode", ["r", "w"])
 def test_script_cannot_open_other_files(run, tmp_path, inputs, mode):
     (tmp_path / "other").write_text("secret")

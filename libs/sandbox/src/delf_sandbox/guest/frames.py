@@ -4,7 +4,7 @@ Every frame is a list whose first item names it.
 
 Host to guest::
 
-    ["init", {tools, modules, libraries, limits, scratch, readable, row_files, zone}]
+    ["init", {tools, modules, libraries, limits, scratch, readable, links, row_files, zone}]
     ["exec", number, code, start]
     ["return", call, value]   ["raise", call, kind, message, status?]   ["message", call, message]
 

@@ -180,22 +180,18 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
     return open_file
 
 
-def link_inputs(readable: Sequence[str], scratch: str) -> None:
+def link_inputs(links: Mapping[str, str], scratch: str) -> None:
     """Create a link to each input file in the working folder.
 
     Libraries that open files themselves then find an input file by its name.
 
     Args:
-        readable: Input files and folders, as paths inside the sandbox.
+        links: The paths of input files inside the sandbox, by their names for scripts.
         scratch: The path of the working folder.
     """
-    for path in readable:
-        files = [path]
-        if os.path.isdir(path):
-            files = [os.path.join(path, name) for name in os.listdir(path)]
-        for file in files:
-            with suppress(OSError):  # the name exists, or links are forbidden
-                os.symlink(file, os.path.join(scratch, os.path.basename(file)))
+    for name, path in links.items():
+        with suppress(OSError):  # the name exists, or links are forbidden
+            os.symlink(path, os.path.join(scratch, name))
 
 
 def _is_inside_any(path: str, roots: Sequence[str]) -> bool:

@@ -279,7 +279,7 @@ class GuestSession:
             is_bound=self._namespace.__contains__,
             is_async=lambda name: _is_async(self._namespace.get(name)),
         )
-        link_inputs(spec["readable"], spec["scratch"])
+        link_inputs(spec["links"], spec["scratch"])
         restricted_open = make_open(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
         self._namespace["__builtins__"] = make_builtins(modules, replacements, restricted_open)
