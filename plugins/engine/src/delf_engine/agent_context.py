@@ -59,6 +59,8 @@ class AgentContext:
         connect: Creates a connection from the name of one of the project's connections, or from a
             connection type.
         secrets: The secrets of the project.
+        connection_names: The names of the project's connections, also of those that the agent does
+            not use.
     """
 
     host: PluginHost
@@ -70,6 +72,7 @@ class AgentContext:
     folder: Path
     connect: Connect = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    connection_names: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -106,6 +109,7 @@ class AgentContext:
             folder=root,
             connect=connector_of(project, host, environ, root),
             secrets=() if project is None else tuple(project.secrets()),
+            connection_names=frozenset(() if project is None else project.connections),
         )
 
     def open_conversation_journal(self, url: str | None = None) -> SharedJournal:

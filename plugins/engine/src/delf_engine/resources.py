@@ -39,6 +39,7 @@ from delf_engine.approvals.channels import (
 )
 from delf_engine.approvals.inbox import Inbox, open_journal
 from delf_engine.approvals.pending import PendingRequests
+from delf_engine.approvals.rule_names import check_rule_names
 from delf_engine.approvals.shared import Approvals
 from delf_engine.asking_people import AskTool
 from delf_engine.bounded import WARM_SECONDS, failures_named, within
@@ -243,6 +244,7 @@ class Resources:
         files = TaskFiles(inputs, Formats(agent_context.host))
         closing.closers.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, agent_context)
+        _check_rules(agent, tools)
         if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
             spec = _session_spec(config, limits, tools, files.formats, inputs)
             warm_up = partial(sandbox.backend.warm_up, spec)
@@ -485,6 +487,18 @@ async def _tools_of(
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, agent_context.host, files.formats)
     return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)
+
+
+def _check_rules(agent: AgentParts, tools: AgentTools) -> None:
+    """Check the names in ``approval_rules``; log a warning for each rule that may be void.
+
+    Raises:
+        AgentConfirmationError: If a name is probably misspelt.
+    """
+    own_connections = {connection.name for connection in tools.connections}
+    unused_connections = agent.context.connection_names - own_connections
+    for warning in check_rule_names(agent.config.approval_rules, tools.tools, unused_connections):
+        _log.warning("%s", warning)
 
 
 def _learn_secrets(connections: Sequence[ConnectionLike], redactor: Redactor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -86,6 +86,11 @@ class Toolset:
     def actions(self) -> tuple[BoundAction, ...]:
         """All allowed actions in the order of the agent's tools."""
         return tuple(self._allowed.values())
+
+    @property
+    def known_names(self) -> Collection[str]:
+        """The names of all actions, including those that are not allowed."""
+        return {bound_action.name for bound_action in self.actions} | self._forbidden_names
 
     @property
     def shown(self) -> tuple[BoundAction, ...]:
@@ -333,6 +338,7 @@ async def _bind(
     owner = f"the connection {connection.name!r}"
     actions = await within(START_SECONDS, owner, "actions", connection.actions)
     check_permissions(connection, actions)
+    _check_contents_names(connection, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
     actions_with_trust = [_with_declared_trust(connection, each) for each in actions]
     has_trusted_results = any(
@@ -353,6 +359,18 @@ async def _bind(
             connection, reviewed_action, name, asks, check=check
         )
     return bound_actions, forbidden_names
+
+
+def _check_contents_names(connection: ConnectionLike, actions: Sequence[Action]) -> None:
+    """Raise ToolDefinitionError if ``contents`` names an action that does not exist."""
+    action_names = [action.name for action in actions]
+    for name in getattr(connection, "contents", {}):
+        if name not in action_names:
+            raise ToolDefinitionError(
+                f"contents of {connection.name!r} names {name!r}, which is not one of its actions"
+                f"{did_you_mean(name, action_names)}",
+                hint=f"its actions: {', '.join(action_names)}",
+            )
 
 
 def _method_name(connection: ConnectionLike, action: Action) -> str:

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from delf import Agent, load_project, tool
-from delf.errors import AgentConfirmationError
+from delf import Agent, Connection, action, load_project, tool
+from delf.errors import AgentConfirmationError, ToolDefinitionError
 from delf.protocols.rules import ApprovalRule
+from delf_engine.toolset import load_toolset
 from support.gates import gate_bench
 from support.workspace import ROOT
 
@@ -119,3 +120,99 @@ def test_rules_of_a_program_are_added_to_those_of_its_project(delf_host, tmp_pat
 def test_invalid_rule_is_refused(rules, says):
     with pytest.raises(AgentConfirmationError, match=re.escape(says)):
         Agent(llm="scripted", approval_rules=rules)
+
+
+SHOP_AND_DRIVE = """
+[connections.shop]
+type = "filesystem"
+roots = {x = "."}
+allow = ["read_file", "write_file"]
+[connections.drive]
+type = "filesystem"
+roots = {x = "."}
+"""
+
+
+@tool(effect="read")
+def look(page: str) -> str:
+    """Look."""
+    return page
+
+
+@pytest.fixture
+def start(delf_host, scripted_model, tmp_path):
+    """A function that starts an agent of a project with a connection ``shop`` and functions."""
+
+    async def start(rules):
+        (tmp_path / "delf.toml").write_text(SHOP_AND_DRIVE)
+        project = load_project(tmp_path, trust=True)
+        options = {"llm": "scripted", "host": delf_host, "approval_rules": rules}
+        options |= {"connections": ["shop"], "tools": [pay, look], "journal": "none"}
+        async with Agent.from_project(project, **options):
+            pass
+
+    return start
+
+
+ANN = {"approvers": ["ann"]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ({"pya": ANN}, "'pya', which is not one of this agent's actions; did you mean 'pay'?"),
+        ({"shop.wirte_file": ANN}, "did you mean 'shop.write_file'?"),
+        ({"shop.zzz": "approve"}, "names 'shop.zzz', which is not one of this agent's actions"),
+        ({"shop": ANN}, "names 'shop', which is not"),
+        ({"look.title -> pya.n": "approve"}, "did you mean 'pay'?"),
+        ({"lok.title -> pay.n": "approve"}, "did you mean 'look'?"),
+        ({"look.title -> pay.m": "approve"}, "names the parameter 'm', which pay does not have"),
+        ({"shop.raed_file.text -> pay.n": "approve"}, "did you mean 'shop.read_file'?"),
+    ],
+)
+async def test_rule_with_a_misspelt_name_is_refused(start, rules, says):
+    with pytest.raises(AgentConfirmationError, match=re.escape(says)) as raised:
+        await start(rules)
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("shpo.*", "'shpo.*' matches none of this agent's actions; did you mean 'shop'?"),
+        ("shop.zzz*", "'shop.zzz*' matches none of this agent's actions"),
+        ("bookings.cancel", "which is not one of this agent's actions"),
+        ("bookings.list.* -> pay.n", "matches none of this agent's actions"),
+    ],
+)
+async def test_rule_that_may_be_void_is_a_warning(start, caplog, rule, says):
+    await start({rule: "approve"})
+    assert says in caplog.text
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *("*", "p?y", "pay", "shop.*", "shop.write_file", "*.write_file"),
+        "shop.replace",  # exists, but is not allowed
+        "drive.anything",  # a connection of the project that this agent does not use
+        *("d*.write_file", "drive.*"),
+        *("look.title -> pay.n", "look -> pay.n", "look.* -> pay.*", "* -> *", "look.title -> sh*"),
+        *("shop.read_file.text -> look.page", "drive.read_file.text -> look.page"),
+    ],
+)
+async def test_rule_that_can_match_is_no_warning(start, caplog, rule):
+    await start({rule: "approve"})
+    assert "approval_rules" not in caplog.text
+
+
+async def test_contents_of_an_unknown_action_are_refused():
+    class Desk(Connection):
+        @action(effect="write")
+        async def reply(self, to: str, letter: str) -> None:
+            """Reply."""
+
+    says = "contents of 'desk' names 'repyl', which is not one of its actions; did you mean 'reply'"
+    with pytest.raises(ToolDefinitionError, match=re.escape(says)):
+        await load_toolset([Desk(name="desk", contents={"repyl": ["letter"]})])
+    assert await load_toolset([Desk(name="desk", contents={"reply": ["letter"]})])
