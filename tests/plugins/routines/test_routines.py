@@ -247,6 +247,39 @@ def test_later_run_becomes_a_test_case(saved: Any, here: Any):
     assert not [*(here / "routines/cases").iterdir()]
 
 
+def test_routine_of_another_projects_task_is_written_here(
+    saved: Any, project: Any, run: Any, tmp_path_factory: Any, monkeypatch: Any
+):
+    """`last` is no task of another project; a task that is named by its id is saved here."""
+    other = tmp_path_factory.mktemp("other")
+    journal = f'[plugins.journal-sql]\nurl = "sqlite:///{project / "journal.db"}"\n'
+    (other / "delf.toml").write_text(journal)
+    trusting = ("--trust", str(project), "--trust", str(other))
+    monkeypatch.chdir(other)
+    refused = run(*trusting, "routines", "save", "last", "theirs", "--yes")
+    assert refused.exit_code != 0
+    assert f"the project {other} has no task yet" in " ".join(refused.output.split())
+    assert "delf runs list" in refused.output
+    found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
+    done = run(*trusting, "routines", "save", found[0]["task_id"], "theirs", "--yes")
+    assert done.exit_code == 0, done.output
+    assert (other / "routines/theirs.py").is_file()
+    assert not (project / "routines/theirs.py").exists()
+
+
+def test_history_has_no_runs_of_another_projects_routine(
+    saved: Any, project: Any, run: Any, tmp_path_factory: Any, monkeypatch: Any
+):
+    assert saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11").exit_code == 0
+    assert len(json.loads(saved("history", "income", "--json").stdout)) == 1
+    other = tmp_path_factory.mktemp("other")
+    journal = f'[plugins.journal-sql]\nurl = "sqlite:///{project / "journal.db"}"\n'
+    (other / "delf.toml").write_text(journal)
+    monkeypatch.chdir(other)
+    shown = run("--trust", str(other), "routines", "history", "income", "--json")
+    assert json.loads(shown.stdout) == []
+
+
 def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any):
     task = "Which city shall it be?"
     script = "city = await ask('Which city?', ['Rome', 'Berlin'], default='Rome')\nprint(city)\n"

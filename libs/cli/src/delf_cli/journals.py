@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import click
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, UnknownTaskError
 from delf.events import Event
 from delf.protocols.connection import SupportsClose
 from delf.protocols.shared_journal import SharedJournal
-from delf_cli.state import state_of
+from delf.records import dataclass
+from delf.trust.folders import CONFIG_FILE, is_file, project_folder
+from delf_cli.state import State, state_of
 from delf_engine.journal.factory import make_journal, need_durable_journal
 from delf_engine.project.any_project import journal_name
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from delf_engine.project.project import Project
 
 
+# The number of tasks that are read at a time in the search for the newest task of a project.
+_PAGE: Final = 100
 T = TypeVar("T")
 JournalT = TypeVar("JournalT", bound=SupportsClose)
 
@@ -76,21 +81,70 @@ def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
     return work_with(history_journal(ctx), work)
 
 
-async def find_id(journal: SharedJournal, text: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class CurrentProject:
+    """The project of the current folder, to tell its tasks from those of other projects.
+
+    Args:
+        root: The folder of the ``delf.toml`` that applies; None outside of a project.
+        folder: The current folder. With ``--config`` it need not be within the project.
+    """
+
+    root: Path | None
+    folder: Path
+
+    @classmethod
+    def of(cls, state: State) -> Self:
+        """Find the project of the current folder, or of the file that ``--config`` names."""
+        folder = Path.cwd()
+        if state.config is not None:
+            return cls(root=Path(state.config).expanduser().resolve().parent, folder=folder)
+        root = project_folder(folder)
+        return cls(root=root if is_file(root / CONFIG_FILE) else None, folder=folder)
+
+    def owns(self, task_folder: str | None) -> bool:
+        """Return True if a task of a folder belongs to the project; outside of a project, always.
+
+        Args:
+            task_folder: The folder in the task's record. A task without one, or with a relative
+                one, may be of anywhere, and belongs to no project.
+        """
+        if self.root is None:
+            return True
+        if task_folder is None or not Path(task_folder).is_absolute():
+            return False
+        path = Path(task_folder)
+        return path in (self.root, self.folder) or project_folder(path) == self.root
+
+
+async def find_id(journal: SharedJournal, text: str, project: CurrentProject) -> str:
     """Return a task's id from a prefix or ``last``.
 
     Args:
         journal: The journal.
-        text: The id, a prefix, or ``last`` for the newest task.
+        text: The id or a prefix, of a task of any project; or ``last`` for the newest task of the
+            project.
+        project: The project of ``last``; outside of a project it is the newest task of all.
 
     Raises:
         DelfError: If no task, or more than one, matches.
     """
-    if text == "last":
-        newest = await journal.find(1)
-        if newest:
-            return newest[0].task_id
-    return await journal.resolve(text)  # raises for "last" if the journal has no task
+    if text != "last":
+        return await journal.resolve(text)
+    page = await journal.find(_PAGE)
+    while page:
+        own_folders = {folder for folder in {task.folder for task in page} if project.owns(folder)}
+        for task in page:
+            if task.folder in own_folders:
+                return task.task_id
+        page = await journal.find(_PAGE, after=page[-1].place)
+    where = "there is no task yet"
+    if project.root is not None:
+        where = f"the project {project.root} has no task yet"
+    raise UnknownTaskError(
+        f"{where} in {journal.place}",
+        hint="delf runs list shows the tasks of all projects: give the id of one instead of last",
+    )
 
 
 def load_task(ctx: click.Context, id_prefix: str) -> tuple[TaskRecord, list[Event]]:
@@ -98,14 +152,15 @@ def load_task(ctx: click.Context, id_prefix: str) -> tuple[TaskRecord, list[Even
 
     Args:
         ctx: The context of the command.
-        id_prefix: A prefix of the task's id, or ``last``.
+        id_prefix: A prefix of the task's id, or ``last`` for the project's newest task.
 
     Raises:
         DelfError: If no task, or more than one, matches, or the journal cannot be read.
     """
+    project = CurrentProject.of(state_of(ctx))
 
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:
-        task_id = await find_id(journal, id_prefix)
+        task_id = await find_id(journal, id_prefix, project)
         return await journal.task(task_id), list(await journal.read(task_id))
 
     return ask_journal(ctx, load)

@@ -15,8 +15,9 @@ from delf.terminal import visible
 from delf_cli import complete
 from delf_cli.as_json import as_json_option
 from delf_cli.ids import short_id
-from delf_cli.journals import ask_journal, find_id
+from delf_cli.journals import CurrentProject, ask_journal, find_id
 from delf_cli.output import json_text
+from delf_cli.state import state_of
 from delf_cli.tables import one_line, table
 from delf_console.runs_view import span
 
@@ -70,9 +71,10 @@ def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     \b
     delf runs diff 3f9a 7c21
     """  # noqa: D301 - click's mark for lines that stay as they are
+    project = CurrentProject.of(state_of(ctx))
 
     async def load(journal: SharedJournal) -> tuple[TaskWithEvents, TaskWithEvents]:
-        names = [await find_id(journal, text) for text in (first, second)]
+        names = [await find_id(journal, text, project) for text in (first, second)]
         task_a, task_b = [(await journal.task(name), await journal.read(name)) for name in names]
         return task_a, task_b
 

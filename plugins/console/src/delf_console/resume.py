@@ -95,12 +95,14 @@ async def find_task(
     """Return a task's id, and the event that queued or started the task; None without an event."""
     from delf.events import start_event
     from delf.protocols.shared_journal import SharedJournal
-    from delf_cli.journals import find_id, project_journal
+    from delf_cli.journals import CurrentProject, find_id, project_journal
 
     project = state.load_project(options.overrides, {"journal": options.flags["journal"]})
     journal = project_journal(project, state.discover(project.environ))
     try:
-        name = await find_id(journal, text) if isinstance(journal, SharedJournal) else text
+        name = text
+        if isinstance(journal, SharedJournal):
+            name = await find_id(journal, text, CurrentProject.of(state))
         events = await journal.read(name)
     finally:
         await journal.aclose()

@@ -20,11 +20,19 @@ from delf_cli import complete
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.errors import TRACE
 from delf_cli.ids import short_id
-from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
+from delf_cli.journals import (
+    CurrentProject,
+    ask_journal,
+    find_id,
+    history_journal,
+    load_task,
+    work_with,
+)
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import format_count, json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.script_view import script_lines, scripts_of
+from delf_cli.state import state_of
 from delf_cli.story import format_stop, printed_so_far
 from delf_cli.streams import real_stdout, wrap_text
 from delf_cli.summary import summary_of
@@ -111,7 +119,9 @@ class _PrunedRow(TypedDict):
 
 @click.group("runs", cls=LazyGroup, group="runs ", bare_command="list")
 def runs() -> None:
-    """Look at the tasks in the journal; you may shorten an ID; the newest task is `last`.
+    """Look at the tasks in the journal; you may shorten an ID.
+
+    `last` is the newest task of this project; outside of a project, of all.
 
     \b
     delf runs
@@ -296,12 +306,13 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 @as_json_option(_EventRow)
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
-    """Write the events of the task ID, one per line; without ID, of the most recent task."""
+    """Write the events of the task ID, one per line; without ID, of `last`."""
     began: float | None = None
+    project = CurrentProject.of(state_of(ctx))
 
     async def print_events(journal: SharedJournal) -> None:
         nonlocal began
-        complete_id = await find_id(journal, task_id)
+        complete_id = await find_id(journal, task_id, project)
         async for event in events_of(journal, complete_id, follow=follow):
             began = event.at if began is None else began
             line = json_text(encode(event)) if as_json else render.event_line(event, began)

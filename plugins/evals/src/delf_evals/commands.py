@@ -83,6 +83,8 @@ def add(
 ) -> None:
     """Add the task TASK, or `last`, as a case with recorded results.
 
+    `last` is the newest task of this project.
+
     The case expects the same answer, and the same calls of actions that change data. Edit the file
     to add other checks.
     """

@@ -26,7 +26,7 @@ from delf_cli.as_json import as_json_option, write_result
 from delf_cli.complete import completes
 from delf_cli.confirming import confirm
 from delf_cli.ids import short_id
-from delf_cli.journals import ask_journal, load_task
+from delf_cli.journals import CurrentProject, ask_journal, load_task
 from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
 from delf_cli.session import Options, Setup, restore_options, tool_options
@@ -254,18 +254,20 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 def save(
     ctx: click.Context, task_id: str, name: str, fixed: tuple[str, ...], yes: bool, as_json: bool
 ) -> None:
-    """Save the task TASK of the journal, or the last task, as the routine NAME.
+    """Save the task TASK of the journal as the routine NAME of this project.
+
+    TASK is an id, or `last` for the newest task of this project.
 
     delf shows the routine first, with a diff if it replaces one of that name. If TASK is a run of
     the routine NAME itself, the run is added as a test case for `delf routines test`.
     """
     state = state_of(ctx)
+    store = _store(state)  # of the person's folder: restore_options() changes to the task's
     record, events = load_task(ctx, task_id)
     first_event = start_event(events)
     if first_event is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
     agent = Setup.of(state, restore_options(state, Options(flags={}), first_event.setup)).agent()
-    store = _store(state)
     called_name, inputs = read_call(record.task) if is_routine_call(record.task) else (None, {})
     if called_name == name:
         path = _add_test_case(state, store, record, events)
@@ -556,15 +558,18 @@ def remove(ctx: click.Context, name: str, yes: bool, as_json: bool) -> None:
 @as_json_option(TaskRecord, _RUN_FIELDS)
 @click.pass_context
 def history(ctx: click.Context, name: str, as_json: bool) -> None:
-    """List the tasks that ran a routine, newest first."""
+    """List the tasks that ran a routine of this project, newest first."""
     begin = f"{name}("
+    project = CurrentProject.of(state_of(ctx))
 
     async def find(journal: SharedJournal) -> list[TaskRecord]:
         runs: list[TaskRecord] = []
         page = await journal.find(_MAX_SHOWN_RUNS, text=begin)
         while page and len(runs) < _MAX_SHOWN_RUNS:
             # The text may also be within a task's text, as in a run of another routine.
-            runs += [task for task in page if task.task.startswith(begin)]
+            named = [task for task in page if task.task.startswith(begin)]
+            # Another project may have a routine of this name. A program's task may have no folder.
+            runs += [task for task in named if not task.folder or project.owns(task.folder)]
             page = await journal.find(_MAX_SHOWN_RUNS, text=begin, after=page[-1].place)
         return runs[:_MAX_SHOWN_RUNS]
 
