@@ -82,7 +82,7 @@ def test_commands_in_messages_exist() -> None:
 
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`(delf [^`]+)`")
+_INLINE = re.compile(r"`delf [^`]+`")
 _SHELL = ("sh", "console", "bash", "")
 
 
@@ -92,7 +92,7 @@ def _faults_of_page(text: str) -> Iterator[str]:
             yield from _faults(line)
     for code in _INLINE.findall(_BLOCK.sub("", text)):
         # In a sentence, a command may be named without its arguments.
-        yield from _faults(code.replace("\\|", "|"), whole=False)
+        yield from _faults(" ".join(code.replace("\\|", "|").split()), whole=False)
 
 
 @pytest.mark.slow
@@ -124,3 +124,9 @@ def test_commands_on_pages_exist() -> None:
 )
 def test_check_of_hints_finds_commands_that_do_not_exist(text: str, faults: int) -> None:
     assert len(list(_faults(text))) == faults
+
+
+def test_check_of_pages_finds_a_command_in_a_sentence_that_does_not_exist() -> None:
+    assert [*_faults_of_page("Type `delf nonsense`,\nor `delf\nrunner`. A delf stops.")] == [
+        "there is no command delf nonsense"
+    ]

@@ -90,7 +90,7 @@ def _unanswered(
         return replace(
             failure,
             message=f"no provider is known for the model {endpoint.model!r}",
-            hint=f"LLMConfig(model={endpoint.model!r}, base_url='http://host/v1'), "
+            hint="give the address of its server, base_url = 'http://host/v1', "
             "or begin the model's name with another provider, such as 'openai/'",
             is_configuration_error=True,
         )

@@ -1016,7 +1016,7 @@ def shared(agent: Agent) -> SharedJournal:
     if isinstance(journal, SharedJournal):
         return journal
     raise ConfigurationError(
-        "the agent's journal is not for several processes", hint='Agent(journal="sql")'
+        "the agent's journal is not for several processes", hint='the setting journal = "sql"'
     )
 
 

@@ -196,8 +196,9 @@ def test_budget_needs_a_known_price() -> None:
     ledger = Ledger(1.0)
     ledger.check()
     ledger.add(Usage(), None)
-    with pytest.raises(BudgetExceededError, match="without a known price"):
+    with pytest.raises(BudgetExceededError, match="without a known price") as refused:
         ledger.check()
+    assert "--set agent.allow_unpriced=true" in refused.value.hint
     free = Ledger(1.0, allow_unpriced=True)
     free.add(Usage(), None)
     free.check()

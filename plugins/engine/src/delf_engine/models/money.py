@@ -21,7 +21,10 @@ from delf.messages import (
 )
 from delf_engine.models.estimates import Estimate, input_tokens, output_limit
 
-_UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
+_UNPRICED_HINT: Final = (
+    "give its price in pricing.json, or let such models run: the setting "
+    "allow_unpriced = true (--set agent.allow_unpriced=true)"
+)
 
 # The maximum number of tasks whose costs a ledger keeps, newest first.
 _MAX_TASKS: Final = 1000
