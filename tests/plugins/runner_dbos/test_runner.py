@@ -235,6 +235,22 @@ async def test_task_of_another_folder_is_postponed_with_growing_delay(
     assert [(t.requeues, delay) for t, delay in queue.requeued] == [(1, 2.0), (2, 4.0), (21, 300.0)]
 
 
+async def test_task_that_failed_before_it_did_anything_is_not_put_back(
+    runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue, caplog: Any
+) -> None:
+    async def do(task_id: str, **_: Any) -> None:
+        await journal.claim(task_id)
+        end: dict[str, Any] = {"status": False, "text": "", "error": "there is no routine"}
+        await journal.append(TaskFinished(task_id=task_id, seq=2, at=2.0, duration_ms=1.0, **end))
+        raise ConfigurationError("there is no routine")
+
+    agents.does = do
+    await journal.append(waits())
+    assert await runner.work("t", ticket()) == "failed"
+    assert queue.requeued == []
+    assert caplog.records == []
+
+
 async def test_failed_task_is_enqueued_for_its_retry(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:

@@ -49,6 +49,7 @@ async def test_schedule_can_be_added_shown_paused_and_removed(team):
     tested = (await ask(team, "POST", "/mails/test")).json()
     assert (tested["state"], tested["test"], tested["task_ids"]) == ("queued", True, [])
     assert (await ask(team, "GET", "/mails/history")).json()["firings"] == [tested]
+    assert tested["task_states"] == {}
     assert (await ask(team, "DELETE", "/mails")).status_code == 204
     assert await names(team, "ada") == []
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, UnknownTaskError
 from delf.protocols.services import Service
 from delf.records import dataclass
 from delf.types import TaskState
 
 if TYPE_CHECKING:
+    from delf.protocols.journal import TaskRecord
+    from delf.protocols.shared_journal import SharedJournal
+    from delf_cli.routines import AgentRoutines
     from delf_engine.project.any_project import AnyProject
 
 ITEM: Final = "item"
@@ -60,8 +63,10 @@ class Firing:
 
     Args:
         at: The scheduled Unix time.
-        state: The state; ``queued`` until a runner claims the task.
+        state: The state. The state of a firing that started tasks is their outcome: failed or
+            stopped if one of them is, else the state of a task that has not ended, else done.
         task_ids: The ids of the tasks that were started.
+        task_states: The states of these tasks by id, without tasks that the journal no longer has.
         test: Whether the firing was a test run, whose task may only read.
         note: A remark, such as why no task was started, or the reason for a failure.
     """
@@ -69,8 +74,39 @@ class Firing:
     at: float
     state: TaskState
     task_ids: Sequence[str] = ()
+    task_states: Mapping[str, TaskState] = field(default_factory=dict[str, TaskState])
     test: bool = False
     note: str | None = None
+
+
+async def add_outcomes(firings: Sequence[Firing], journal: SharedJournal) -> list[Firing]:
+    """Return firings with the outcomes of the tasks that they started.
+
+    Args:
+        firings: The firings.
+        journal: The journal with the tasks.
+    """
+    return [await _add_outcome(firing, journal) for firing in firings]
+
+
+async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
+    records: list[TaskRecord] = []
+    for task_id in firing.task_ids:
+        try:
+            records.append(await journal.task(task_id))
+        except UnknownTaskError:
+            continue  # deleted since
+    states = {record.task_id: record.state for record in records}
+    is_known = firing.state is TaskState.DONE and bool(states)
+    if not is_known:
+        return replace(firing, task_states=states)
+    ended_badly = (TaskState.FAILED, TaskState.STOPPED)
+    worst_first = sorted(
+        states.values(), key=lambda state: (state not in ended_badly, state.is_terminal)
+    )
+    errors = (record.error for record in records if record.state is TaskState.FAILED)
+    note = firing.note or next(errors, None)
+    return replace(firing, task_states=states, state=worst_first[0], note=note)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +139,8 @@ class RoutineCall:
             call = ast.parse(task.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise error from None
+        if isinstance(call, ast.Name):  # only the name: a call without values
+            return cls(routine=call.id, values={}, item_paths={})
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise error
         if call.args:  # a routine has no positional parameters
@@ -145,6 +183,33 @@ class RoutineCall:
             values[name] = value
         arguments = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"{self.routine}({arguments})"
+
+
+def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:
+    """Check the routine call that a schedule runs as its task.
+
+    If the schedule has ``each``, the task starts once for each new item, and the routine call may
+    use fields of the item, such as ``item["id"]``.
+
+    Args:
+        schedule: The schedule.
+        routines: The routines of the project.
+
+    Raises:
+        ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
+            routine call uses a field of an item, but the schedule has no ``each``.
+    """
+    call = RoutineCall.read(schedule.task)
+    uses_item = bool(call.item_paths)
+    if uses_item and schedule.each is None:
+        raise ConfigurationError(f"{ITEM} is known only if the schedule has `each`")
+    routine = routines.find(call.routine)
+    parameters = routine.routine.parameters
+    # There is no item yet, so the parameters that get a field of the item have their defaults.
+    values = dict(call.values)
+    for name in call.item_paths:
+        values[name] = parameters[name].default if name in parameters else ""
+    routine.task(values)  # raises if the call is invalid
 
 
 def _item_keys(node: ast.expr) -> tuple[str | int, ...] | None:

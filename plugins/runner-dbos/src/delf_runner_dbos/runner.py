@@ -327,14 +327,20 @@ class Runner:
                 # The task is not requeued, because the budget is renewed only next month.
                 await self._fail(queued, _budget_error(queued))
             else:
-                await agent.aresume(
-                    task_id,
-                    queued.timeout,
-                    continue_past_limit=False,
-                    retries=retries,
-                    retry_after=retry_after,
-                    **owner_options,
-                )
+                try:
+                    await agent.aresume(
+                        task_id,
+                        queued.timeout,
+                        continue_past_limit=False,
+                        retries=retries,
+                        retry_after=retry_after,
+                        **owner_options,
+                    )
+                except (ConfigurationError, BudgetExceededError):
+                    # An agent also raises the error of a task that failed before it did anything.
+                    record = await self._journal.task(task_id)
+                    if not record.state.is_terminal:
+                        raise
         finally:
             give_back()
         return await self._journal.task(task_id)

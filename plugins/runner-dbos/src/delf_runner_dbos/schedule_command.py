@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
@@ -15,9 +16,11 @@ import click
 from delf.types import TaskState
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.errors import say
+from delf_cli.journals import history_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, remaining_options, run_options
-from delf_cli.schedules import Firing, Schedule
+from delf_cli.routines import ROUTINES
+from delf_cli.schedules import ROUTINE, Firing, Schedule, add_outcomes, check_routine
 from delf_cli.session import Options, Setup
 from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
@@ -123,8 +126,7 @@ def add(
         queue=queue,
         setup=options.to_record(ctx.find_root().obj),
     )
-    if each is not None:
-        asyncio.run(_check_watched_call(ctx.find_root().obj, options, each))
+    asyncio.run(_check_calls(ctx.find_root().obj, options, new_schedule))
     _run_with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
     write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
@@ -187,7 +189,14 @@ def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @click.pass_context
 def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
     """Show the outcomes of the most recent firings of the schedule NAME."""
-    firings = _run_with_schedules(ctx, lambda schedules: schedules.history(name, limit))
+    journal = history_journal(ctx)
+
+    async def past(schedules: DbosSchedules) -> list[Firing]:
+        firings = await schedules.history(name, limit)
+        async with aclosing(journal):
+            return await add_outcomes(firings, journal)
+
+    firings = _run_with_schedules(ctx, past)
     if as_json:
         click.echo(json.dumps([_firing_data(firing) for firing in firings]))
         return
@@ -207,14 +216,20 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
     A process of `delf runner` does the task. Each call that would change something is denied, and
     the schedule stays as it is. With --each the task gets the first item.
     """
+    journal = history_journal(ctx)
+
+    async def outcome(schedules: DbosSchedules, test_id: str) -> Firing:
+        (firing,) = await add_outcomes([await schedules.firing(test_id)], journal)
+        return firing
 
     async def run_test(schedules: DbosSchedules) -> Firing:
         test_id = await schedules.test(name)
-        firing = await schedules.firing(test_id)
         deadline = time.monotonic() + _TEST_SECONDS
-        while not firing.state.is_terminal and time.monotonic() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
-            firing = await schedules.firing(test_id)
+        async with aclosing(journal):
+            firing = await outcome(schedules, test_id)
+            while not firing.state.is_terminal and time.monotonic() < deadline:
+                await asyncio.sleep(_POLL_SECONDS)
+                firing = await outcome(schedules, test_id)
         if firing.state is TaskState.QUEUED:
             queue = (await schedules.find(name)).queue
             say("hint", f"no runner has begun it yet: delf runner --queue {queue}")
@@ -239,20 +254,28 @@ def _run_with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awai
     return asyncio.run(main())
 
 
-async def _check_watched_call(state: State, options: Options, call: str) -> None:
-    """Check that a schedule can repeat a call to look for new items.
+async def _check_calls(state: State, options: Options, schedule: Schedule) -> None:
+    """Check the calls of a schedule before the schedule is stored.
 
-    The call is checked with the agent of the schedule, before the schedule is stored.
+    The calls are the one that looks for new items, and the task, if the task runs a routine.
 
     Raises:
-        ConfigurationError: If the call is invalid, changes something, or needs approval.
+        ConfigurationError: If the call that looks for items is invalid, changes something, or needs
+            approval; or if the routine or a value of its call is invalid.
     """
+    strategy = state.load_project(options.overrides, options.flags).agent.strategy
+    if schedule.each is None and strategy != ROUTINE:
+        return
     # A late import: the agent is slow to import, and only this command needs one.
     from delf_engine.watched_calls import check_watched_call
     from delf_runner_dbos.watching import WATCHER_OPTIONS
 
-    async with Setup.of(state, options).agent(**WATCHER_OPTIONS) as agent:
-        await check_watched_call(agent.tools, call)
+    setup = Setup.of(state, options)
+    if strategy == ROUTINE:
+        check_routine(schedule, setup.host.service(ROUTINES)(setup.agent()))
+    if schedule.each is not None:
+        async with setup.agent(**WATCHER_OPTIONS) as agent:
+            await check_watched_call(agent.tools, schedule.each)
 
 
 def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -> None:
@@ -274,10 +297,15 @@ def _firing_data(firing: Firing) -> dict[str, Any]:
 
 def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    tasks = ", ".join(task_id.removeprefix("task_")[:7] for task_id in firing.task_ids)
+    ids = [task_id.removeprefix("task_")[:7] for task_id in firing.task_ids]
+    if len(ids) > 1:
+        states = (firing.task_states.get(task_id) for task_id in firing.task_ids)
+        pairs = zip(ids, states, strict=True)
+        ids = [f"{task_id} {state.value}" if state else task_id for task_id, state in pairs]
+    tasks = ", ".join(ids)
     state = firing.state.value
-    if firing.state is TaskState.DONE:  # the firing is done, not necessarily its tasks
-        # A firing that looked for new items and found none starts no task.
+    if firing.state is TaskState.DONE and not firing.task_states:
+        # The tasks were deleted since; or there are none, because there were no new items.
         state = "started" if tasks else "checked"
     words = [at, f"{state:<8}"]
     if firing.test:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from delf import Agent
 from delf.errors import ConfigurationError, DelfError, OptionalDependencyError
+from delf.protocols.journal import Journal
 from delf.protocols.people import name_of_holder
+from delf.protocols.shared_journal import SharedJournal
 from delf_cli.routines import ROUTINES
 from delf_cli.schedules import (
-    ITEM,
     ROUTINE,
     SCHEDULES,
     Firing,
-    RoutineCall,
     Schedule,
     Schedules,
+    add_outcomes,
+    check_routine,
 )
 from delf_engine.watched_calls import check_watched_call
 from delf_serve import schemas as s
@@ -78,31 +81,10 @@ class ProjectSchedules:
             if watched_call is not None:
                 await check_watched_call(self._agent.tools, watched_call)
             if given.routine:
-                await asyncio.to_thread(self._check_routine, schedule)
+                routines = self._agent.plugins.service(ROUTINES)(self._agent)
+                await asyncio.to_thread(check_routine, schedule, routines)
             await schedules.add(schedule)
             return _view(await schedules.find(schedule.name))
-
-    def _check_routine(self, schedule: Schedule) -> None:
-        """Check the routine call that a schedule runs as its task.
-
-        If the schedule has ``each``, the task starts once for each new item, and the routine call
-        may use fields of the item, such as ``item["id"]``.
-
-        Raises:
-            ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
-                routine call uses a field of an item, but the schedule has no ``each``.
-        """
-        call = RoutineCall.read(schedule.task)
-        uses_item = bool(call.item_paths)
-        if uses_item and schedule.each is None:
-            raise ConfigurationError(f"{ITEM} is known only if the schedule has `each`")
-        routine = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
-        parameters = routine.routine.parameters
-        # There is no item yet, so the parameters that get a field of the item have their defaults.
-        values = dict(call.values)
-        for name in call.item_paths:
-            values[name] = parameters[name].default if name in parameters else ""
-        routine.task(values)  # raises if the call is invalid
 
     async def change(self, name: str, caller: Caller, *, paused: bool) -> s.ScheduleView:
         """Pause or resume one of a person's schedules."""
@@ -128,7 +110,14 @@ class ProjectSchedules:
         with self._open() as schedules:
             await self._find_visible(schedules, name, caller)
             firings = await schedules.history(name, _MAX_SHOWN_FIRINGS)
+        firings = await self._agent.ause_journal(partial(self._add_outcomes, firings))
         return s.ScheduleHistory(firings=[_firing(firing) for firing in firings])
+
+    async def _add_outcomes(self, firings: Sequence[Firing], journal: Journal) -> Sequence[Firing]:
+        """Return firings with the outcomes of their tasks, if the journal is the runners' one."""
+        return (
+            await add_outcomes(firings, journal) if isinstance(journal, SharedJournal) else firings
+        )
 
     async def _find_visible(self, schedules: Schedules, name: str, caller: Caller) -> Schedule:
         """Return a schedule that a person may see.
@@ -201,6 +190,7 @@ def _firing(firing: Firing) -> s.FiringView:
         at=firing.at,
         state=firing.state,
         task_ids=[*firing.task_ids],
+        task_states={**firing.task_states},
         test=firing.test,
         note=firing.note,
     )

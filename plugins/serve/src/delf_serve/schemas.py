@@ -343,8 +343,14 @@ class FiringView(ResponseModel):
     """The outcome of one firing of a schedule."""
 
     at: Time
-    state: TaskState
+    state: TaskState = Field(
+        description="The outcome of its tasks: failed or stopped if one of them is, else the state "
+        "of a task that has not ended, else done."
+    )
     task_ids: list[str]
+    task_states: dict[str, TaskState] = Field(
+        description="The states of these tasks by id, without deleted tasks."
+    )
     test: bool = Field(description="Whether it was a test, whose task may only read.")
     note: str | None = Field(description="The items that were found, or the reason of a failure.")
 

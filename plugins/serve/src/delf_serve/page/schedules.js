@@ -11,8 +11,9 @@ const NONE = "There is no schedule yet. A schedule does a task at set times, or 
 /** One of a schedule's times, with the tasks that it started. */
 function firing(one) {
   const tasks = one.task_ids.flatMap((id) => [" ", el("a", { href: `#/${id}` }, `task ${shortId(id)}`)]);
-  const came = tasks.length ? "started" : one.note ? "" : "nothing new"; // a task's own state is another matter
-  return el("li", {}, el("time", { title: exact(one.at) }, ago(one.at)), ` ${one.test ? "test, " : ""}${one.state === STATE.DONE ? came : stateOf(one.state)[1]}`, tasks,
+  const idle = one.note ? "" : "nothing new";
+  const state = tasks.length && !Object.keys(one.task_states).length ? "started" : stateOf(one.state)[1]; // deleted tasks have no state
+  return el("li", {}, el("time", { title: exact(one.at) }, ago(one.at)), ` ${one.test ? "test, " : ""}${one.state !== STATE.DONE ? stateOf(one.state)[1] : tasks.length ? state : idle}`, tasks,
     one.note ? el("span", { class: one.state === STATE.FAILED ? "bad" : "quiet" }, ` ${one.note}`) : null);
 }
 

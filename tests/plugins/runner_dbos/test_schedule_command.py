@@ -1,0 +1,114 @@
+"""`delf schedule` checks a routine before it is stored, and shows how its tasks ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+
+from delf.events import TaskFinished, TaskQueued
+from delf.types import TaskState
+from delf_cli.schedules import Firing
+from delf_journal_sql import SqlJournal
+from delf_runner_dbos import schedule_command
+from support.cli_fixtures import *  # noqa: F403 - here, run
+
+ROUTINE = """\
+# /// routine
+# title = "Orders"
+# task = "How many orders are from AT?"
+#
+# [parameters.country]
+# type = "text"
+# default = "AT"
+# ///
+print(country)
+"""
+
+
+@pytest.fixture
+def schedule(here: Any, run: Any, monkeypatch: pytest.MonkeyPatch):
+    """The command, in a project with a routine."""
+    monkeypatch.setenv("DELF_RUNNER_DBOS_DATABASE", f"sqlite:///{here}/dbos.sqlite")
+    (here / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+    (here / "routines").mkdir()
+    (here / "routines/orders.py").write_text(ROUTINE)
+    return lambda *words: run("--trust", str(here), "schedule", *words)
+
+
+def test_routine_of_a_schedule_is_checked_before_it_is_stored(schedule: Any):
+    add = ("add", "daily", "0 7 * * *")
+    routine = ("--strategy", "routine")
+    for task, words in {
+        "nosuch()": "there is no routine 'nosuch'",
+        'orders(land="FR")': "the routine orders has no parameter 'land'",
+        "orders(country=[1])": "country = [1] does not fit",
+        'orders("FR")': "is not a call of a routine",
+        'orders(country=item["c"])': "item is known only if the schedule has `each`",
+    }.items():
+        refused = schedule(*add, task, *routine)
+        assert (refused.exit_code, words in refused.stderr) == (2, True), (task, refused.stderr)
+    assert json.loads(schedule("list", "--json").stdout) == []
+    for name, task in (("call", 'orders(country="FR")'), ("name", "orders")):
+        added = schedule("add", name, "0 7 * * *", task, *routine)
+        assert added.exit_code == 0, added.output
+
+
+@pytest.fixture
+def past(schedule: Any, here: Any, monkeypatch: pytest.MonkeyPatch):
+    """A function that sets the tasks of a past firing: their ids with their errors or None."""
+
+    def begin(tasks: dict[str, str | None], note: str | None = None) -> None:
+        async def fill() -> None:
+            journal = SqlJournal(f"sqlite:///{here}/journal.db")
+            for name, error in tasks.items():
+                await journal.append(TaskQueued(task_id=name, seq=1, at=1.0, task="x", queue="q"))
+                end: dict[str, Any] = {"status": error is None, "text": "", "error": error}
+                if error != "queued":
+                    await journal.claim(name)
+                    await journal.append(
+                        TaskFinished(task_id=name, seq=2, at=2.0, duration_ms=1.0, **end)
+                    )
+            await journal.aclose()
+
+        asyncio.run(fill())
+        firing = Firing(
+            at=0.0, state=TaskState.DONE, task_ids=("task_gone", *tasks), test=True, note=note
+        )
+        schedules = SimpleNamespace(
+            history=AsyncMock(return_value=[firing]),
+            test=AsyncMock(return_value="test-1"),
+            firing=AsyncMock(return_value=firing),
+            find=AsyncMock(return_value=SimpleNamespace(queue="q")),
+            aclose=AsyncMock(),
+        )
+        monkeypatch.setattr(schedule_command, "open_schedules", lambda _: schedules)
+        monkeypatch.setattr(schedule_command, "_TEST_SECONDS", 0.0)
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("tasks", "state", "line", "status"),
+    [
+        ({}, "done", "started   test  gone", 0),
+        ({"task_a": None}, "done", "done      test  gone, a done", 0),
+        ({"task_a": None, "task_b": "no FR"}, "failed", "failed    test  gone, a done, b failed  no FR", 1),
+        ({"task_a": None, "task_b": "queued"}, "queued", "queued    test  gone, a done, b queued", 0),
+    ],
+)  # fmt: skip
+def test_history_and_test_show_how_the_tasks_ended(
+    schedule: Any, past: Any, tasks: Any, state: Any, line: Any, status: Any
+):
+    past(tasks)
+    (shown,) = json.loads(schedule("history", "daily", "--json").stdout)
+    assert shown["state"] == state
+    assert list(shown["task_states"]) == list(tasks)
+    for words in ("history", "test"):
+        done = schedule(words, "daily")
+        assert done.stdout.strip().endswith(line)
+        assert done.exit_code == (status if words == "test" else 0)
