@@ -77,6 +77,72 @@ def test_effects_of_every_kind_are_reported(tmp_path):
     assert "agent.timeout" in found["set"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:///shop.db",
+        "sqlite:///data/shop.db",
+        "sqlite:///data/../shop.db",
+        "SQLite:///shop.db",
+        "sqlite+pysqlite:///shop.db",
+        "sqlite:////ROOT/shop.db",
+        "sqlite:///my%20shop.db",
+        "duckdb:///shop.duckdb",
+        "file:shop.json",
+        "file:///ROOT/shop.json",
+        "file://localhost/ROOT/shop.json",
+        "sqlite:///file:shop.db?mode=ro&uri=true",
+        "${SHOP_URL:-sqlite:///shop.db}",
+        "${SHOP_FILE:-data/shop.db}",
+        "data/..",
+    ],
+)
+def test_a_file_of_the_folder_is_not_reported_as_outside(text, tmp_path):
+    text = text.replace("/ROOT", str(tmp_path))
+    found = effects_by_kind(tmp_path, delfDOTtoml=f"[connections.shop]\nurl = '{text}'\n")
+    assert "reach" not in found
+    assert "contact" not in found or "://" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sqlite:////var/shop.db",
+        "sqlite:///../shop.db",
+        "sqlite:///data/../../shop.db",
+        "sqlite:///%2e%2e/shop.db",
+        "sqlite:///%2Fvar/shop.db",
+        "sqlite:///~/shop.db",
+        "sqlite:///C:/shop.db",
+        "sqlite:///${SHOP_FILE}",
+        "sqlite+pysqlite:////var/shop.db",
+        " sqlite:////var/shop.db",
+        "sqlite:///file:/var/shop.db?uri=true",
+        "sqlite:///file%3A/var/shop.db?uri=true",
+        "duckdb:////var/shop.duckdb",
+        "duckdb:///../shop.duckdb",
+        "file:/etc/passwd",
+        "file:///etc/passwd",
+        "file:../shop.json",
+        "file:///C:/shop.json",
+        "file://localhost/etc/passwd",
+        "file://evil.test/share/shop.json",
+        "C:\\shop.db",
+        "./..",
+        "${SHOP_URL:-sqlite:////var/shop.db}",
+        "${SHOP_FILE:-../shop.db}",
+    ],
+)
+def test_a_file_outside_of_the_folder_is_reported_as_outside(text, tmp_path):
+    found = effects_by_kind(tmp_path, delfDOTtoml=f"[connections.shop]\nfile = '{text}'\n")
+    assert found["reach"] == {text}
+
+
+def test_a_text_that_can_be_no_path_is_not_reported_as_outside(tmp_path):
+    found = effects_by_kind(tmp_path, delfDOTtoml='[connections.shop]\nfile = "~\\u0000/x"\n')
+    assert "reach" not in found
+
+
 def test_effects_put_declared_settings_of_the_agent_under_their_heading(tmp_path):
     """A stranger's instructions and texts that count as the user's words are not "other settings"."""
     found = effects_by_kind(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+from urllib.parse import unquote
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
@@ -45,8 +46,13 @@ _ADDRESS: Final = re.compile(
     r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^\s/?#@]*@)?([^\s/?#,;'\"<>\\]*)"
 )
 _LOCAL_SCHEMES: Final = frozenset({"sqlite", "file", "duckdb"})
+# Matches what stands before the path in an address such as ``file://localhost/path``.
+_LOCAL_HOST: Final = re.compile(r"^//(?:localhost)?(?=/)", re.IGNORECASE)
+_WINDOWS_DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 _ADDRESS_KEY: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
 _VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
+# Matches a reference to a variable with a default, such as ``${SHOP_URL:-sqlite:///shop.db}``.
+_DEFAULT: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_]\w*:-([^{}]*)\}")
 _DOCUMENT_SUFFIXES: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
 _FRONT_MATTER_MARK: Final = "---"
 _SPECIFICATION_KEYS: Final = frozenset({"openapi", "swagger"})
@@ -348,7 +354,7 @@ def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
     the project.
     """
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
-        if scheme.lower() not in _LOCAL_SCHEMES:
+        if not _is_local(scheme):
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=place)
     for variable in _VARIABLE_REFERENCE.findall(text):
         yield Effect(kind="read", what=variable, where=place)
@@ -357,14 +363,57 @@ def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
 
 
 def _leads_outside(text: str, root: Path) -> bool:
-    """Return True if a text is a path, or a ``file:`` address, outside the folder ``root``."""
-    scheme, _, address_path = text.partition("://")
-    path = address_path if scheme.lower() in _LOCAL_SCHEMES else text
-    is_relative = not path.startswith(("/", "~", "..")) and "/../" not in path
-    if is_relative or "\n" in path:  # a text of several lines is no path
+    """Return True if a text may be a path, or the address of a file, outside the folder ``root``.
+
+    A reference such as ``${SHOP_DB:-../shop.db}`` has its default if the variable is not set.
+    """
+    text_with_defaults = _DEFAULT.sub(r"\1", text)
+    for each in dict.fromkeys((text, text_with_defaults)):
+        if any(_is_outside(path, root) for path in _paths_of(each.strip())):
+            return True
+    return False
+
+
+def _is_outside(path: str, root: Path) -> bool:
+    if "\n" in path or "\0" in path:  # no path: a text of several lines, or of no file
         return False
+    if os.name != "nt" and _WINDOWS_DRIVE.match(path):
+        return True  # it is for another system, where it may be anywhere
     whole_path = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
     return not Path(whole_path).is_relative_to(root)
+
+
+def _paths_of(text: str) -> Iterator[str]:
+    """Yield the paths that a text can mean.
+
+    After ``sqlite:///`` and ``duckdb:///`` a path is relative, and after four slashes absolute. It
+    may be a ``file:`` address itself. An address can have encoded characters, so its path is
+    yielded as it is written, and decoded.
+    """
+    scheme, separator, address = text.partition(":")
+    if not separator or not _is_local(scheme):
+        yield text
+        return
+    is_file_address = scheme.lower() == "file"
+    if is_file_address:
+        path = _LOCAL_HOST.sub("", address)  # with another host it begins with //, and is absolute
+    elif address.startswith("//"):
+        path = address.removeprefix("//").removeprefix("/")
+    else:
+        yield text  # a relative path with a colon
+        return
+    for each in dict.fromkeys((path, unquote(path))):
+        if each.startswith("${"):
+            yield f"/{each}"  # a variable can hold an absolute path
+        elif each.lower().startswith("file:") and not is_file_address:
+            yield from _paths_of(each)
+        else:
+            yield each.removeprefix("/") if _WINDOWS_DRIVE.match(each, 1) else each
+
+
+def _is_local(scheme: str) -> bool:
+    """Return True for the scheme of files; ``sqlite+pysqlite`` is ``sqlite`` with a driver."""
+    return scheme.lower().partition("+")[0] in _LOCAL_SCHEMES
 
 
 def _display_value(value: Any) -> str:
