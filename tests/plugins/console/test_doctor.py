@@ -230,3 +230,37 @@ def test_unreachable_model_server_is_reported(doctor, here, a_server):
     status, data = doctor()
     assert (status, data["ok"]) == (1, False)
     assert f"llama3: its server {place} is not reachable" in notes(data, "server")
+
+
+@pytest.mark.parametrize("command", ["doctor", "config check"])
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_server_that_may_not_get_the_key_is_reported(run, here, command, is_accepted, monkeypatch):
+    monkeypatch.setenv("TICKETS_TOKEN", "s3cret")
+    operation = {"operationId": "list", "responses": {}, "security": [{"bearer": []}]}
+    spec = {
+        "openapi": "3.1.0",
+        "info": {"title": "Tickets", "version": "1"},
+        "servers": [{"url": "https://tickets.invalid"}],
+        "paths": {"/tickets": {"get": operation}},
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+    }
+    if is_accepted:  # one of two servers
+        own = [{"url": "https://far.invalid"}]
+        spec["paths"]["/other"] = {"get": {**operation, "operationId": "other", "servers": own}}
+    (here / "spec.json").write_text(json.dumps(spec))
+    model = write_recording(here / "r.jsonl", "print(1)")
+    servers = 'servers = ["https://tickets.invalid"]\n' if is_accepted else ""
+    (here / "delf.toml").write_text(
+        f'[agent]\nllm = "{model}"\n[connections.tickets]\ntype = "openapi"\n'
+        f'spec = "spec.json"\ntoken = "${{TICKETS_TOKEN}}"\n{servers}'
+    )
+    result = run(*command.split(), "--json")
+    data = json.loads(result.stdout)
+    if is_accepted:
+        assert result.exit_code == 0
+        assert "your key to https://far.invalid" in notes(data, "tools")
+    else:
+        assert result.exit_code == (1 if command == "doctor" else 2)
+        (problem,) = [item for item in data["findings"] if item["status"] == "problem"]
+        assert "sends your key to https://tickets.invalid" in problem["text"]
+        assert 'servers = ["https://tickets.invalid"]' in problem["hint"]

@@ -211,3 +211,39 @@ async def test_lookalike_server_address_gets_no_key(address: Any, invoke: Any):
 def test_invalid_server_address_is_refused(given: Any):
     with pytest.raises(ConnectionConfigurationError, match="no address of a server"):
         APITool(spec(), name="api", servers=[given])
+
+
+def two_servers() -> dict[str, Any]:
+    """Return a specification of two operations, of which one has a server of its own."""
+    document = spec("bearer", "https://api.invalid")
+    document["paths"]["/y"] = {
+        "servers": [{"url": "https://far.invalid/v1"}],
+        "get": {"operationId": "other", "responses": {}, "security": [{"bearer": []}]},
+    }
+    return document
+
+
+async def test_unaccepted_server_of_all_actions_stops_the_start():
+    tool = APITool(two_servers(), name="api", token="s3cret")
+    with pytest.raises(ConnectionConfigurationError, match=r"^api: .* have not accepted") as caught:
+        await tool.actions()
+    assert 'servers = ["https://api.invalid"]' in (caught.value.hint or "")
+
+
+async def test_unaccepted_server_of_some_actions_is_a_notice():
+    tool = APITool(two_servers(), name="api", token="s3cret", servers=["https://api.invalid"])
+    assert [action.name for action in await tool.actions()] == ["call", "other"]
+    (notice,) = tool.notices()
+    assert notice.startswith("calls of api.other are refused: the specification sends your key to")
+    assert 'servers = ["https://far.invalid"]' in notice
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"token": "k", "servers": ["https://api.invalid", "far.invalid"]}],
+    ids=["no key", "accepted"],
+)
+async def test_usable_servers_need_no_notice(given: Any):
+    tool = APITool(two_servers(), name="api", **given)
+    await tool.actions()
+    assert tool.notices() == ()

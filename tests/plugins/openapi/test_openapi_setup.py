@@ -180,7 +180,7 @@ def test_failing_setup_model_does_not_stop_a_task(
     settings: Any, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.says(LLMExecutionError("down")).writes("print(1)")
-    tools = [APITool(PETS, **settings)]
+    tools = [APITool(PETS, base_url="https://api.invalid", **settings)]
     with Agent(tools=tools, llm="scripted", host=delf_host, sandbox="local") as agent:
         response = agent.run("Look.")
     assert (response.text, len(response.trace.warnings)) == ("1", 1)

@@ -228,9 +228,9 @@ def _add_result_of_task_start(
     If a task can start, the problems become notes, except a damaged journal and an unreachable
     server. If no task can start, the error is added, unless the findings already have the error.
     """
-    start = asyncio.run(_try_task_start(state, host, project))
+    start, *notices = asyncio.run(_try_task_start(state, host, project))
     if start.status == "ok":
-        return [*map(_without_problem, findings), start]
+        return [*map(_without_problem, findings), *notices, start]
     known_problems = {finding.text for finding in findings if finding.status == "problem"}
     return list(findings) if start.text in known_problems else [*findings, start]
 
@@ -244,8 +244,13 @@ def _without_problem(finding: Finding) -> Finding:
     return replace(finding, status="note")
 
 
-async def _try_task_start(state: State, host: PluginHost, project: Project) -> Finding:
-    """Start and stop an agent as `delf run` does, without asking a model."""
+async def _try_task_start(state: State, host: PluginHost, project: Project) -> list[Finding]:
+    """Start and stop an agent as `delf run` does, without asking a model.
+
+    Returns:
+        Whether the start worked, followed by the notices of the agent's connections.
+    """
+    from delf.protocols.connection import SupportsNotices
     from delf_cli.session import Options, Setup, log_to_stderr
 
     log_to_stderr(state)
@@ -254,15 +259,21 @@ async def _try_task_start(state: State, host: PluginHost, project: Project) -> F
         try:
             await agent.acheck()
             sandbox = agent.status()["sandbox"]
+            notices = [
+                Finding(area="tools", status="note", text=notice)
+                for connection in agent.tools
+                if isinstance(connection, SupportsNotices)
+                for notice in connection.notices()
+            ]
         finally:
             await agent.astop()
     except DelfError as error:
-        return _problem("task", error)
+        return [_problem("task", error)]
     text = (
         f"a task starts in the sandbox {sandbox['name']!r}, isolation {sandbox['isolation']}, and "
         "could ask its model"
     )
-    return Finding(area="task", status="ok", text=text)
+    return [Finding(area="task", status="ok", text=text), *notices]
 
 
 def _config_file(project: Project) -> Iterator[Finding]:

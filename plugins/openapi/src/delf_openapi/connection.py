@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from delf_openapi.loading import API
 
 _MAX_DESCRIPTION: Final = 600
+_MAX_NAMED: Final = 5
 _MAX_CONTEXT: Final = 1_500
 _GENERIC_WORDS: Final = frozenset(
     {"openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest"}
@@ -130,6 +131,7 @@ class APITool(Connection[OpenAPISettings]):
         self._confirm_selectors: Permission = self.confirm
         self.allow = False if self._allow_selectors is False else None
         self._api: API | None = None
+        self._notices: tuple[str, ...] = ()
         self._actions: tuple[Action, ...] | None = None
         self._load_lock = threading.Lock()
         self._caller = Caller(self.name, self._settings, self.keep_secret)
@@ -203,8 +205,37 @@ class APITool(Connection[OpenAPISettings]):
         ).items():
             if name in api.entries:
                 api.entries[name].effect = effect
+        self._check_servers(api)
         self.summary = self._summarised(api)
         return api
+
+    def _check_servers(self, api: API) -> None:
+        """Note the actions that cannot be called because of their servers.
+
+        Raises:
+            ConnectionConfigurationError: If no action can be called without a server that gets a
+                key and that the user has not accepted.
+        """
+        from delf_openapi.homes import UnacceptedServerError, refused_actions
+
+        endpoints = [entry.endpoint for entry in api.entries.values()]
+        refused = refused_actions(self.name, api.document, endpoints, self._settings)
+        needs_acceptance = any(isinstance(each, UnacceptedServerError) for each in refused.values())
+        if needs_acceptance and len(refused) == len(endpoints):
+            raise next(each for each in refused.values() if isinstance(each, UnacceptedServerError))
+        names_by_message: dict[str, list[str]] = {}
+        for action, error in refused.items():
+            reason = error.message.removeprefix(f"{self.name}: ")
+            text = f"{reason}; {error.hint}" if error.hint else reason
+            names_by_message.setdefault(text, []).append(f"{self.name}.{action}")
+        self._notices = tuple(
+            f"calls of {_few(names)} are refused: {text}"
+            for text, names in names_by_message.items()
+        )
+
+    def notices(self) -> Sequence[str]:
+        """Return a line for each server that keeps actions from being called."""
+        return self._notices
 
     def _all_actions(self, api: API) -> tuple[Action, ...]:
         if self._settings.enrich:
@@ -405,6 +436,12 @@ class APITool(Connection[OpenAPISettings]):
             "left_out": api.left_out,
             "warnings": list(api.warnings),
         }
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first of some names as text, with the number of the others."""
+    text = ", ".join(names[:_MAX_NAMED])
+    return text if len(names) <= _MAX_NAMED else f"{text} and {len(names) - _MAX_NAMED} more"
 
 
 def _description(api: API, entry: Entry) -> str:

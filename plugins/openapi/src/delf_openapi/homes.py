@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from delf.errors import ConnectionConfigurationError
 from delf.network.urls import split_http_url
+from delf.settings import reveal_secrets
+from delf_openapi.document import Document
+from delf_openapi.operations import Endpoint, locate_operation
+from delf_openapi.security import Credentials, credentials_for
+from delf_openapi.servers import server_of
 from delf_openapi.settings import OpenAPISettings
 from delf_openapi.sources import origin_of
+
+
+class UnacceptedServerError(ConnectionConfigurationError):
+    """A specification sends a key to a server that the user has not accepted."""
 
 
 class KeyServers:
@@ -27,6 +37,7 @@ class KeyServers:
 
     def __init__(self, name: str, settings: OpenAPISettings, spec: str) -> None:
         self._name = name
+        self._settings = settings
         addresses = [_full_address(name, server) for server in settings.servers]
         if settings.base_url:
             addresses.append(settings.base_url)
@@ -35,7 +46,27 @@ class KeyServers:
         # The origins to which keys may be sent.
         self._origins = frozenset(map(origin_of, addresses))
 
-    def check(self, url: str, subject: str) -> None:
+    def check_request(self, url: str, credentials: Credentials, subject: str) -> None:
+        """Raise if a request would send a key to a server that the user has not accepted.
+
+        Args:
+            url: The address of the request.
+            credentials: The credentials of the request.
+            subject: The action, or the connection, with which the error message begins.
+
+        Raises:
+            UnacceptedServerError: If the server is not accepted.
+        """
+        settings = self._settings
+        has_credentials = (
+            credentials.headers or credentials.cookies or credentials.query or credentials.token_url
+        )
+        if has_credentials or settings.headers or settings.params or settings.path_params:
+            self._check(url, subject)
+        if credentials.token_url and settings.token_url is None:
+            self._check(credentials.token_url, f"{subject}: its OAuth2 token")
+
+    def _check(self, url: str, subject: str) -> None:
         """Raise if a key must not be sent to an address.
 
         Args:
@@ -43,17 +74,44 @@ class KeyServers:
             subject: The action, or a part of the action, with which the error message begins.
 
         Raises:
-            ConnectionConfigurationError: If the address is not one of the servers.
+            UnacceptedServerError: If the address is not one of the servers.
         """
         if origin_of(url) in self._origins:
             return
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        raise ConnectionConfigurationError(
+        raise UnacceptedServerError(
             f"{subject}: the specification sends your key to {server}, which you have not accepted",
             hint=f'if that is right, write servers = ["{server}"] in [connections.{self._name}] of '
             f"delf.toml, servers=[…] in a program, or set DELF_{self._name.upper()}_SERVERS",
         )
+
+
+def refused_actions(
+    name: str, document: Document, endpoints: Iterable[Endpoint], settings: OpenAPISettings
+) -> dict[str, ConnectionConfigurationError]:
+    """Return the actions that cannot be called because of their servers, with the error of a call.
+
+    Nothing is sent.
+
+    Args:
+        name: The connection's name.
+        document: The specification.
+        endpoints: The operations that are actions.
+        settings: The settings of the connection.
+    """
+    key_servers = KeyServers(name, settings, document.trees.uri)
+    path_params = reveal_secrets(settings.path_params)
+    refused: dict[str, ConnectionConfigurationError] = {}
+    for endpoint in endpoints:
+        operation = locate_operation(document, endpoint)
+        try:
+            url = server_of(document, operation, settings.base_url, path_params)
+            credentials = credentials_for(document, operation, settings)
+            key_servers.check_request(url, credentials, name)
+        except ConnectionConfigurationError as error:
+            refused[endpoint.name] = error
+    return refused
 
 
 def _full_address(name: str, server: str) -> str:

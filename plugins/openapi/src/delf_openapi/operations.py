@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from delf.tools.json_schema import clean
@@ -244,12 +244,8 @@ def _operation_name(operation_id: str | None, method: str, path: str) -> str:
     return " ".join(words)
 
 
-def read_operation(document: Document, endpoint: Endpoint) -> Operation:
-    """Parse an operation with its parameters and body.
-
-    Raises:
-        SpecError: If the operation cannot be called; the error names the location and the reason.
-    """
+def locate_operation(document: Document, endpoint: Endpoint) -> Operation:
+    """Return an operation without its parameters and its body, which are not parsed."""
     # The tokens lead to the path item, as in ("paths", "/pets"), and then to the operation ("get").
     path_item_tokens = endpoint.tokens[:2]
     operation_tokens = endpoint.tokens[2:]
@@ -257,9 +253,19 @@ def read_operation(document: Document, endpoint: Endpoint) -> Operation:
     raw: dict[str, Any] = path_item
     for token in operation_tokens:
         raw = raw[token]
-    raw = document.resolve_reference(raw)
+    return Operation(endpoint, document.resolve_reference(raw), path_item, params=(), body=None)
+
+
+def read_operation(document: Document, endpoint: Endpoint) -> Operation:
+    """Parse an operation with its parameters and body.
+
+    Raises:
+        SpecError: If the operation cannot be called; the error names the location and the reason.
+    """
+    located = locate_operation(document, endpoint)
+    raw = located.raw
     try:
-        params, names = _read_params(document, endpoint, path_item, raw)
+        params, names = _read_params(document, endpoint, located.item, raw)
         body = None
         if raw.get("requestBody") is not None:
             body = read_body(document, raw["requestBody"], names)
@@ -270,7 +276,7 @@ def read_operation(document: Document, endpoint: Endpoint) -> Operation:
     except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
         reason = f"it cannot be read: {type(error).__name__}"
         raise SpecError(reason, pointer=pointer_of(endpoint.tokens)) from error
-    return Operation(endpoint, raw, path_item, params, body)
+    return replace(located, params=params, body=body)
 
 
 def _read_params(

@@ -344,10 +344,7 @@ class RequestBuilder:
         secret_headers = self._secret_headers(credentials, cookies)
         secret_query = self._secret_query(credentials)
         # Secrets are sent only to servers that the user named, and to the specification's origin.
-        if secret_query or path_params or self._holds_key(credentials):
-            self._key_servers.check(url, self._action_name)
-        if credentials.token_url and settings.token_url is None:
-            self._key_servers.check(credentials.token_url, f"{self._action_name}: its OAuth2 token")
+        self._key_servers.check_request(url, credentials, self._action_name)
         # Scripts cannot override headers from the user's settings or credentials.
         secret_names = {name.lower() for name in secret_headers}
         return Request(
@@ -362,11 +359,6 @@ class RequestBuilder:
             unmet_schemes=credentials.unmet_schemes,
             spec_host=urlsplit(self._document.trees.uri).hostname,
         )
-
-    def _holds_key(self, credentials: Credentials) -> bool:
-        """Return whether a request carries credentials or configured headers."""
-        has_credentials = credentials.headers or credentials.cookies or credentials.token_url
-        return bool(has_credentials or self._settings.headers)
 
     def _path(self, arguments: Mapping[str, Any], configured: Mapping[str, str]) -> str:
         """Return the operation's path, with quoted values for its placeholders.
