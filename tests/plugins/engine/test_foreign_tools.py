@@ -163,6 +163,7 @@ WHOLE = {
         },
         "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
         "people": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+        "loose": {"items": {"type": "integer"}},
         "some": {"anyOf": [{"type": "integer", "minimum": 3}, {"type": "null"}]},
         "both": {"allOf": [{"type": "integer"}, {"minimum": 2}]},
         "bare": {"minimum": 2},
@@ -176,12 +177,12 @@ WHOLE = {
 FITS = {
     "code": "AT", "step": 10, "same": 5, "more": 5, "rate": 0.5, "maybe": None, "who": {"age": 3}, "bare": 2,
     "tags": ["a", "b"], "people": [{"name": "Ada"}], "some": None, "both": 2, "free": {"x": 1}, "any": [1],
-    "part": 3,
+    "part": 3, "loose": [1],
 }  # fmt: skip
 FAULTS = [
     {"code": "abc"}, {"step": 7}, {"same": 7}, {"rate": 0.7}, {"maybe": "b"}, {"who": {"age": -1}},
     {"who": {}}, {"who": {"age": 1, "more": 2}}, {"tags": ["a", "a"]}, {"people": [{}]},
-    {"some": 1}, {"both": 1}, {"bare": 1}, {"more": 25}, {"part": 1},
+    {"some": 1}, {"both": 1}, {"bare": 1}, {"more": 25}, {"part": 1}, {"loose": ["a"]},
 ]  # fmt: skip
 
 

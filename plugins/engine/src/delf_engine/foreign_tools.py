@@ -461,9 +461,10 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     # The type has no counterpart for keywords such as ``pattern``.
     if not all(_is_limit(key, schema) for key in restricting_keywords - {"items"}):
         return False
-    # The type of a list is exact if the type of its items is. All other schemas are exact here,
-    # because a missing schema of items is.
-    return _is_type_exact(schema.get("items"), root, depth + 1)
+    if "items" not in restricting_keywords:
+        return True
+    # Without the keyword ``type``, the type is ``Any``, which allows any items.
+    return "type" in schema and _is_type_exact(schema["items"], root, depth + 1)
 
 
 def _is_limit(keyword: str, schema: Mapping[str, Any]) -> bool:
