@@ -369,15 +369,20 @@ def _score_for_name(
 def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -> Iterator[int]:
     """Yield the length of each pattern of a spec's providers that matches a model's name.
 
+    A fallback spec yields nothing without a ``base_url``.
+
     Args:
         spec: The spec.
         name: The model's name.
         has_address: Whether the user gives a ``base_url``.
     """
-    # A fallback plugin serves a model only if no pattern of another plugin matches, so the patterns
-    # of its providers do not count. They do count with a ``base_url``: if its provider ``acme`` has
-    # a protocol of its own, the model ``acme/mini`` needs the fallback plugin. Without the pattern
-    # ``acme/*``, the plugin for compatible servers would have a higher score.
+    # Without a ``base_url``, a fallback plugin must lose to each plugin with a matching pattern.
+    # Its own patterns could be longer, so they are left out.
+    #
+    # With a ``base_url``, the plugin for compatible servers gets ``_ADDRESS_SCORE`` for every
+    # model, which is more than ``_FALLBACK_SCORE``. Suppose that only the fallback plugin speaks
+    # the protocol of the provider ``acme``. It must then win for the model ``acme/mini``, and does
+    # so by the length of the pattern ``acme/*``.
     if spec.fallback and not has_address:
         return
     for provider in spec.providers:

@@ -117,9 +117,11 @@ class _Context(NamedTuple):
 
     def enter(self, record: Any) -> _Context:
         """Return a copy for the fields of a record, with the record as the innermost one."""
-        # With ``type Tree = Node``, a field of ``Node`` may have the type ``Tree`` again. The name
-        # ``Tree`` would mean nothing to the model. So forget the alias here: ``Tree`` is resolved
-        # to ``Node`` again, and is_too_deep() then stops at ``Node``.
+        # Suppose that ``type Tree = Node``, and that the class ``Node`` has a field of the type
+        # ``Tree``. The model sees neither name, only the fields of ``Node``. If ``Tree`` stayed in
+        # enclosing_aliases, the field's type would be written as ``Tree``. Without it, the type is
+        # resolved to ``Node``. ``Node`` is in ``enclosing``, so that is_too_deep() returns True,
+        # and the field's type is written as ``dict``.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def is_too_deep(self, record: Any) -> bool:
@@ -511,13 +513,17 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
 
     A description may be empty. The arguments of all other generic types are treated like the items
     of a list.
+
+    Args:
+        hint: The type.
+        context: Options and state. Its ``type_arguments`` replace the type variables in the type.
+        path: The key path of the type; empty for the outermost type.
     """
     while _is_wrapper(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
-        # In the fields of ``Page[list[S]]``, the variable ``T`` of ``Page`` stands for ``list[S]``.
-        # The variable ``S`` is not one of ``Page``, even if both have the same name. So inside of
-        # ``list[S]``, no variable is replaced.
+        # A field of ``Page[list[int]]`` with the type ``T`` has the type ``list[int]``. A type
+        # argument never has variables of ``Page``, so no variable in it is replaced.
         hint = context.type_arguments.get(hint, Any)
         context = context.without_variables()
     args = typing.get_args(hint)
@@ -540,14 +546,29 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         root = _root_of(record)
         yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
-        # The types of the fields may have type variables of this record's class, such as ``T``.
-        inner = context.with_variables_of_class(hint).enter(hint)
-        docs = field_docs(record)
-        for field in fields:
-            field_path = f"{path}.{field.name}" if path else field.name
-            documented = docs.get(field.attribute or field.name, "")
-            yield field_path, _join_texts(documented, field.doc)
-            yield from _notes(field.hint, inner, field_path)
+        yield from _field_notes(hint, record, fields, context, path)
+
+
+def _field_notes(
+    hint: Any, record: type[Any], fields: Sequence[RecordField], context: _Context, path: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the key path and the description of each field of a record, and of all inside it.
+
+    Args:
+        hint: The record type, with its type arguments if it is generic, such as ``Page[int]``.
+        record: The class of the record, such as ``Page``.
+        fields: The fields of the record.
+        context: Options and state around the record.
+        path: The key path of the record; empty for the outermost type.
+    """
+    # The field types of ``Page`` may have its variable ``T``, which is ``int`` for ``Page[int]``.
+    context_of_fields = context.with_variables_of_class(hint).enter(hint)
+    docs = field_docs(record)
+    for field in fields:
+        field_path = f"{path}.{field.name}" if path else field.name
+        documented = docs.get(field.attribute or field.name, "")
+        yield field_path, _join_texts(documented, field.doc)
+        yield from _notes(field.hint, context_of_fields, field_path)
 
 
 def _item_notes(

@@ -200,10 +200,10 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     ranked_names = [name for name in ranked if name in by_name]
     wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
     remaining_tools = [by_name[name] for name in wanted_names]
-    # The prompt has the stubs of the kept tools, and one text with the names of all other tools.
-    # Their size is known only once the tools are chosen: for example, two stubs may share the
-    # definition of a record. So choose in rounds. Each round measures the stubs of the tools kept
-    # so far and the names of the others, and then selects more tools for the space that is free.
+    # The prompt has the stubs of the kept tools, and a list with the names of the omitted tools.
+    # Each round measures both, and selects more tools for the free space. One round is not enough,
+    # because _select_within() only estimates the space that its tools take. For example, it counts
+    # a record's definition in full, even if the definition turns out to be unnecessary.
     for _ in range(_ROUNDS):
         omitted_names = [name for name in by_name if name not in kept_tools]
         text_of_omitted_names = names_of(omitted_names, budget)
@@ -217,8 +217,10 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
             is_mentioned,
             best_match_limits,
             kept_tools,
-            # If there are too many names, the text has a line such as "# and about tickets (12)" in
-            # place of some names. It then need not become shorter when a tool is selected.
+            # Usually, the list has the name of each omitted tool, and becomes shorter when a tool
+            # is selected. A list with too many names has a line such as "# and about tickets (12)"
+            # in place of some names. Such a list may keep its length, so that the selection of a
+            # tool frees no space in it.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
         if not selected:
