@@ -12,7 +12,7 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -152,41 +152,60 @@ def build(
         allow_writes: Whether the process may create, change, move and remove files.
         allow_locks: Whether the process may lock files.
     """
-    # In a jump, ``if_true`` and ``if_false`` are the numbers of instructions to skip.
+    allow = [_instruction(_RETURN, 0, 0, _ALLOW)]
+    refuse = [_instruction(_RETURN, 0, 0, _REFUSE)]
+    kill_process = [_instruction(_RETURN, 0, 0, _KILL_PROCESS)]
+    report_unknown_call = [_instruction(_RETURN, 0, 0, _UNKNOWN_CALL)]
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
-        _instruction(_JUMP_EQUAL, if_true=1, if_false=0, value=_ARCH[machine]),
         # Call numbers mean other calls on another architecture, which a 64-bit process can enter.
-        _instruction(_RETURN, 0, 0, _KILL_PROCESS),
+        *_unless_equal(_ARCH[machine], kill_process),
         _instruction(_LOAD, 0, 0, _OFFSET_NUMBER),
     ]
     if machine == "x86_64":
-        code += [
-            # The x32 calls are the same kernel functions under other numbers.
-            _instruction(_JUMP_AT_LEAST, if_true=0, if_false=1, value=_X32_BIT),
-            _instruction(_RETURN, 0, 0, _REFUSE),
-        ]
+        # The x32 calls are the same kernel functions under other numbers.
+        code += _if_at_least(_X32_BIT, refuse)
     for name, block in _argument_checks(
         pid, allow_threads=allow_threads, allow_writes=allow_writes, allow_locks=allow_locks
     ).items():
         number = _CHECKED_CALLS[name][_NUMBER_INDEX[machine]]
         if number is not None:
-            skip = len(block)
-            code += [_instruction(_JUMP_EQUAL, if_true=0, if_false=skip, value=number), *block]
-    # Allow each range of calls with any arguments: any other number jumps over the return.
+            code += _if_equal(number, block)
+    # These calls are allowed with any arguments.
     for first, last in _number_ranges(calls.numbers(machine, writes=allow_writes)):
-        code += [
-            _instruction(_JUMP_AT_LEAST, if_true=0, if_false=2, value=first),
-            _instruction(_JUMP_ABOVE, if_true=1, if_false=0, value=last),
-            _instruction(_RETURN, 0, 0, _ALLOW),
-        ]
-    code += [
-        # ENOSYS lets the C library fall back from calls that are newer than this table.
-        _instruction(_JUMP_ABOVE, 0, 1, calls.HIGHEST_NUMBER),
-        _instruction(_RETURN, 0, 0, _UNKNOWN_CALL),
-        _instruction(_RETURN, 0, 0, _REFUSE),
-    ]
+        code += _if_between(first, last, allow)
+    # ENOSYS lets the C library fall back from calls that are newer than this table.
+    code += _if_above(calls.HIGHEST_NUMBER, report_unknown_call)
+    code += refuse
     return b"".join(code)
+
+
+# Each of the following functions returns a block of instructions after a jump. Depending on the
+# number that was loaded last, the jump enters the block or skips its ``len(block)`` instructions.
+
+
+def _if_equal(value: int, block: Sequence[bytes]) -> list[bytes]:
+    return [_instruction(_JUMP_EQUAL, if_true=0, if_false=len(block), value=value), *block]
+
+
+def _unless_equal(value: int, block: Sequence[bytes]) -> list[bytes]:
+    return [_instruction(_JUMP_EQUAL, if_true=len(block), if_false=0, value=value), *block]
+
+
+def _if_at_least(value: int, block: Sequence[bytes]) -> list[bytes]:
+    return [_instruction(_JUMP_AT_LEAST, if_true=0, if_false=len(block), value=value), *block]
+
+
+def _if_above(value: int, block: Sequence[bytes]) -> list[bytes]:
+    return [_instruction(_JUMP_ABOVE, if_true=0, if_false=len(block), value=value), *block]
+
+
+def _if_between(first: int, last: int, block: Sequence[bytes]) -> list[bytes]:
+    block_up_to_last = [
+        _instruction(_JUMP_ABOVE, if_true=len(block), if_false=0, value=last),
+        *block,
+    ]
+    return _if_at_least(first, block_up_to_last)
 
 
 @cache

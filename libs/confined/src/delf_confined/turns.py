@@ -114,9 +114,10 @@ class Turns:
     def _uncount_use(self, turn: Turn) -> None:
         """Subtract the time of a preempted call's earlier attempts from the total of its caller.
 
-        :meth:`_recent_use` returns the sum of this total, which is for calls that neither wait nor
-        run, and of the times of the caller's waiting and running calls. A preempted call that
-        begins to wait again would be in both.
+        For example, a call was preempted after 2 seconds, and :meth:`_count_use` added the 2
+        seconds to the total. Now the call waits again. While a call waits or runs,
+        :meth:`_recent_use` adds the time of its earlier attempts to the total. Without the
+        subtraction, it would return 4 seconds instead of 2.
         """
         if turn.key in self._seconds_used:
             self._seconds_used[turn.key] -= turn.attempt_seconds
