@@ -310,11 +310,17 @@ def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | Non
 
 
 def _variable(context: PluginContext, name: str) -> str | None:
-    """Return an environment variable's value; None if the variable is unset or empty."""
+    """Return an environment variable's value with its source; None if it is unset or empty.
+
+    A key of the user must not be sent to an address that a project's file sets. So callers ask for
+    the source of a key or address with :func:`source_of`.
+    """
     value = context.environ.get(name)
-    if value:
-        return SourcedText(value, source_of(value, "environment"))
-    return None
+    if not value:
+        return None
+    # A variable of a project's ``.env`` file has a SourcedText as value, whose source ``project``
+    # is kept. Any other value is a plain text, and gets the source ``environment``.
+    return SourcedText(value, source_of(value, otherwise="environment"))
 
 
 @dataclass(frozen=True)
