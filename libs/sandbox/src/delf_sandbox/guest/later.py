@@ -167,35 +167,51 @@ class DeferredCalls:
                 ``EACH_ITEM`` for all items; empty if the result itself is the awaitable.
         """
         place = self._syntax.calls[id(node)]
-        scope = place.scope
-        arguments = node.args
-        match node.func:
-            case ast.Name(id=word) if word in BUILTINS and scope.find(word) is None:
-                self._mark_calls_in_builtin(word, place, awaitable_path)
+        function = node.func
+        if isinstance(function, ast.Name):
+            is_builtin = function.id in BUILTINS and place.scope.find(function.id) is None
+            if is_builtin:
+                self._mark_calls_in_builtin(function.id, place, awaitable_path)
                 return
-            # ``tasks.values()`` and ``tasks.copy()`` have the same items as ``tasks``.
-            case ast.Attribute(value=inner, attr="values" | "copy"):
-                self._mark_calls_in(inner, scope, awaitable_path)
-            # In ``for key, task in tasks.items(): await task``, the path from ``tasks.items()`` is
-            # (EACH_ITEM, 1): to each pair, and then to the value in the pair. The path from the
-            # dict ``tasks`` to the same values is (EACH_ITEM,).
-            case ast.Attribute(value=inner, attr="items") if _leads_to_second(awaitable_path):
-                self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path[2:]))
-            # ``tasks.pop()`` is an item of ``tasks``.
-            case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
-                self._mark_calls_in(inner, scope, (EACH_ITEM, *awaitable_path))
-            # The items of ``itertools.chain()`` are the items of each argument.
-            case ast.Attribute(attr="chain"):
-                for item in arguments:
-                    self._mark_calls_in(item, scope, _to_any_item(awaitable_path))
-            case _:
-                pass
-        # The object of a method such as get() may also be of a class of the script, so that the
-        # items above do not exist, and the method itself returns the awaitables.
+        # A method such as get() is that of a dict, or that of a class of the script: the type of
+        # the object is unknown. So mark the calls for both.
+        if isinstance(function, ast.Attribute):
+            self._mark_calls_in_collection(function, place, awaitable_path)
         is_result_awaitable = not awaitable_path
         if is_result_awaitable:
             place.is_await_deferred = True
         self._mark_calls_in_called_function(place, awaitable_path)
+
+    def _mark_calls_in_collection(
+        self, function: ast.Attribute, place: CallPlace, awaitable_path: Path
+    ) -> None:
+        """Mark the calls that made the items of a collection, which a method returns.
+
+        Args:
+            function: The method with its object, such as ``tasks.pop`` or ``itertools.chain``.
+            place: The call of the method.
+            awaitable_path: The path from the method's result to the awaitables.
+        """
+        collection = function.value
+        match function.attr:
+            # ``tasks.values()`` and ``tasks.copy()`` have the same items as ``tasks``.
+            case "values" | "copy":
+                self._mark_calls_in(collection, place.scope, awaitable_path)
+            # In ``for key, task in tasks.items(): await task``, the path from ``tasks.items()`` is
+            # (EACH_ITEM, 1): to each pair, and then to the value in the pair. In the dict ``tasks``
+            # itself, the step EACH_ITEM leads to the value, without a pair.
+            case "items" if _leads_to_second(awaitable_path):
+                _to_pair, _to_value, *path_in_value = awaitable_path
+                self._mark_calls_in(collection, place.scope, (EACH_ITEM, *path_in_value))
+            # ``tasks.pop()`` is an item of ``tasks``.
+            case "get" | "pop" | "popleft":
+                self._mark_calls_in(collection, place.scope, (EACH_ITEM, *awaitable_path))
+            # The items of ``itertools.chain()`` are the items of each argument.
+            case "chain":
+                for argument in place.node.args:
+                    self._mark_calls_in(argument, place.scope, _to_any_item(awaitable_path))
+            case _:
+                pass
 
     def _mark_calls_in_builtin(self, word: str, place: CallPlace, awaitable_path: Path) -> None:
         """Mark the calls in the arguments of a builtin, such as ``zip``, that are awaited later.
@@ -280,16 +296,17 @@ class DeferredCalls:
                 ``is_awaited`` is set, from the value of ``await`` with the call.
             is_awaited: Whether the script awaits this call in place.
         """
+        is_result_awaitable = not awaitable_path
         for scope in self._functions.targets(place):
-            if not awaitable_path:
-                # The coroutine of an async function is an awaitable already, so that a call in its
-                # ``return`` can be awaited inside the function.
-                if self._functions.is_async(scope):
-                    continue
-                # The script uses the value of ``await ask()`` as an awaitable once more, where the
-                # rewritten script also accepts a plain value.
-                if is_awaited:
-                    continue
+            # The function may return a plain value, so that nothing need be marked, in two cases:
+            #
+            # - After ``async def ask(): return send()``, the script calls ``gather(ask())``. The
+            #   coroutine ``ask()`` is the awaitable, whatever the function returns.
+            # - The script awaits the value of ``await ask()`` again. The rewritten script accepts a
+            #   plain value there.
+            may_return_plain_value = is_awaited or self._functions.is_async(scope)
+            if is_result_awaitable and may_return_plain_value:
+                continue
             self._mark_calls_in_returns(scope, awaitable_path)
         # The targets are the functions with ``def``. A lambda has its name by an assignment.
         function = place.node.func

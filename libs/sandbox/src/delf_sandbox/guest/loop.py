@@ -412,6 +412,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
            The phase ends when no callback is ready, so that the script can only wait, and after
            ``_MAX_HOLD_BACK_ITERATIONS`` for a script that always has a ready callback.
         3. The loop waits for answers, and delivers them as they arrive.
+
+        Without the second phase, the speed of the host would decide the order of events. Suppose
+        that a script makes two calls, one after the other. A fast host's first answer would arrive
+        before the second call, and a slow host's first answer after it. A replay with another host
+        could then make other calls than the first run.
         """
         # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
         # script would see another order.
@@ -520,10 +525,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _replay_iteration(self) -> None:
         """Replay the recorded events of this iteration, if any.
 
-        Suppose that this is iteration 5, and the next event was recorded in iteration 8. While a
-        callback is ready, the loop runs the callback, and the event has to wait for iteration 8.
-        Without a ready callback, nothing can happen before the event, so the method sets the number
-        of this iteration to 8, and replays the event now.
+        Suppose that this is iteration 5, and the next event was recorded in iteration 8. If a
+        callback is ready, the loop runs the callback in this iteration, and the event has to wait.
+        If no callback is ready, only the event can make the script continue. The loop then skips
+        the iterations 5 to 7: it replays the event now, and counts this iteration as iteration 8.
         """
         next_iteration, _ = self._events_to_replay[0]
         if next_iteration > self._iteration_number:
@@ -534,13 +539,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
         answered_call_numbers: list[int] = []
         fired_timer_numbers: list[int] = []
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
-            # An event is the number of an answered call, the negative number of a fired timer, or
-            # _SENT_FRAME. For _SENT_FRAME there is nothing to do now: it was only in the queue so
-            # that the loop delivered no new answer before the script sent the frame.
             self._last_event_iteration, event = self._events_to_replay.popleft()
-            if event < 0:
+            if event == _SENT_FRAME:
+                # The event did its work while it was in _events_to_replay: the loop delivered no
+                # new answer. In this iteration, the script sends a frame, as in the recorded run.
+                continue
+            if event < 0:  # the negative number of a fired timer
                 fired_timer_numbers.append(-event)
-            elif event != _SENT_FRAME:
+            else:  # the number of an answered call
                 answered_call_numbers.append(event)
         if answered_call_numbers:
             self._deliver(answered_call_numbers)

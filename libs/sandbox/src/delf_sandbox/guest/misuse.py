@@ -191,9 +191,10 @@ class _Uses:
                 if self._is_unused_collection(parent) or self._are_items_shown(parent):
                     return self._record_misuse(use, node)
                 return []
-            case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]):
-                if value is node and use.is_connection:
-                    return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
+            ) if value is node and use.is_connection:
+                return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
             case ast.NamedExpr(target=ast.Name(id=name)):
                 # The whole expression ``send := mail.send`` has the tool as its value, too.
                 parent_of_whole = self._parents[id(parent)]
@@ -202,16 +203,16 @@ class _Uses:
                 use_of_whole_expression = replace(use, node=parent)
                 uses_of_name = self._uses_of_alias(use, node, name, is_expression=True)
                 return [use_of_whole_expression, *uses_of_name]
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                if parent.value is node:
-                    return self._uses_of_alias(use, node, name)
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ) if value is node:
+                return self._uses_of_alias(use, node, name)
+            # In any other place, such as an operand, the use is an error if it needs a value.
+            case _ if self._needs_value(parent, node):
+                return self._record_misuse(use, node)
             case _:
-                pass
-        # Here the tool is in any other place, or a condition in a case above is false: the use is
-        # allowed unless it needs a value, such as an operand.
-        if self._needs_value(parent, node):
-            return self._record_misuse(use, node)
-        return []
+                return []
 
     def _outermost_expression(self, use: _Use) -> Any:
         """Return the outermost expression around a use whose value is the same tool.

@@ -370,10 +370,11 @@ class Rewriting:
 
         The tool calls are made only when the script iterates the result.
 
-        The interpreter Monty, for which :attr:`await_everywhere` is set, evaluates these
-        expressions at once, to a list. There, only whole statements and assigned values are
-        returned. An assigned list, for example, has to become an iterator, so that a second loop
-        over the variable finds no items, as in Python.
+        If :attr:`await_everywhere` is set, for the interpreter Monty, only whole statements and
+        assigned values are returned. Monty evaluates these expressions at once, to a list. An
+        argument, as in ``sum(map(send, names))``, may as well be a list. A whole statement is run
+        to its end. An assigned list is turned into an iterator, because in Python a second loop
+        over the variable finds no items.
         """
         lazy_places = [
             place

@@ -420,21 +420,35 @@ class ScriptSyntax:
             # ``names[key] = value``: record a binding of ``names``, which now contains the value.
             case ast.Subscript(value=inner):
                 self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                is_after_star = False
-                for index, item in enumerate(items):
-                    if isinstance(item, ast.Starred):
-                        is_after_star = True
-                        # ``first, *rest = value``: the list ``rest`` contains items of the value.
-                        # EACH_ITEM stands for them, because their indexes are unknown.
-                        items_in_list = (TO_CONTAINER, *path, EACH_ITEM)
-                        self._record_binding(item.value, value, scope, items_in_list)
-                    elif is_after_star:
-                        self._record_binding(item, value, scope, (*path, EACH_ITEM))
-                    else:
-                        self._record_binding(item, value, scope, (*path, index))
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                self._record_unpacking(targets, value, scope, path)
             case _:
                 pass
+
+    def _record_unpacking(
+        self, targets: list[ast.expr], value: ast.expr, scope: Scope, path: Path
+    ) -> None:
+        """Record which items of an expression's value the targets of ``a, *b, c = value`` get.
+
+        Here, ``path`` is empty, and the paths of the targets are:
+
+        - ``(0,)`` for ``a``, the first item
+        - ``(TO_CONTAINER, EACH_ITEM)`` for ``b``, a list that contains any items
+        - ``(EACH_ITEM,)`` for ``c``, any item, because the length of ``b`` is unknown
+
+        In ``for a, *b, c in value``, the targets get items of each item of the value. There,
+        ``path`` is ``(EACH_ITEM,)``, and the path of ``a`` is ``(EACH_ITEM, 0)``.
+        """
+        is_after_star = False
+        for index, target in enumerate(targets):
+            if isinstance(target, ast.Starred):
+                is_after_star = True
+                path_of_list = (TO_CONTAINER, *path, EACH_ITEM)
+                self._record_binding(target.value, value, scope, path_of_list)
+            elif is_after_star:
+                self._record_binding(target, value, scope, (*path, EACH_ITEM))
+            else:
+                self._record_binding(target, value, scope, (*path, index))
 
     def _visit_assignment(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
         """Visit the assignment at the field or index ``key`` of ``container``."""

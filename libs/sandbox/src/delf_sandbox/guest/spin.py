@@ -37,11 +37,11 @@ class Spin:
 
     def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
         self._has_several_processors = has_several_processors
-        # The number of the coming waits that sleep without a spin before. Not 0 at the beginning,
-        # because the first wait of a session is one of them.
+        # How many of the next waits sleep at once, without a spin. It is 1 at the beginning: many
+        # scripts make only one call, for which a spin would not pay off.
         self._waits_without_spin = 1
-        # The number to which the next failed spin, one without a message, sets _waits_without_spin.
-        # Each failed spin doubles this number, up to _MAX_WAITS_WITHOUT_SPIN.
+        # The value of _waits_without_spin after the next spin during which no message arrives. Each
+        # such spin doubles this number, up to _MAX_WAITS_WITHOUT_SPIN.
         self._next_waits_without_spin = 1
 
     def should_spin(self) -> bool:
