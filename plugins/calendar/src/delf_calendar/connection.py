@@ -442,6 +442,17 @@ class Calendar(GoogleConnection):
     ) -> dict[str, Any]:
         """Return new start and end times; if only the start is new, the duration is kept.
 
+        The event's time zone is the first of these that is known:
+
+        1. the requested zone
+        2. the zone of the new start, if that is a named zone, such as ``ZoneInfo("Asia/Tokyo")``,
+           and not UTC or an offset such as +02:00
+        3. the event's old zone
+        4. the calendar's zone
+
+        A start or end without a zone is a local time of the requested zone, the event's old zone or
+        the calendar's zone.
+
         Args:
             old: The event before the change.
             start: The new start; None to keep the start.
@@ -456,7 +467,6 @@ class Calendar(GoogleConnection):
         new_start = start if start is not None else old_start
         known_zone = requested_zone or old["zone"] or ""
         if isinstance(new_start, dt.datetime):
-            # A start or end without a zone means the local time of the event's zone.
             zone_name = await self._zone(
                 calendar, new_start, end, zone=known_zone, needs_named_zone=True
             )
@@ -468,14 +478,12 @@ class Calendar(GoogleConnection):
         # An event that begins or ceases to be all-day gets the default duration of times().
         if end is None and is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
-        # The event gets the requested zone. Without one, it gets the zone of the new start, if that
-        # is a named zone, such as ``ZoneInfo("Asia/Tokyo")``. A start in UTC, or with an offset
-        # such as +02:00, is converted to ``zone_name``, because a series repeats by the local time
-        # of its zone.
         zone_of_start = zone_of(new_start) if isinstance(new_start, dt.datetime) else None
-        keeps_zone_of_start = not requested_zone and zone_of_start not in (None, "UTC")
-        converts_to_zone = not keeps_zone_of_start
-        moved = times(new_start, end, zone_name, converts_to_zone=converts_to_zone)
+        has_named_zone = zone_of_start not in (None, "UTC")
+        keeps_zone_of_start = has_named_zone and not requested_zone
+        # Otherwise, the times are converted to ``zone_name``. A start with the offset +02:00, for
+        # example, becomes a local time of this zone, by which a series repeats.
+        moved = times(new_start, end, zone_name, converts_to_zone=not keeps_zone_of_start)
         # A time has the field "dateTime", a whole day the field "date". None removes the other one,
         # which an event that begins or ceases to be all-day would otherwise keep.
         for time_fields in moved.values():
