@@ -177,7 +177,10 @@ class Contract:
         """
         __tracebackhide__ = True
         secrets = secrets_of(self, {"subject": subject})
-        texts = [*reprs_of(subject), str(getattr(subject, "place", ""))]
+        # A shared journal has an attribute ``place``: its path or address, which delf shows to
+        # people. A password in the address must not be part of it.
+        text_of_place = str(getattr(subject, "place", ""))
+        texts = [*reprs_of(subject), text_of_place]
         with captured_logs() as lines, started_programs() as programs:
             try:
                 texts.append(repr(await use()))

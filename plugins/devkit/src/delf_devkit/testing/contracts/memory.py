@@ -66,7 +66,11 @@ class MemoryContract(Contract):
 
     @pytest.fixture
     def failing_store(self) -> MemoryStore:
-        """A store like the one under test, whose reads and writes fail."""
+        """A store like the one under test, whose reads and writes fail.
+
+        A suite with ``fails = True`` overrides this fixture. Otherwise, this method fails the test
+        with a message that the suite needs the fixture.
+        """
         fail_without(self, "a fixture `failing_store`, or fails = False")
 
     async def test_list_returns_saved_facts_oldest_first(self, store: Any) -> None:
