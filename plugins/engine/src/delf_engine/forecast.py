@@ -91,23 +91,35 @@ class _CallCounter:
         return counts
 
     def _of(self, node: ast.AST) -> Counter[str]:
-        """Count the calls that a syntax node certainly makes."""
+        """Count the calls that a syntax node certainly makes.
+
+        Parts of the node that may be skipped, such as the branches of an ``if``, do not count.
+        """
         match node:
+            # Definitions count as no calls. _of_call() counts the calls in a called function.
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
                 return Counter()
-            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-                return self._of(test)
-            case ast.Assert(test=test):  # the message is evaluated only if the test fails
-                return self._of(test)
-            case ast.BoolOp(values=[first, *_]) | ast.Compare(left=first):
-                return self._of(first)
-            case ast.Match(subject=first):
+            # Only the part that runs first is certain to run: the test, the first operand or the
+            # subject.
+            case (
+                ast.If(test=first)
+                | ast.IfExp(test=first)
+                | ast.While(test=first)
+                | ast.Assert(test=first)
+                | ast.BoolOp(values=[first, *_])
+                | ast.Compare(left=first)
+                | ast.Match(subject=first)
+            ):
                 return self._of(first)
             case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
-                times = 0 if any(map(_may_leave, body)) else self._length(iterable)
-                return self._of(iterable) + _times(self.of_body(body), times)
+                # A loop with a ``break`` or similar may end in the first iteration.
+                may_leave_loop = any(map(_may_leave, body))
+                iteration_count = 0 if may_leave_loop else self._length(iterable)
+                return self._of(iterable) + _times(self.of_body(body), iteration_count)
+            # No call fails, so the handlers do not run.
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
                 return self.of_body(body) + self.of_body(last)
+            # A list, set or dict is made of all items; so is the generator of ``f(*generator)``.
             case ast.ListComp(elt=item) | ast.SetComp(elt=item):
                 return self._of_comprehension(node.generators, [item])
             case ast.DictComp(key=key, value=item):

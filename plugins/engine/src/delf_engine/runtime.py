@@ -198,8 +198,10 @@ class Runtime:
     async def _work(self, request: TaskRequest) -> TaskOutcome:
         """Run a task within the agent's limits; if its sandbox dies, continue in another one."""
         permit = Permit(self._task_permits)
-        pipeline: TaskPipeline | None = None
-        refusal: ConfigurationError | None = None
+        # True from the moment at which other code records the end of the task, even if the task is
+        # cancelled.
+        is_end_recorded_elsewhere = False
+        # Adds up the costs of the task. The task is removed from the ledger at a final end.
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
@@ -210,12 +212,9 @@ class Runtime:
                 async with permit:
                     refusal = await _refusal_of_start(request)
                     if refusal is not None:
+                        is_end_recorded_elsewhere = True
                         ledger.end(request.task_id)
-                        await await_despite_cancellation(
-                            self._record_end_without_run(request, refusal)
-                        )
-                        outcome = await outcome_of(self.journal, request.task_id)
-                        return replace(outcome, error=refusal)
+                        return await self._refuse_start(request, refusal)
                     run = await TaskRun.begin(self.resources, request, permit)
                     # The process that worked on the task before may be alive: its lease must expire
                     # before a call of unknown outcome is repeated. The previous owner is removed
@@ -227,6 +226,7 @@ class Runtime:
                     self._tell_connections_about_task(request)
                     while True:
                         pipeline = self._prepare(run, children)
+                        is_end_recorded_elsewhere = True  # by the pipeline
                         outcome = await self._run(pipeline, request)
                         if not isinstance(outcome.error, SandboxDied):
                             break
@@ -235,13 +235,10 @@ class Runtime:
             finally:
                 self._release_descriptors(request)
         except asyncio.CancelledError:
-            # If the task had a pipeline, the pipeline has recorded the end. If the start was
-            # refused, the end was recorded with the refusal. Otherwise the task was cancelled while
-            # it waited for its start, and the end is recorded here. An agent that stops records no
-            # end, so that another process can take the task over.
+            # An agent that stops records no end, so that another process can take the task over.
             is_left_resumable = self._stopped or self._stays_resumable(request)
-            records_own_end = pipeline is not None or refusal is not None
-            if not records_own_end and not is_left_resumable:
+            # Otherwise, a task that was cancelled while it waited for its start gets its end here.
+            if not is_end_recorded_elsewhere and not is_left_resumable:
                 await await_despite_cancellation(self._record_cancelled_start(request))
             raise
         finally:
@@ -250,6 +247,12 @@ class Runtime:
         if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
             ledger.end(request.task_id)
         return outcome
+
+    async def _refuse_start(self, request: TaskRequest, refusal: ConfigurationError) -> TaskOutcome:
+        """Record the end of a task that must not start, and return its outcome."""
+        await await_despite_cancellation(self._record_end_without_run(request, refusal))
+        outcome = await outcome_of(self.journal, request.task_id)
+        return replace(outcome, error=refusal)
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
         """Run a pipeline, which is listed in ``_pipelines`` meanwhile."""

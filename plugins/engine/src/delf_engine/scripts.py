@@ -367,15 +367,18 @@ class ScriptRunner(ScriptHost):
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
-        """End the script without answering its pending call."""
+        """End the script without answering its pending call; leave by a CancelledError.
+
+        :meth:`_end` lets the sandbox be killed, which cancels the asyncio task of the pending call.
+        """
         self._end(reason)
-        # The call may have been cancelled already, and the gate may have raised a TaskLeftError in
-        # place of the CancelledError. Nobody then cancels the call a second time, and the wait
-        # below would never end.
+        # The task may have been cancelled before, and the gate may have raised a TaskLeftError in
+        # place of the CancelledError. The task is not cancelled a second time then, so that the
+        # wait below would never end.
         current_task = asyncio.current_task()
-        if current_task is not None and current_task.cancelling():
-            raise asyncio.CancelledError
-        await asyncio.get_running_loop().create_future()  # waits until the sandbox is killed
+        was_cancelled_before = current_task is not None and current_task.cancelling() > 0
+        if not was_cancelled_before:
+            await asyncio.get_running_loop().create_future()  # never done: wait to be cancelled
         raise asyncio.CancelledError
 
     def _end(self, reason: Exception | LimitReached) -> None:

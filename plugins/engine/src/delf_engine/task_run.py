@@ -432,12 +432,20 @@ def _beginning_of(path: str) -> str:
 
 
 def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) -> AgentConfig:
-    """Return the configuration of a task, with the task's own model and strategy."""
-    # The configuration of a child task has the child's own model already.
+    """Return the configuration of a task, with the task's own model and strategy.
+
+    Args:
+        request: The task.
+        config: The configuration of the agent; for a child task, the child's own one, which has the
+            child's model already.
+        resources: The agent's resources, with the agent's configuration.
+    """
     if request.model is not None and request.child is None:
         config = config.with_main_llm(request.model, resources.agent.context.host.providers)
-    name = request.strategy or config.strategy
-    if name == resources.config.strategy:  # its requirements were applied when the agent started
+    strategy = request.strategy or config.strategy
+    # A strategy may bring settings. Those of the agent's strategy are in both configurations: they
+    # were applied when the agent started.
+    if strategy == resources.config.strategy:
         return config
-    chosen = config.model_copy(update={"strategy": name})
-    return with_strategy(chosen, resources.agent.context.host)
+    config_with_strategy = config.model_copy(update={"strategy": strategy})
+    return with_strategy(config_with_strategy, resources.agent.context.host)

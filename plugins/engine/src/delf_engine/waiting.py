@@ -51,10 +51,10 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a call waits for a person or a child task.
 
-        Several calls of the task may be in this block at once. A call that leaves the block while
-        another still waits goes on without a permit. When the last call leaves, it reacquires the
-        permit and waits until the task holds it. If the last call was cancelled, the permit is
-        reacquired in the background, because the agent's task still runs.
+        The permit belongs to the task, and several of its calls may be in this block at once. A
+        call that leaves the block while another one waits in it goes on without the permit. The
+        last call that leaves waits until the task holds the permit again. If the last call is being
+        cancelled, it does not wait: the permit is reacquired in the background.
         """
         call = asyncio.current_task()
         self._calls_in_released.append(call)
@@ -67,6 +67,7 @@ class Permit:
             # Reacquire in a separate asyncio task, which goes on if this call is being cancelled.
             if is_needed and not self._held:
                 self.reacquisition = asyncio.create_task(self._acquire())
+        # Returns at once if another call still waits in the block.
         await self.wait_until_held()
 
     async def wait_until_held(self) -> None:
@@ -77,11 +78,12 @@ class Permit:
         permit.
         """
         while not (self._held or self._is_over or self._has_waiting_call):
+            # Here, the permit was given back, and no call waits for a person or a child task any
+            # more. Either it is being reacquired, or the calls in released() are being cancelled.
+            # The last of these calls to leave the block starts the reacquisition.
             if self.reacquisition is not None:
                 await asyncio.wait({self.reacquisition})
                 continue
-            # No call waits, so all calls that are still in released() are being cancelled. The last
-            # of them to leave starts the reacquisition: wait for the end of one, and look again.
             calls_being_cancelled = {call for call in self._calls_in_released if call is not None}
             if not calls_being_cancelled:
                 return
@@ -185,12 +187,14 @@ class TaskClock:
     async def wait(self, work: asyncio.Future[Any]) -> None:
         """Wait until work is done or the time is up.
 
+        If the sandbox of a script dies, the script is run again, and this method is called a second
+        time, with the seconds that are left.
+
         A pause of the clock suspends the timeout; at the end of the pause, it continues with the
         seconds that were left.
         """
-        # The clock may be paused already. After the death of a sandbox, wait() is called again for
-        # the repeated work, while a child task of the first script still runs. If this child waits
-        # for a person, it has paused the clocks of its parents, too. The timeout then starts
+        # The second call may find the clock paused: a child task of the first script may still wait
+        # for a person, and that pauses the clocks of its parents, too. The timeout then starts
         # without a deadline, and _resume() sets the deadline at the end of the pause.
         is_paused = self._pause_count and not self._ignores_pauses
         timeout_seconds = None if is_paused else self._remaining_seconds
@@ -201,9 +205,9 @@ class TaskClock:
         except TimeoutError:
             self._is_over = not work.done()  # the work may have ended just at the timeout
         finally:
+            # None during a pause, for which _pause() has set _remaining_seconds already.
             deadline = None if self._timeout is None else self._timeout.when()
             if deadline is not None:
-                # If the sandbox died, the pipeline waits again, for the time that is left.
                 self._remaining_seconds = deadline - loop.time()
             self._timeout = None
 

@@ -136,9 +136,11 @@ def is_valid(
     all_people = list(people)
     voter = next((person for person in all_people if person.holder == vote.key), None)
     if voter is None:
-        # The voter is not a person of the journal, but has a key in the settings, uses a channel
-        # such as Slack, or is the local user. Such a vote is valid unless a person of the journal
-        # has the voter's name.
+        # The voter may never have been a person of the journal: the local user, a user of a channel
+        # such as Slack, or the owner of a key in the settings. Such a vote stays valid.
+        #
+        # Or the voter was removed from the journal, and another person was added under the same
+        # name. The journal then has the name with another key, and the vote is not valid any more.
         journal_names = {normalise_name(person.name) for person in all_people}
         return normalise_name(_voter(vote)) not in journal_names
     if voter.revoked_at is not None or "decide" not in voter.rights:

@@ -141,9 +141,10 @@ class TaskFlows:
                 return False
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # A request shows the model all texts, and is made only if one of them is new. After two
-            # answers, for example, the model has seen at least two texts. _shown_text_count is more
-            # exact, but is 0 again after a resume, while the answers come from the journal.
+            # Each request shows the model all texts so far. _shown_text_count is the number of
+            # texts in the last request, but a resumed task begins with 0 again. The number of
+            # answers is then used instead, which the journal keeps. As each request needs at least
+            # one new text, the model has seen at least as many texts as it gave answers.
             seen_text_count = max(self._shown_text_count, self._outline_answer_count)
             if seen_text_count >= text_count:
                 return False

@@ -476,22 +476,12 @@ class Gate:
         """
         # The reason why the call cannot be made again, if any. A person is asked even then, because
         # the person may know that the call was already done.
-        obstacle: str | None = None
-        edited = recorded_call.edited_arguments
-        if edited is not None:
-            try:
-                self._edit(call, edited)
-            except ToolRefusedError as error:  # secrets were redacted, or the action has changed
-                obstacle = f"its recorded arguments do not fit: {error.message}"
-                # The request still shows these arguments to the person.
-                call.arguments = dict(edited)
-                if recorded_call.started is not None:
-                    call.digest = recorded_call.started.digest
+        obstacle = self._restore_edited_arguments(call, recorded_call)
         if obstacle is None and self._can_repeat_without_question(call):
             await self._wait_for_previous_process()
             return await self._make(call)
-        # If there is an obstacle, the call is never made again and needs no check. The request to
-        # the person then has no preview: ``Allowed()`` is a verdict without a preview.
+        # The verdict that the request shows to the person, with a preview of the call's effect and
+        # reasons to ask. ``Allowed()`` has neither, and is used for a call with an obstacle.
         verdict: Verdict = Allowed()
         if obstacle is None:
             verdict = await self._verdict(call)
@@ -510,6 +500,7 @@ class Gate:
         match answer.decision:
             case AlreadyDone(result=result):
                 return await self._record_stated_result(call, result)
+            # In the next two cases, the person approved the call, but it cannot be made again.
             case Approved() if recorded_call.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
             case Approved() if obstacle is not None:
@@ -520,6 +511,26 @@ class Gate:
             case decision:
                 reason = why_not(decision)
         return await self._reject(call, reason)
+
+    def _restore_edited_arguments(self, call: Call, recorded_call: RecordedCall) -> str | None:
+        """Give a repeated call the arguments that a person had edited, if any.
+
+        Returns:
+            None if the call can be made with its arguments. Otherwise the reason why not: secrets
+            in the recorded arguments were redacted, or the action has changed. The call then has
+            the recorded arguments nevertheless, so that the request shows them to the person.
+        """
+        edited = recorded_call.edited_arguments
+        if edited is None:
+            return None
+        try:
+            self._edit(call, edited)
+        except ToolRefusedError as error:
+            call.arguments = dict(edited)
+            if recorded_call.started is not None:
+                call.digest = recorded_call.started.digest
+            return f"its recorded arguments do not fit: {error.message}"
+        return None
 
     async def _wait_for_previous_process(self) -> None:
         """Wait until the task's previous process has certainly stopped its calls."""

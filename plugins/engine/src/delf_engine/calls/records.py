@@ -134,14 +134,14 @@ class CallRecords:
             await self.cancel(call, "cancelled before it was made again")
             return
         if not call.has_start_event:
-            # Only an invalid call is recorded without a start, by an end alone. A resumed task
-            # would take this call for an invalid one.
+            # In the journal, an end without a start means an invalid call. So record a start, too.
             #
-            # A second cancellation may interrupt begin(), which then records the end itself. It is
-            # suppressed, because the caller raises the first cancellation in any case.
+            # The call may be cancelled a second time during begin(). Then begin() records the end
+            # and raises CancelledError, which is suppressed here: the caller raises the
+            # CancelledError of the first cancellation.
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
-        await self._end_not_started(call)
+        await self._end_not_started(call)  # no-op if begin() has recorded the end
 
     async def _end_not_started(self, call: Call) -> None:
         reason = "cancelled before it was made"

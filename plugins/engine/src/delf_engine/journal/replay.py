@@ -54,24 +54,29 @@ class _CallOrder:
 
     def __init__(self, script: RecordedScript) -> None:
         self.script = script
-        # The recorded calls that the replay has not made yet, by their digests.
+        # All recorded calls that the replay has not made yet, by their digests. take() looks a call
+        # of the replay up here.
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
-        # The calls that the replay must make and has not made yet, by their ids.
+        # Those of these calls that the replay must make, by their ids. A call that the script
+        # abandoned, as with a timeout, is not among them: depending on timing, the script may end
+        # without making it again.
         self._unrepeated_calls = {call.call_id: call for call in script.calls_to_repeat}
-        # Steps of abandoned calls are left out: whether the script makes these calls again depends
-        # on timing, and a replay that waited for them could hang.
+        # The recorded calls and answers that have not happened again yet, in order; without the
+        # abandoned calls, for which the replay could wait forever.
         self._remaining_steps = deque(
             step for step in script.steps if step.call_id in self._unrepeated_calls
         )
-        # Counted once and then decreased, because counting again at each call would take quadratic
-        # time.
+        # The number of answers in _remaining_steps. Kept, because counting at each call would take
+        # quadratic time.
         self._remaining_answer_count = sum(step.is_answer for step in self._remaining_steps)
-        # The futures of the waiting calls. The key of a call that waits until its own recorded
-        # answer is the next step is its own number; other calls have a constant such as _AFTER_END.
+        # A future for each waiting call; _wake() completes it. The key is the number of the call if
+        # it waits until its own answer is the next step. Other calls wait under one of the keys
+        # _AFTER_ALL_ANSWERS, _AFTER_ALL_STEPS and _AFTER_END.
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
-        # The number of calls that wait, for is_waiting: ``_waiting`` also has cancelled calls.
+        # The number of waiting calls. The futures of cancelled calls stay in _waiting, so that its
+        # length cannot be used.
         self._waiting_count = 0
 
     @property
@@ -85,14 +90,19 @@ class _CallOrder:
         return tuple(self._unrepeated_calls.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the first recorded call with this digest that is not replayed yet, else None."""
+        """Return the first recorded call with this digest that is not replayed yet, else None.
+
+        The returned call counts as replayed from now on.
+        """
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
         recorded_call = self._unclaimed[digest].popleft()
+        # No-op for a call that the recorded script abandoned.
         self._unrepeated_calls.pop(recorded_call.call_id, None)
-        # This call may have been the next recorded step. The step after it is then next, and may be
-        # the answer that another call waits for.
+        # The next recorded step may have been this call, which has now happened. _advance() removes
+        # the step. If the step after it is the answer to another call, which waits for its turn,
+        # _advance() also wakes this other call.
         self._advance()
         return recorded_call
 
@@ -359,21 +369,21 @@ class Replay:
             return None
         recorded_call = order.take(digest)
         recorded_end = order.script.finished
-        if recorded_call is not None and recorded_call.was_abandoned:
-            # The recorded script stopped waiting for this call, and then ran to its end. A script
-            # that the call blocks cannot stop waiting, so it differs from the recorded one.
-            if blocks_script and recorded_end is not None:
-                raise _further_call_error(recorded_end)
-            # The call got no answer, and gets none now: wait until the script cancels it again.
+        was_abandoned = recorded_call is not None and recorded_call.was_abandoned
+        if not was_abandoned:
+            # A new call, too, has to wait: other coroutines of the script may still have to make
+            # recorded calls.
+            await order.turn(recorded_call, blocks_script=blocks_script)
+        has_no_answer = was_abandoned or recorded_call is None
+        if recorded_end is not None and has_no_answer and blocks_script:
+            # The recorded script came to its end without an answer to this call. A script that the
+            # call blocks cannot do that, so it differs from the recorded one.
+            raise _further_call_error(recorded_end)
+        if was_abandoned:
+            # Wait until the script cancels the call again.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
-        # Wait before the check below: other coroutines of the script may still have to make
-        # recorded calls.
-        await order.turn(recorded_call, blocks_script=blocks_script)
-        # The script's record has an end, and so all calls of the script, but not this call.
-        if recorded_call is None and recorded_end is not None:
-            if blocks_script:
-                raise _further_call_error(recorded_end)
+        if recorded_end is not None and recorded_call is None:
             # The recorded script may have ended just after it made this call, before the call was
             # recorded. If the script ends here again, its end cancels this call; otherwise the call
             # waits until the task's timeout.
@@ -381,19 +391,21 @@ class Replay:
         return recorded_call
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
-        """Return the error for a task that timed out while a call waited for its recorded turn.
+        """Return the error for a task that timed out while a call waited in :meth:`call`.
 
-        None if no call was waiting.
+        None if no call was waiting. There are two kinds of mismatch:
+
+        - The recorded script ended without the waiting call, and this script did not end.
+        - The turn of the waiting call comes after other recorded calls, which the script did not
+          make, or after the answer to another call.
         """
-        if self._recorded_order is None or not self._recorded_order.is_waiting:
+        order = self._recorded_order
+        if order is None or not order.is_waiting:
             return None
-        recorded_end = self._recorded_order.script.finished
-        # call() lets a call that the recorded script did not make wait for the end of the script.
-        # The script has not ended, so that it really makes a call which is not in the record.
-        if recorded_end is not None and self._recorded_order.waits_for_end_of_script:
+        recorded_end = order.script.finished
+        if recorded_end is not None and order.waits_for_end_of_script:
             return _further_call_error(recorded_end)
-        next_calls = ", ".join(map(_named, self._recorded_order.unrepeated_calls[:3]))
-        # If all recorded calls were made again, the waiting call waits for another call's answer.
+        next_calls = ", ".join(map(_named, order.unrepeated_calls[:3]))
         expected = next_calls or "an earlier answer"
         return _mismatch(f"the task timed out before the replay reached {expected}")
 

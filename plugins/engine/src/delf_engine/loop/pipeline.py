@@ -186,11 +186,10 @@ class TaskPipeline:
         """
         run = self._run
         initial_tools = run.tools
-        if run.request.output is not None:
-            answer_tool: Any = AnswerTool(run.request.output)
-            run.tools = await run.tools.with_builtins([answer_tool])
-        if run.approvals.can_answer:
-            run.tools = run.tools.showing_questions()
+        await self._add_tools_for_answers()
+        # A new task fails at once if the budget is exhausted, or if an action needs approval and
+        # nobody can be asked. A resumed task is not checked here: its model calls and approvals may
+        # all be in the journal already. Further ones are checked when they happen.
         if not run.replay.resumed:
             run.models.ledger.check()
             run.approvals.check_answerable(run.tools)
@@ -200,12 +199,7 @@ class TaskPipeline:
         if run.agent_tools.need_setup:
             await set_up_connections(run)
         await select_tools(run, seconds)
-        # False if a prefilter chose the shown tools (is_chosen), or if not all fit into the prompt.
-        shows_all_tools = run.tools.fits(run.config.tools_budget) and not run.tools.is_chosen
-        # The strategy's own tools find the tools that are not shown.
-        if not shows_all_tools and isinstance(self._strategy, SupportsOwnTools):
-            connections = self._strategy.own_tools(run.tool_choice())
-            run.tools = await run.tools.with_builtins(connections)
+        await self._add_tools_of_strategy()
         if run.tools is not initial_tools:
             self._host.use(run.tools)
         has_scripts = runs_scripts(self._strategy)
@@ -222,6 +216,24 @@ class TaskPipeline:
             )
         await self._warn_of_unused_tools()
         return answer
+
+    async def _add_tools_for_answers(self) -> None:
+        """Add the tool for a typed answer and the tool for questions, if the task needs them."""
+        run = self._run
+        if run.request.output is not None:
+            answer_tool: Any = AnswerTool(run.request.output)
+            run.tools = await run.tools.with_builtins([answer_tool])
+        if run.approvals.can_answer:
+            run.tools = run.tools.showing_questions()
+
+    async def _add_tools_of_strategy(self) -> None:
+        """Add the strategy's own tools, which find the tools that the prompt does not show."""
+        run = self._run
+        was_chosen_by_prefilter = run.tools.is_chosen
+        shows_all_tools = run.tools.fits(run.config.tools_budget) and not was_chosen_by_prefilter
+        if not shows_all_tools and isinstance(self._strategy, SupportsOwnTools):
+            connections = self._strategy.own_tools(run.tool_choice())
+            run.tools = await run.tools.with_builtins(connections)
 
     async def _warn_of_unused_tools(self) -> None:
         """Warn if the answer used neither a tool nor a script.

@@ -238,7 +238,7 @@ class ModelClient:
         # The model of the last reply; None if a resumed task has read the reply from its journal.
         last_model: LLMConfig | None = None
         while True:
-            # Only the model that began an answer continues it.
+            # The model that began the answer. No other model continues the answer.
             writer = last_model if received_text else None
             models = self._available(config) if writer is None else [writer]
             try:
@@ -250,7 +250,7 @@ class ModelClient:
                 if not other_models or not _is_unavailable(error):
                     raise
                 await self._fall_back(writer, other_models[0], error)
-                # The other model answers from the start.
+                # Another model writes the whole answer.
                 current_request = request
                 received_text = ""
                 continuations_left -= 1
@@ -258,14 +258,9 @@ class ModelClient:
             # The answer so far, without what the reply repeats of the received text. None if it is
             # not clear where the reply continues the received text.
             joined_text = join_continuation(received_text, reply.text)
-            is_complete = reply.broken_by is None
-            if is_complete and joined_text is not None:
-                return replace(reply, text=joined_text)
-            if is_complete and reply.calls:
-                return reply  # complete tool calls are useful without the received text
-            is_at_limit_of_settings = is_limited and reply.broken_by == "length"
-            if is_at_limit_of_settings:
-                return reply
+            answer = _final_answer(reply, joined_text, is_limited_by_settings=is_limited)
+            if answer is not None:
+                return answer
             is_connection_broken = reply.broken_by == "break"
             # Repeated breaks mean an outage, so allow only a few more requests after a break.
             if is_connection_broken:
@@ -526,6 +521,28 @@ async def _complete(model: Model, request: ModelRequest, config: LLMConfig) -> M
     length_of_calls = sum(len(call.arguments) for call in reply.calls)
     check_length(len(reply.text) + length_of_calls, config)
     return reply
+
+
+def _final_answer(
+    reply: ModelReply, joined_text: str | None, *, is_limited_by_settings: bool
+) -> ModelReply | None:
+    """Return the reply with the whole answer; None if a further request has to complete the answer.
+
+    Args:
+        reply: The last reply.
+        joined_text: The text of the whole answer; None if it is not clear where the reply continues
+            the earlier replies.
+        is_limited_by_settings: Whether the request's settings limit the tokens. An answer that was
+            truncated at this limit is not continued.
+    """
+    is_complete = reply.broken_by is None
+    if is_complete and joined_text is not None:
+        return replace(reply, text=joined_text)
+    if is_complete and reply.calls:
+        return reply  # complete tool calls are useful without the text of the earlier replies
+    if is_limited_by_settings and reply.broken_by == "length":
+        return reply
+    return None
 
 
 def _request_for_rest(

@@ -315,7 +315,8 @@ class Ledger:
     ) -> None:
         """Register a task, and add the costs that a resumed task has from an earlier process.
 
-        Costs of the same task are added only once.
+        Costs of the same task are added only once. The events of a resumed task also have the costs
+        of its child tasks that ended in the earlier process.
 
         Args:
             task_id: The task.
@@ -332,9 +333,11 @@ class Ledger:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:
-                # Counted now, because a child task whose result is recorded does not begin again.
-                self._ended.add(event.child_id)
                 self._count(Usage(), event.cost_usd, task_id)
+                # The process may have died after the child's end, and before the end of the call
+                # that started the child. The call is then repeated, and begin() called for the
+                # child: it must not add the child's cost once more.
+                self._ended.add(event.child_id)
         if self.outer_ledger is not None:
             self.outer_ledger.begin(task_id, events, parent=parent)
 

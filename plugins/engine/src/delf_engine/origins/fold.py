@@ -226,23 +226,27 @@ class Origins:
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
             changes_data=event.effect != "read",
         )
-        # A connection may declare, for example, that a file which the user wrote is trusted. If the
-        # script took the file's name from a stranger's mail, the stranger chose what is read, and
-        # the result does not keep the declared trust.
+        # If an argument may be untrusted data, the call can have two consequences.
         #
-        # If the author had read untrusted data, are_only_from_user() is False for any arguments,
-        # and every result would lose its trust. Such a result keeps the declared trust instead, and
-        # unplanned_read() finds the call if the user's words do not ask for it.
+        # First, the result loses a trust that the connection declared. For example, a connection
+        # declares that a file of the user is trusted, but the script took the file's name from a
+        # stranger's mail: the stranger chose what is read.
+        #
+        # This applies only to an author who had read no untrusted data. For any other author,
+        # are_only_from_user() returns False for all arguments, and each result would lose its
+        # trust. There, unplanned_read() finds the reads that the user's words do not ask for.
         would_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
+        # Second, the connection is tainted.
         would_taint = (
             self.has_received_untrusted
             and self._may_return_arguments_later(call)
             and call.connection not in self._tainted_connections
         )
-        # Neither happens if all arguments are the user's own data. To examine them is slow, so this
-        # is done only if one of the two could happen.
-        must_examine = would_lose_trust or would_taint
-        if must_examine and not self.are_only_from_user(event.action, event.arguments, event.line):
+        # are_only_from_user() is slow, so it is called only if there would be a consequence.
+        has_consequence = would_lose_trust or would_taint
+        if has_consequence and not self.are_only_from_user(
+            event.action, event.arguments, event.line
+        ):
             if would_lose_trust:
                 call.trust = "outside"
             if would_taint:
@@ -256,10 +260,10 @@ class Origins:
         A service may return the texts that it received, even the search terms of a read. If such a
         text is untrusted, a later result must not count as the user's own data.
 
-        The result is False for a read that the model wrote after it had read untrusted data. None
-        of the arguments then counts as the user's, so that the first such read, even one that the
-        user asked for, would make all later results of the connection untrusted. Instead,
-        :meth:`unplanned_read` finds such a read if the user's words do not ask for it.
+        A read does not count if its author had read untrusted data before. The arguments of such a
+        read never count as the user's own. A single read, even one that the user asked for, would
+        therefore make all later results of the connection untrusted. :meth:`unplanned_read` looks
+        at these reads instead.
         """
         if call.changes_data:
             return True

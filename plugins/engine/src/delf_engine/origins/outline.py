@@ -403,9 +403,9 @@ class Outline:
             names = [getattr(key, "value", None) for key in node.keys]
             planned = dict(zip(names, node.values, strict=True))
             return self._fields_fit(planned, fields, path, is_content)
-        # The value is a list or a single value. A script may pass ``[{"name": "Ada"}]`` where the
-        # plan has ``{"name": "Ada"}``: many services accept either, so that a list with one item
-        # counts as the item. An empty list counts as equal to an empty dict.
+        # The value is no record, but it may be a list with one record. If the plan has the literal
+        # ``{"name": "Ada"}``, the list ``[{"name": "Ada"}]`` fits, because many services accept
+        # either: _is_equal_to_literal() compares the item of such a list. ``[]`` also fits ``{}``.
         return is_constant(node) and _is_equal_to_literal(node, value)
 
     def _find_fitting(

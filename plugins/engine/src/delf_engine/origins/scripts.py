@@ -342,7 +342,7 @@ class Scripts:
                 return self._read_parts(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
                 self._add_to_parameters(value, self._read_parts(value.args))
-                # ``f().append(x)`` may change the object of each variable that the lambda uses.
+                # After ``f = lambda: rows``, ``f().append(x)`` changes the object of ``rows``.
                 self._add_to(self._contained_variables[name], _names_in(value))
                 return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
@@ -367,8 +367,8 @@ class Scripts:
                 with self._visiting(node, self._read_test(test)):
                     return self._read_parts(node)
             case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
-                # The number of rows decides how often the loop runs. A number reveals no field of
-                # the rows, so that whole results, which stand for all fields, are left out.
+                # Only the number of rows decides how often the loop runs, and not their fields. A
+                # whole result is a source that stands for all fields, so it is left out.
                 with self._visiting(node, without_whole_results(self.read(rows))):
                     self._bind_loop_target(target, rows)
                     return self._read_parts(node)
@@ -382,8 +382,8 @@ class Scripts:
                 return self._read_all(body)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._read_branching(node, [body, orelse], tests=[test])
-            # In ``a and b``, ``a`` counts as a test: the value is ``a`` only if ``a`` is empty, and
-            # an empty value reveals no field.
+            # ``a and b`` is read like ``b if a else a``, without the last ``a``: the expression has
+            # this value only if ``a`` is empty or false, and then it has no fields.
             case ast.BoolOp(op=ast.And(), values=[*tests, last]):
                 return self._read_branching(node, [last], tests=tests)
             case ast.Match():
@@ -583,20 +583,19 @@ class Scripts:
         Returns:
             The sources: the actions and fields from which the values in all parts come.
         """
+        # While the parts are read, _enclosing_conditions() yields the sources in
+        # ``_condition_sources[node]``. In the first pass over the scripts, the set is still empty.
+        # It is filled below, after which _read_until_complete() makes another pass.
         with self._visiting(node, set()):
             test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
             self._add_to(sources, test_sources, self._read_all(parts))
-            # The value of a test decides which part runs, so that all of its sources are sources of
-            # the condition. Any other part may skip the parts after it by an exception: in ``try:``
-            # the statement ``ship(row["id"])`` fails if the field ``id`` is missing. That reveals
-            # only fields which the part names, so that whole results are left out.
-            #
-            # The parts were read above without these sources. The next pass reads them again, and
-            # then all parts have the sources as their condition.
-            self._add_to(
-                self._condition_sources[node], test_sources, without_whole_results(sources)
-            )
+            # Any part may raise an exception, which skips the parts after it. For example, the
+            # statement ``ship(row["id"])`` in a ``try`` fails if the field ``id`` is missing. Only
+            # the fields that the part names can cause that, so whole results, which stand for all
+            # fields, are left out.
+            exception_sources = without_whole_results(sources)
+            self._add_to(self._condition_sources[node], test_sources, exception_sources)
             return sources
 
     def _read_parts(self, node: ast.AST) -> _Sources:
@@ -680,6 +679,7 @@ class Scripts:
         if isinstance(receiver, ast.Attribute):
             method = receiver.attr
             receiver = receiver.value
+        # The functions of the script with this name; it may define several.
         functions = self._functions.get(name, ())
         if functions:
             # A function of the script has no receiver. If a condition decides which of several
@@ -690,41 +690,43 @@ class Scripts:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         lambda_sources = self._read_lambdas(arguments, receiver_sources | argument_sources)
-        # A function of the script is followed. It may have several definitions.
         result_sources: _Sources = set()
         for function in functions:
             result_sources |= self._follow_into_function(function, call, arguments)
         fields_read = _fields_read_by_call(call, method)
-        # A name that the script itself defines is not the builtin: its effect is unknown.
+        # After ``def len(rows): …``, the name ``len`` is not that of the builtin.
         is_shadowed = not method and self._is_variable_or_function(name)
-        function_name = method or name
-        if is_shadowed:
-            function_name = ""
+        known_name = "" if is_shadowed else method or name
         result_sources |= self._sources_of_result(
-            function_name,
+            known_name,
             field_of_value(receiver_sources, fields_read),
             argument_sources,
             lambda_sources,
             is_followed=bool(functions),
         )
-        argument_sources |= lambda_sources
         # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
         is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
         changes_receiver = method in _CHANGING_METHODS.split() and not is_receiver_builtin
-        has_known_effect = functions or is_harmless or method in _READING_METHODS.split()
+        changes_nothing_else = functions or is_harmless or method in _READING_METHODS.split()
         if changes_receiver:
-            # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the
-            # item is a field of the record. After ``wrapped.update(id=record)``, the field ``id``
-            # is the whole record, which enclosed() marks.
-            adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
-            added_sources = argument_sources if adds_items else enclosed(argument_sources)
-            self._record_change(receiver, added_sources, call)
-        elif not has_known_effect:
+            self._record_change_by_method(method, receiver, argument_sources | lambda_sources, call)
+        elif not changes_nothing_else:
             # An unknown function may put any argument into any other argument.
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                     self._add_to_variables(_variables_reaching(each), result_sources)
         return result_sources
+
+    def _record_change_by_method(
+        self, method: str, receiver: ast.expr, argument_sources: _Sources, call: ast.Call
+    ) -> None:
+        """Record that a method such as ``append`` puts its arguments into its object."""
+        # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the item
+        # is a field of the record. After ``wrapped.update(id=record)``, the field ``id`` is the
+        # whole record, which enclosed() marks.
+        adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
+        added_sources = argument_sources if adds_items else enclosed(argument_sources)
+        self._record_change(receiver, added_sources, call)
 
     def _read_lambdas(self, arguments: Iterable[ast.expr], passed_sources: _Sources) -> _Sources:
         """Read the lambdas among a call's arguments; return the sources of their results.
@@ -754,6 +756,17 @@ class Scripts:
     ) -> _Sources:
         """Return the sources that the result of a function or method has by its arguments.
 
+        If an argument is a record of an action's result, its sources have a ``whole result``, which
+        stands for all fields of the record. What happens to this source depends on the function:
+
+        - A function of the script, and ``map`` with a lambda, show in their bodies which fields
+          they use. The source is dropped.
+        - ``len`` uses no field. The source is dropped.
+        - A function such as ``sorted`` or ``max`` returns records as they are. The source stays, so
+          that a later read of a field takes its place.
+        - Any other function may put the record into a field of its result. The source becomes an
+          ``enclosed result``, which a later read of a field does not replace.
+
         Args:
             function: The name of the function or method; empty for a function of unknown effect.
             receiver_sources: The sources of what the method reads of its object.
@@ -762,21 +775,14 @@ class Scripts:
             is_followed: Whether the script defines the function. The caller then adds the sources
                 of what the function's body returns.
         """
-        # The body of the script's own function, or of a lambda in ``map(lambda row: …, rows)``,
-        # shows which fields of the arguments the result contains. The caller adds these fields, or
-        # ``lambda_sources`` has them. So the arguments do not count with all of their fields, for
-        # which whole results stand.
-        is_made_by_script = is_followed or (function == "map" and bool(lambda_sources))
-        if is_made_by_script:
+        has_known_body = is_followed or (function == "map" and bool(lambda_sources))
+        if has_known_body:
             return without_whole_results(receiver_sources | argument_sources) | lambda_sources
         sources = receiver_sources | argument_sources | lambda_sources
         if function == "len":
             return without_whole_results(sources)
         if function in _SELECTING_FUNCTIONS.split():
-            return sources  # a field of the result is a field of a record among the arguments
-        # The function may put a whole record of the arguments into a field of its result. With
-        # enclosed(), a read of this field does not count as the read of a single field of the
-        # record.
+            return sources
         return enclosed(sources)
 
     def _follow_into_function(
@@ -903,10 +909,10 @@ class Scripts:
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
 
-        The sources of the change are added to each variable through which the script can read the
-        object. If it is not known through which variables that is possible, the sources are also
-        added to ``_alias_change_sources``: they then count as sources of every variable that may
-        hold a mutable object, because that object may be the changed one.
+        The sources of the change are added to the variables in the expression, here ``rows``. If
+        the object may also belong to other variables, as after ``rows = all_rows``, the sources are
+        also added to ``_alias_change_sources``: they then count as sources of each variable
+        that may hold a mutable object.
 
         Args:
             node: The expression whose value is the changed object, such as ``a.b`` for a change of
@@ -914,25 +920,26 @@ class Scripts:
             sources: The actions and fields from which the change comes.
             added: The expressions whose values the object contains afterwards.
         """
-        # ``a.append(x)`` changes the list ``a`` itself. ``a[0].append(x)`` changes an object in the
-        # list, which is also the object of ``b`` after ``a = [b]``.
+        # ``a.append(x)`` changes the object of ``a`` itself. ``a[0].append(x)`` changes a part of
+        # it, which is also the object of ``b`` after ``a = [b]``.
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
             # After ``a["rows"].append(record)``, a script that reads ``a["rows"]`` gets the whole
             # record. With enclosed(), this does not count as the read of a single field of the
             # record.
             sources = enclosed(sources)
-        # The variables in the expression, such as ``a`` in ``a[0]``.
         names = [*_variables_reaching(node)]
+        # After ``a.append(b)``, the object of ``a`` contains that of ``b``.
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
-        # After ``a = []``, only ``a`` refers to the list. After ``for row in rows``, the object of
-        # ``row`` is also in the list, and possibly in other variables: ``row`` is aliased, and it
-        # is not known which variables can read the change.
+        # After ``a = []``, no other variable than ``a`` refers to the list. After ``a = b``, the
+        # object of ``a`` is also that of ``b``: ``a`` is aliased.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
-        knows_all_variables = bool(names) and {*names} <= unaliased_variables
-        if not knows_all_variables:
+        # An expression without variables, such as ``f()``, may have the object of any variable.
+        may_be_aliased = not names or not {*names} <= unaliased_variables
+        if may_be_aliased:
             self._add_to(self._alias_change_sources, sources, *self._enclosing_conditions())
+        # If a part is changed, also add the sources to each variable whose object may be the part.
         self._add_to_variables(names, sources, is_deep=is_part_changed)
 
     def _add_to_variables(
@@ -1124,10 +1131,9 @@ def _count_uses(node: ast.AST) -> Counter[str]:
     :meth:`Scripts._enclosing_conditions` compares these counts with the counts in all scripts, to
     find the variables that the script uses only inside of the node.
 
-    Of a ``try``, only the body counts, because a handler can find out how far the body came. In
-    ``try: text = "a"; ship(); text = "b"``, a handler that reads ``"a"`` knows that ``ship()``
-    failed. The handler's use of ``text`` is not counted here, so that ``text`` does not count as
-    used only inside of the ``try``.
+    Of a ``try`` statement, only the uses in its body are counted. A use in a handler is one outside
+    of the body: after ``try: text = "a"; ship(); text = "b"``, a handler that reads ``"a"`` knows
+    that ``ship()`` failed.
     """
     if isinstance(node, (ast.Try, ast.TryStar)):
         return Counter(name for statement in node.body for name in _names_in(statement))

@@ -47,8 +47,10 @@ UNKNOWN_FIELD: Final = "?"
 def result_of(action: str) -> set[Source]:
     """Return the sources of the result of an action.
 
-    The action stays a source of all that the script makes of the result. The whole result stands
-    for all fields, and is dropped when the script reads a field by its name.
+    There are two, because they have different lives. After ``record = find()``, the value
+    ``record["email"]`` has the sources ``action find`` and ``field email``: the action stays, and
+    the field takes the place of ``whole result find``. The value ``str(record)``, which may use all
+    fields, still has a source for the whole result.
     """
     return {Source("action", action), Source("whole result", action)}
 
@@ -101,8 +103,10 @@ def without_whole_results(sources: Sources) -> set[Source]:
 def without_unenclosed_results(sources: Sources) -> set[Source]:
     """Return sources without those of the kind ``whole result``; enclosed results stay.
 
-    For the value ``record``, the source ``whole result`` is dropped. For ``str(record)`` or
-    ``{"id": record}``, which enclose the record, the source ``enclosed result`` stays.
+    Used when a script reads one field of a value, or tests whether the value is empty. For the
+    value ``record``, the other fields of the record then do not matter, and the source ``whole
+    result`` is dropped. For the value ``{"id": record}``, the field ``id`` has all fields of the
+    record, so that the source ``enclosed result`` stays.
     """
     return {source for source in sources if source.kind != "whole result"}
 
