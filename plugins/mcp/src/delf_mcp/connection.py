@@ -274,18 +274,18 @@ class MCP(Connection[MCPSettings]):
         # Reversed, so that the first of several tools with the same name counts.
         digests = {tool.name: digest_of(tool) for tool in reversed(tools)}
         effects = self.settings.effects
+        # The file of the tools to which an earlier process applied ``effects``, with their digests.
         known_tools = KnownTools(self.name, self.settings)
+        digests_in_file: dict[str, str] = {}
         is_first_listing = self._trusted_digests is None
-        recorded: dict[str, str] = {}
         if self._trusted_digests is None:
             if effects:
-                # A file has the digests of the tools to which an earlier process applied
-                # ``effects``. Such a tool must still have the digest in the file. Any other tool is
-                # trusted with the digest that it has now, in the first listing.
-                recorded = known_tools.read()
-            self._trusted_digests = {**digests, **recorded}
+                digests_in_file = known_tools.read()
+            # A tool in the file is trusted only with the digest in the file. Any other tool is
+            # trusted with the digest that it has in this first listing.
+            self._trusted_digests = {**digests, **digests_in_file}
         trusted = self._trusted_digests
-        # The digests that are not in the file yet, of the tools to which ``effects`` now applies.
+        # The digests to add to the file: ``effects`` applies to these tools for the first time.
         new_digests: dict[str, str] = {}
         self._digests_of_listed_tools = digests
         tools_by_script_name = Counter(map(method_name, digests))
@@ -315,10 +315,11 @@ class MCP(Connection[MCPSettings]):
             names_in_settings = (tool.name,) if is_ambiguous else (tool.name, name)
             effect = effect_of(names_in_settings, effects)
             if effect != _IRREVERSIBLE:
-                if trusted.get(tool.name) != digest:
-                    effect = _IRREVERSIBLE  # changed, or added after the first listing
+                is_trusted = trusted.get(tool.name) == digest
+                if not is_trusted:  # changed, or added after the first listing
+                    effect = _IRREVERSIBLE
                     changed.append(tool.name)
-                elif is_first_listing and tool.name not in recorded:
+                elif is_first_listing and tool.name not in digests_in_file:
                     new_digests[tool.name] = digest
             actions[name] = replace(
                 action,
@@ -329,7 +330,7 @@ class MCP(Connection[MCPSettings]):
                 egress=effect == _READ,  # a server that only reads may still send data anywhere
             )
         if new_digests:
-            known_tools.store({**recorded, **new_digests})
+            known_tools.store({**digests_in_file, **new_digests})
         return actions, omitted, changed
 
     def accept_tools(self) -> None:

@@ -65,11 +65,10 @@ class Results:
         in JSON texts are recorded, too. Without a schema, the type of the whole result is recorded.
 
         Returns:
-            A report of the undeclared types that are new, each with the path of the first such
-            value, as ``None at a.b, str at c``. An undeclared type is new if no earlier result had
-            the type at this place. A type that does not change the shown result type, such as that
-            of a field which is not shown, is only reported if it is ``None``. The report is empty
-            without a schema.
+            A report such as ``None at a.b, str at c``: the undeclared types that no earlier result
+            had at the same place, each with the path of the first such value. Two kinds of types
+            are reported: a type that changes the shown result type, and ``None``, with which a
+            script may fail in any field. Empty without a schema.
         """
         samples = self._get_samples()
         tool_key = _sample_key(tool)
@@ -83,12 +82,14 @@ class Results:
         # The undeclared types. Each key is a place and a type, such as
         # (("orders", "*", "date"), "None").
         path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
-        # The undeclared types of earlier results. At first, these are the types that earlier
-        # processes have recorded.
+        # The undeclared types of earlier results: at first those that earlier processes recorded,
+        # later also those of this process.
         recorded_types = set(samples.undeclared_types(tool_key))
         known_types = self._known_types.setdefault(tool_key, recorded_types)
         new_types = [found for found in path_by_type if found not in known_types]
         known_types.update(new_types)
+        # The result type as the model sees it. A type in a field that is not shown, for example,
+        # does not change it.
         shown_type = result_text(tool.output_schema) if new_types else ""
         types_that_change_shown_type = {
             found for found in new_types if with_types(shown_type, [found]) != shown_type
