@@ -615,29 +615,10 @@ class Lowering(ast.NodeTransformer):
         """Replace an attribute missing in Monty; each case below begins with an example."""
         is_called = getattr(node, "is_called", False)  # as set by mark_called_attributes()
         self.generic_visit(node)
+        replacement = self._replace_method_or_name(node, is_called=is_called)
+        if replacement is not None:
+            return replacement
         root = node.value.id if isinstance(node.value, ast.Name) else ""
-        match node:
-            # tools["shop"].search, not called: the plain function that stands for the method
-            case ast.Attribute(
-                value=ast.Subscript(
-                    value=ast.Name(id=table), slice=ast.Constant(value=str(connection))
-                )
-            ) if table == TOOLS and not is_called:
-                return name(node, method_name(connection, node.attr))
-            # type(error).__name__: delf's exceptions have other names in Monty
-            case (
-                ast.Attribute(
-                    attr="__name__", value=ast.Call(func=ast.Name(id="type"), args=[value])
-                )
-                | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
-            ):
-                return call_of(name(node, "__delf_kind__"), [value])
-            # fetch.__name__: the name of the function, as the script defines it
-            case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
-                if word not in self._modules_and_classes and not self._may_be_wrapper(word):
-                    return call_of(name(node, "__delf_name_of__"), [node.value])
-            case _:
-                pass
         # functools.wraps: a function of the prelude
         if (root, node.attr) in _REPLACED_FUNCTIONS:
             return name(node, _REPLACED_FUNCTIONS[root, node.attr])
@@ -657,6 +638,40 @@ class Lowering(ast.NodeTransformer):
         # row.price: the item of a record, which is a dict in Monty
         text = ast.Constant(value=node.attr, **position_of(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
+
+    def _replace_method_or_name(self, node: ast.Attribute, *, is_called: bool) -> ast.expr | None:
+        """Return a replacement for a tool's method or for ``__name__``; None for the rest.
+
+        Args:
+            node: The attribute.
+            is_called: Whether the script calls the attribute.
+        """
+        match node:
+            # tools["shop"].search, not called: the plain function that stands for the method
+            case ast.Attribute(
+                value=ast.Subscript(
+                    value=ast.Name(id=table), slice=ast.Constant(value=str(connection))
+                )
+            ) if table == TOOLS and not is_called:
+                return name(node, method_name(connection, node.attr))
+            # type(error).__name__: delf's exceptions have other names in Monty
+            case (
+                ast.Attribute(
+                    attr="__name__", value=ast.Call(func=ast.Name(id="type"), args=[value])
+                )
+                | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
+            ):
+                return call_of(name(node, "__delf_kind__"), [value])
+            # fetch.__name__: the name of the function, as the script defines it
+            case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
+                # A decorator may have replaced ``fetch`` by its inner function ``wrapper``. With
+                # ``functools.wraps``, its name is "fetch" in Python and "wrapper" in Monty. The
+                # attribute is then left unchanged.
+                if word in self._modules_and_classes or self._may_be_wrapper(word):
+                    return None
+                return call_of(name(node, "__delf_name_of__"), [node.value])
+            case _:
+                return None
 
     def _may_be_wrapper(self, word: str) -> bool:
         """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.
