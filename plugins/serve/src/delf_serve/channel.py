@@ -340,7 +340,11 @@ class WebChannel:
         self._notifying: set[asyncio.Task[None]] = set()
 
     def use_journal(self, journal: Journal) -> None:
-        """Implements :class:`delf.protocols.journal.SupportsJournal`."""
+        """Implements :class:`delf.protocols.journal.SupportsJournal`.
+
+        Only a shared journal has people and the notices that they chose. With any other journal,
+        the channel tells each notice to the receivers in its settings.
+        """
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:

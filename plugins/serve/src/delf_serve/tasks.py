@@ -568,10 +568,11 @@ class Tasks:
     async def pending_requests(self) -> Waiting:
         """Return the pending requests by task id.
 
-        Concurrent callers share one read of the journal, which begins after their calls. A request
-        that was decided before a call is therefore never returned to that call.
+        Only one read of the journal is in progress at a time. Callers who arrive meanwhile wait for
+        the next read, and share its result. They never get the result of the read in progress,
+        which may still have a request that was decided before they called.
         """
-        # A read resets the attribute when it begins: the callers until then share the read.
+        # _read_pending_requests() sets the attribute to None at the moment when its read begins.
         if self._next_read_of_pending_requests is None:
             self._next_read_of_pending_requests = shared_task(self._read_pending_requests())
         return await asyncio.shield(self._next_read_of_pending_requests)
