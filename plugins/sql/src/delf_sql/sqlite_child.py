@@ -391,7 +391,10 @@ def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
     """Return True if SQLite wants to write while it opens a virtual table for reading.
 
-    This is harmless, because the file is opened read-only.
+    When a query first uses a virtual table, SQLite asks for two kinds of permissions. It declares
+    the table's columns, as ``CREATE TABLE`` does, which is an update of ``sqlite_master``. The
+    module ``rtree`` prepares the statements with which it would change its own tables, such as
+    ``places_node``. The query runs neither, and the file is opened read-only.
 
     Args:
         action: The number of SQLite's action, such as ``SQLITE_INSERT``.

@@ -241,17 +241,18 @@ class PostgresBackend(EngineBackend):
         names_after_dot = {
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
-        # Functions of PostgreSQL that only read, such as `lower`. Treat `row.lower` like a call of
-        # `lower`: harmless, unless a user-defined function has the same name.
+        # Functions of PostgreSQL that only read, such as `lower`.
         known = known_functions("postgresql")
+        # `row.lower` is checked like the call `lower(row)`.
         names_to_check = called_names | (names_after_dot & known)
+        # The query returns a function that must not be called, if there is one:
+        #
+        # - one of "calls" that is user-defined or volatile; a volatile function of PostgreSQL
+        #   itself is allowed if its name is also in "known"
+        # - one of "names_after_dot" that has a parameter, so that `row.f` could call it
         parameters = {
-            # A function with one of these names is refused if it is user-defined or volatile.
             "calls": sorted(names_to_check),
-            # PostgreSQL's own function with one of these names is allowed even if it is volatile.
             "known": sorted(names_to_check & known),
-            # Any function with one of these names is refused if it has a parameter, so that
-            # `row.f` could call it.
             "names_after_dot": sorted(names_after_dot - known),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
