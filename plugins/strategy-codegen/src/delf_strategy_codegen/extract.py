@@ -90,8 +90,8 @@ def find_script(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    # The whole answer may be a script without a fence. JSON is valid Python, too: an object is no
-    # script, and a list of objects is one only if the answer has no tool calls.
+    # The whole answer, if it is valid Python, which JSON is, too. A JSON object is never a script.
+    # A list of JSON objects probably has tool calls, and only counts as Python further below.
     bare_script = repair_script(_SPECIAL_TOKENS.sub("", text))
     if bare_script is not None and bare_script.lstrip().startswith("{"):
         bare_script = None
@@ -106,6 +106,8 @@ def find_script(text: str) -> Reading:
         return Reading(why=_TOO_LONG)
     if blocks:
         return _script_in_blocks(blocks, text)
+    # The script in a tool call may itself have a fence, for example: from_json() passes it to this
+    # function.
     if (call_reading := from_json(text, find_script)) is not None:
         return call_reading
     if tagged_blocks := _tagged_blocks(text):

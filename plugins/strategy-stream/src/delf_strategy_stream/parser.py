@@ -411,10 +411,12 @@ class Parser:
         return True
 
     def _ignored_text(self, events: list[Event]) -> bool:
-        """Collect all text after the calls; return False, because only more input can follow.
+        """Set aside all text after the calls, in which models may invent results of their calls.
 
-        Models may go on and invent results of their calls, which are not part of the answer.
-        :meth:`finish` reports the text.
+        The text is not part of the answer. :meth:`finish` reports it.
+
+        Returns:
+            False: all text so far is parsed, and :meth:`feed` has to wait for more input.
         """
         self._text_after_calls.append(self._unparsed)
         self._unparsed = ""
