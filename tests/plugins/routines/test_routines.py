@@ -341,6 +341,17 @@ def test_number_that_a_script_cannot_have_is_refused(kind, given):
         Parameter(name="n", type=kind, default=1).read(given)
 
 
+@pytest.mark.parametrize(
+    "given", ["2025-13-01", "2025-02-29", "2025-13", "2025-00", "0000", "25-1"]
+)
+def test_date_that_is_not_in_the_calendar_is_refused(given):
+    day = Parameter(name="day", type="date", default="2025-10-31")
+    with pytest.raises(ConfigurationError, match="it takes a date of the calendar"):
+        day.read(given)
+    for valid in ("2025", "2025-12", "2024-02-29"):
+        assert day.read(valid) == valid
+
+
 @pytest.mark.parametrize("kind", ["integer", "number", "text"])
 def test_number_of_too_many_digits_is_refused(kind):
     with pytest.raises(ConfigurationError, match="n has too many digits"):

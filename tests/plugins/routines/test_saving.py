@@ -100,6 +100,12 @@ def test_values_that_remain_in_the_script_are_named(task, script, names):
     assert all(w.endswith(routine.script.splitlines()[-1]) for w in warnings)
 
 
+def test_text_that_only_looks_like_a_date_is_no_date():
+    routine = saved("What is 2025-13-01?", "print(q('2025-13-01'), q('a 2025-13-01'))")
+    assert routine.script == "print(q(value), q('a 2025-13-01'))"
+    assert routine.parameters["value"].type == "text"
+
+
 @pytest.mark.parametrize("city", ["Rome", "Berlin", "Copenhagen"])
 def test_parameter_values_in_nested_f_strings_are_replaced(city):
     script = f"""x = await income('{city}', '2026-10')

@@ -30,6 +30,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -100,8 +101,10 @@ class Parameter:
                 return self._to_finite(given)
         except (ValueError, OverflowError):
             raise self._value_error(given, f"it takes {_type_description(self.type)}") from None
-        if self.type == "date" and not _DATE.fullmatch(text):
-            raise self._value_error(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
+        if self.type == "date" and not is_date(text):
+            raise self._value_error(
+                given, "it takes a date of the calendar, as 2026, 2026-10 or 2026-10-31"
+            )
         # The default comes from the task that was saved as the routine, and may not match.
         if self.pattern is None or text == self.default:
             return text
@@ -375,6 +378,18 @@ def check_name(name: str) -> str:
             hint="small letters, digits and _, as monthly_report",
         )
     return name
+
+
+def is_date(text: str) -> bool:
+    """Return True if a text is a year, month or day of the calendar, such as ``2026-10``."""
+    if not _DATE.fullmatch(text):
+        return False
+    first_day = f"{text}-01-01"[: len("2026-10-31")]
+    try:
+        date.fromisoformat(first_day)
+    except ValueError:
+        return False
+    return True
 
 
 def is_name(name: str) -> bool:

@@ -28,7 +28,7 @@ from delf_routines.cases import answer_of
 from delf_routines.drift import named_actions
 from delf_routines.flow import QUOTED_VALUE
 from delf_routines.guard import is_empty
-from delf_routines.routine import Parameter, ParameterType, Routine, Value, shape_of
+from delf_routines.routine import Parameter, ParameterType, Routine, Value, is_date, shape_of
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?|(?:19|20)\d{2}")
 _DASHED_DATE: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
@@ -409,7 +409,7 @@ class _LiteralFinder(ast.NodeVisitor):
         if not self._is_in_task(value) or self._is_unquoted_phrase_with_date(value):
             self._replace_pieces(node, value)
             return
-        parameter = self._parameter(value, "date" if _DATE.fullmatch(value) else "text")
+        parameter = self._parameter(value, "date" if is_date(value) else "text")
         if parameter is not None:
             self._suggest_parameter_name(value)
             self._replace(node, parameter.name)
@@ -433,11 +433,11 @@ class _LiteralFinder(ast.NodeVisitor):
                 parameter = self._parameter(number, "number" if has_fraction else "integer")
                 if parameter is not None:
                     replacements[match[0]] = parameter.name
-        dates = [match[0] for match in _DATE.finditer(value)]
+        dates = [match[0] for match in _DATE.finditer(value) if is_date(match[0])]
         quoted_texts = [match[1] for match in _QUOTED_TEXT.finditer(value)]
         pieces = dict.fromkeys(filter(self._is_in_task, [*dates, *quoted_texts]))  # distinct
         for piece in pieces:
-            kind: ParameterType = "date" if _DATE.fullmatch(piece) else "text"
+            kind: ParameterType = "date" if is_date(piece) else "text"
             # A text piece is inside quotes, which a value with a quote would end. Only values that
             # match QUOTED_VALUE may replace the piece, so the piece must match, too.
             if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
