@@ -649,6 +649,29 @@ async def test_pattern_of_a_parameter_is_enforced(pattern: str, good: str, bad: 
         action.validate({"q": bad})
 
 
+@pytest.mark.parametrize("kind", ["string", ["string", "null"]])
+@pytest.mark.parametrize(
+    ("format_name", "good", "bad"),
+    [
+        ("date", "2024-02-29", "2026-13-01"),
+        ("date", "2026-10-31", "2025-02-29"),
+        ("date", "2026-10-31", "20261031"),
+        ("date-time", "2026-10-31T08:00:00", "2026-13-01T08:00:00Z"),
+        ("date-time", "2026-10-31t08:00:60.1234567z", "2026-10-31T25:00:00Z"),
+        ("date-time", "2026-10-31 08:00:00+01:00", "tomorrow"),
+    ],
+)
+async def test_date_of_a_parameter_has_to_be_in_the_calendar(
+    kind: Any, format_name: str, good: str, bad: str
+) -> None:
+    found = param("q", schema={"type": kind, "format": format_name})
+    (action,) = (await actions_of(one({"parameters": [found]}))).values()
+    assert action.validate({"q": good}) == {"q": good}
+    words = f"q: '{bad}' is not a {format_name}, as 2026-10-31"
+    with pytest.raises(ToolRefusedError, match=re.escape(words)):
+        action.validate({"q": bad})
+
+
 FASTAPI = {
     "openapi": "3.1.0",
     "info": {"title": "Runs", "version": "1"},

@@ -116,13 +116,16 @@ class Checker:
     Args:
         schema: The schema.
         owner: The owner of the schema, for messages.
+        keywords: Further keywords, each with its class of ``jsonschema-rs``, which checks values.
 
     Raises:
         ToolDefinitionError: If the schema is too large, invalid, or refers outside of itself.
         OptionalDependencyError: If ``jsonschema-rs`` is not installed.
     """
 
-    def __init__(self, schema: Mapping[str, Any], owner: str) -> None:
+    def __init__(
+        self, schema: Mapping[str, Any], owner: str, keywords: Mapping[str, type] | None = None
+    ) -> None:
         self._owner = owner
         # A cache of _target(): the subschema to which each reference, such as ``#/$defs/item``,
         # refers.
@@ -132,7 +135,7 @@ class Checker:
             # If a schema is not quick, the number of validation steps for a value is estimated
             # before the value is validated, because some values would take very long.
             self._is_quick_for_any_value = self._check_subschemas()
-            self._validator = _compile_schema(self._root)
+            self._validator = _compile_schema(self._root, keywords or {})
         except (ValueError, TypeError, RecursionError) as error:
             text = (
                 clean(str(error).partition("\n")[0], _MAX_MESSAGE_CHARACTERS)
@@ -510,7 +513,7 @@ def _check_pattern(pattern: object) -> None:
             raise ValueError("one of its patterns repeats too often")
 
 
-def _compile_schema(schema: dict[str, Any]) -> Validator:
+def _compile_schema(schema: dict[str, Any], keywords: Mapping[str, type]) -> Validator:
     try:
         import jsonschema_rs
     except ModuleNotFoundError:
@@ -519,7 +522,9 @@ def _compile_schema(schema: dict[str, Any]) -> Validator:
         ) from None
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
-    return jsonschema_rs.validator_for(schema, offline=True, pattern_options=patterns)
+    return jsonschema_rs.validator_for(
+        schema, offline=True, pattern_options=patterns, keywords={**keywords}
+    )
 
 
 def _count_parts(value: Any) -> int:

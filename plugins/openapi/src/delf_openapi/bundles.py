@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
+from delf_openapi.dates import DATE_FORMATS, DATE_KEYWORD
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import usable_pattern
@@ -26,7 +27,6 @@ _KEYWORDS_OF_NAMED_SCHEMAS: Final = frozenset(
 _TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
 # The patterns of formats that all services interpret in the same way.
 _FORMATS: Final = {
-    "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "uuid": r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
 }
 
@@ -134,8 +134,13 @@ def _convert_to_2020(
     if not isinstance(copy.get("multipleOf"), int):
         copy.pop("multipleOf", None)  # a check of fractions is inexact
     format_name = copy.get("format")
-    if kind == "string" and isinstance(format_name, str) and format_name in _FORMATS:
-        copy.setdefault("pattern", _FORMATS[format_name])
+    if isinstance(format_name, str) and "string" in (
+        [kind] if isinstance(kind, str) else kind or []
+    ):
+        if format_name in _FORMATS:
+            copy.setdefault("pattern", _FORMATS[format_name])
+        if format_name in DATE_FORMATS:
+            copy[DATE_KEYWORD] = format_name
     if "pattern" in copy:
         pattern = usable_pattern(copy.pop("pattern"))
         if pattern is not None:

@@ -1,0 +1,53 @@
+"""Dates in arguments: they have to be in the calendar, which no pattern can say."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from typing import Any, Final
+
+DATE_KEYWORD: Final = "x-delf-date"
+"""The keyword for the schemas of dates, whose value is the format, and which :class:`DateKeyword`
+checks.
+"""
+DATE_FORMATS: Final = {"date": "2026-10-31", "date-time": "2026-10-31T08:00:00Z"}
+"""The formats of dates, each with an example."""
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class DateKeyword:
+    """Checks a text against the format ``date`` or ``date-time``, as ``jsonschema-rs`` asks.
+
+    A ``date-time`` may lack its zone: many services use the format for local times, too.
+
+    Args:
+        parent_schema: The schema with the keyword.
+        format_name: The value of the keyword: the format.
+        schema_path: The path of the keyword in its schema.
+    """
+
+    def __init__(
+        self, parent_schema: dict[str, Any], format_name: str, schema_path: list[str | int]
+    ) -> None:
+        self._format_name = format_name
+
+    def validate(self, value: Any) -> None:
+        """Check a value; a value that is not a text is left to the keyword ``type``.
+
+        Raises:
+            ValueError: If the text is not in the calendar.
+        """
+        if not isinstance(value, str):
+            return
+        try:
+            if self._format_name == "date-time":
+                leap_second_as_59 = re.sub(r"(?<=:[0-9]{2}:)60", "59", value.upper())
+                datetime.fromisoformat(leap_second_as_59)
+                return
+            if _DATE.fullmatch(value):
+                date.fromisoformat(value)
+                return
+        except ValueError:
+            pass
+        example = DATE_FORMATS[self._format_name]
+        raise ValueError(f"{value[:40]!r} is not a {self._format_name}, as {example}")
