@@ -119,6 +119,7 @@ class SandboxSpec(Spec):
         "SupportsLanguage": "models do not know which Python it runs",
         "SupportsWarmUp": "the first script of an agent waits for it to start",
         "SupportsMeasures": "",
+        "SupportsLibraryCheck": "",
         "SupportsAbandoning": "",
     }
 

@@ -258,9 +258,22 @@ def test_server_that_may_not_get_the_key_is_reported(run, here, command, is_acce
     data = json.loads(result.stdout)
     if is_accepted:
         assert result.exit_code == 0
-        assert "your key to https://far.invalid" in notes(data, "tools")
+        assert "your key to https://far.invalid" in notes(data, "task")
     else:
         assert result.exit_code == (1 if command == "doctor" else 2)
         (problem,) = [item for item in data["findings"] if item["status"] == "problem"]
         assert "sends your key to https://tickets.invalid" in problem["text"]
         assert 'servers = ["https://tickets.invalid"]' in problem["hint"]
+
+
+@pytest.mark.parametrize("command", ["doctor", "config check"])
+def test_library_that_is_not_installed_is_reported(run, here, command):
+    model = write_recording(here / "r.jsonl", "print(1)")
+    (here / "delf.toml").write_text(
+        f'[agent]\nllm = "{model}"\nsandbox = "local"\nallowed_libs = ["nosuchlib"]\n'
+    )
+    result = run(*command.split(), "--json")
+    assert result.exit_code == 0
+    text = notes(json.loads(result.stdout), "task")
+    assert "scripts cannot import nosuchlib: it is not installed" in text
+    assert "pip install nosuchlib" in text

@@ -503,6 +503,19 @@ class SupportsLanguage(Protocol):
 
 
 @runtime_checkable
+class SupportsLibraryCheck(Protocol):
+    """A backend whose scripts import the packages that are installed beside delf."""
+
+    def missing_libraries(self, libraries: tuple[str, ...]) -> Mapping[str, str]:
+        """Return the packages that scripts cannot import, with the reason and the remedy.
+
+        Args:
+            libraries: Requirements of packages, such as ``pandas>=2``.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsPreparation(Protocol):
     """A backend that needs preparation before its first session, such as building an image."""
 

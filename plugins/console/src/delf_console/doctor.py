@@ -248,23 +248,16 @@ async def _try_task_start(state: State, host: PluginHost, project: Project) -> l
     """Start and stop an agent as `delf run` does, without asking a model.
 
     Returns:
-        Whether the start worked, followed by the notices of the agent's connections.
+        Whether the start worked, followed by the agent's warnings.
     """
-    from delf.protocols.connection import SupportsNotices
     from delf_cli.session import Options, Setup, log_to_stderr
 
     log_to_stderr(state)
     try:
         agent = await Setup(project, host, Options(flags={})).start()
         try:
-            await agent.acheck()
+            warnings = await agent.acheck()
             sandbox = agent.status()["sandbox"]
-            notices = [
-                Finding(area="tools", status="note", text=notice)
-                for connection in agent.tools
-                if isinstance(connection, SupportsNotices)
-                for notice in connection.notices()
-            ]
         finally:
             await agent.astop()
     except DelfError as error:
@@ -273,7 +266,8 @@ async def _try_task_start(state: State, host: PluginHost, project: Project) -> l
         f"a task starts in the sandbox {sandbox['name']!r}, isolation {sandbox['isolation']}, and "
         "could ask its model"
     )
-    return [Finding(area="task", status="ok", text=text), *notices]
+    notes = [Finding(area="task", status="note", text=warning) for warning in warnings]
+    return [Finding(area="task", status="ok", text=text), *notes]
 
 
 def _config_file(project: Project) -> Iterator[Finding]:

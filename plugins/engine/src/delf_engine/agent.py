@@ -374,9 +374,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         """
         await self._runtime_loop.astop(keep_resumable=keep_resumable)
 
-    async def acheck(self) -> None:
-        """Check that a task could start, without asking a model; raise ``DelfError`` otherwise."""
-        await self._runtime_loop.call_async(lambda runtime: runtime.check())
+    async def acheck(self) -> tuple[str, ...]:
+        """Check that a task could start, without asking a model; raise ``DelfError`` otherwise.
+
+        Returns:
+            Warnings about connections and packages that do not prevent tasks.
+        """
+        return await self._runtime_loop.call_async(lambda runtime: runtime.check())
 
     @property
     def started(self) -> bool:

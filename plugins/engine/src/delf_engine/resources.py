@@ -246,7 +246,8 @@ class Resources:
         tools = await _tools_of(agent.connections, files, agent_context)
         _check_rules(agent, tools)
         if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
-            spec = _session_spec(config, limits, tools, files.formats, inputs)
+            libraries = sandbox.importable(config.allowed_libs)
+            spec = _session_spec(libraries, limits, tools, files.formats, inputs)
             warm_up = partial(sandbox.backend.warm_up, spec)
             with _warm_up_errors_logged(redactor):
                 await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
@@ -347,17 +348,20 @@ class Resources:
 
     def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
         """Return the limits, tools and input files for a task's sandbox sessions."""
-        return _session_spec(self.config, self.limits, tools, self.files.formats, inputs)
+        libraries = self.sandbox.importable(self.config.allowed_libs)
+        return _session_spec(libraries, self.limits, tools, self.files.formats, inputs)
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
         """Return the warnings to show before a task starts."""
         warnings: list[str] = []
         if runs_scripts(strategy):
             warnings += self.isolation.take()
-        for connection in tools.connections:
-            if isinstance(connection, SupportsNotices):
-                warnings += connection.notices()
-        return tuple(warnings)
+            warnings += self._library_warnings()
+        return (*warnings, *_notices_of(tools))
+
+    def _library_warnings(self) -> list[str]:
+        missing = self.sandbox.missing_libraries
+        return [f"scripts cannot import {name}: {reason}" for name, reason in missing.items()]
 
     async def tools_with(
         self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
@@ -382,8 +386,11 @@ class Resources:
         files = TaskFiles(inputs, self.files.formats)
         return await _tools_of(connections, files, self.agent.context)
 
-    async def check(self) -> None:
+    async def check(self) -> tuple[str, ...]:
         """Check that tools, sandbox and model are usable, without asking the model.
+
+        Returns:
+            Warnings about connections and packages that do not prevent tasks.
 
         Raises:
             DelfError: If a component is missing or unusable.
@@ -399,6 +406,8 @@ class Resources:
         except DelfError as error:
             self.redactor.redact_error(error)
             raise
+        warnings = (*self._library_warnings(), *_notices_of(self.tools))
+        return tuple(map(self.redactor.redact_text, warnings))
 
     async def warm_up(self) -> None:
         """Prepare the model while the first task loads its context."""
@@ -450,8 +459,17 @@ def _warm_up_errors_logged(redactor: Redactor) -> Generator[None]:
         _log.debug("warming up: %s", redactor.redact_text(str(error)))
 
 
+def _notices_of(tools: AgentTools) -> list[str]:
+    """Return the notices of the connections for the user."""
+    notices: list[str] = []
+    for connection in tools.connections:
+        if isinstance(connection, SupportsNotices):
+            notices += connection.notices()
+    return notices
+
+
 def _session_spec(
-    config: AgentConfig,
+    libraries: tuple[str, ...],
     limits: Limits,
     tools: AgentTools,
     formats: Formats,
@@ -464,7 +482,7 @@ def _session_spec(
     """
     return SessionSpec(
         tools=tools.tools.names_for_sandbox(),
-        libraries=tuple(config.allowed_libs),
+        libraries=libraries,
         limits=limits,
         files=tuple(file.path for file in inputs),
         file_names=tuple(file.name for file in inputs),

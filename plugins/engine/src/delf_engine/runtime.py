@@ -100,13 +100,16 @@ class Runtime:
         running_count = len(self._pipelines)
         return running_count, len(self._accepted) - running_count
 
-    async def check(self) -> None:
+    async def check(self) -> tuple[str, ...]:
         """Check that tools, sandbox and model are usable, without asking the model.
+
+        Returns:
+            Warnings about connections and packages that do not prevent tasks.
 
         Raises:
             DelfError: If a component is missing or unusable.
         """
-        await self.resources.check()
+        return await self.resources.check()
 
     async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
         """Stop a running task for a person.

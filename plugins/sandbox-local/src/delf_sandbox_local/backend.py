@@ -132,6 +132,14 @@ class LocalBackend:
             measures.append("scratch space on the disk")
         return Available(", ".join(measures))
 
+    def missing_libraries(self, libraries: tuple[str, ...]) -> Mapping[str, str]:
+        """Return the packages that are not installed beside delf, with the reason."""
+        if not libraries:
+            return {}
+        from delf_sandbox_local.libraries import missing_libraries
+
+        return missing_libraries(libraries)
+
     async def _server_with_mounts(self) -> ForkServer | None:
         """Return a template process that has its own mount namespace.
 

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from delf.protocols.sandbox import (
     Available,
     Limits,
     SandboxBackend,
+    SupportsLibraryCheck,
     SupportsPreparation,
     Unavailable,
 )
@@ -46,6 +47,8 @@ class ChosenSandbox:
         isolation: The measured isolation; ``process`` if not measured.
         warning: A warning about the choice, if any.
         passed_over: Whether a stronger backend is installed but was not chosen.
+        missing_libraries: The packages of ``allowed_libs`` that scripts cannot import, with the
+            reason.
     """
 
     spec: SandboxSpec
@@ -53,6 +56,11 @@ class ChosenSandbox:
     isolation: Isolation = "process"
     warning: str | None = None
     passed_over: bool = False
+    missing_libraries: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def importable(self, libraries: Iterable[str]) -> tuple[str, ...]:
+        """Return the packages that scripts can import, of those that they may import."""
+        return tuple(each for each in libraries if each not in self.missing_libraries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +91,19 @@ class _Search:
             if isinstance(state, Available):
                 isolation, reason = await self._isolation(spec, backend)
                 if not self._is_weak(isolation):
-                    return ChosenSandbox(spec, backend, isolation)
+                    missing = self._missing_libraries(backend)
+                    return ChosenSandbox(spec, backend, isolation, missing_libraries=missing)
                 state = self._too_weak(reason)
         except BaseException:
             await _close(spec, backend)
             raise
         await _close(spec, backend)
         return state
+
+    def _missing_libraries(self, backend: SandboxBackend) -> Mapping[str, str]:
+        if not isinstance(backend, SupportsLibraryCheck):
+            return {}  # such as a container, which installs them
+        return backend.missing_libraries(tuple(self.config.allowed_libs))
 
     def _is_weak(self, isolation: Isolation) -> bool:
         return isolation_rank(isolation) < isolation_rank(self.config.min_isolation)
