@@ -84,6 +84,42 @@ def test_calls_are_checked_without_effect(cases, model, report, project, check, 
     assert not (project / "sent.txt").exists()
 
 
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    ("check", "line"),
+    [
+        ("EqualsExpected", "EqualsExpected: expected 'hello Ada'; the answer is 'hello Eve'"),
+        ("Equals: 7", "Equals: expected 7; the answer is 'hello Eve'"),
+        (f"Equals: hello E{LONG}", "Equals: expected 'hello E" + "a" * 192 + "…; the answer is 'hello Eve'"),
+        ("Equals: {value: null}", "Equals: expected null; the answer is 'hello Eve'"),
+        ("Contains: Bob", "Contains: Output string 'hello Eve' does not contain expected string 'Bob'"),
+        ("IsInstance: int", "IsInstance: expected 'int'; output is of type str"),
+        ("MaxDuration: {seconds: 0}", 'MaxDuration: expected 0; it took 0.'),
+        ("HasMatchingSpan: {query: {name_equals: x}}", 'HasMatchingSpan: expected {"query": {"name_equals": "x"}}; no span matches'),
+        ("MaxCost: 0.001", "MaxCost: expected 0.001; it cost $0.0050"),
+        ("WroteFile: a.csv", "WroteFile a.csv: files: none"),
+        ("Called: {action: send, times: 2}", 'Called send: expected {"action": "send", "times": 2}; 0 such calls'),
+    ],
+)  # fmt: skip
+def test_failed_check_says_what_was_expected_and_what_came(cases, model, report, run, check, line):
+    model(("Greet Ada", "print('hello Eve')"))
+    name = cases(f"{GREET}  evaluators:\n  - {check}\n")
+    report(name)
+    shown = " ".join(run("evals", "show", name).stdout.split())
+    assert line in shown, shown
+
+
+@pytest.mark.parametrize(("wanted", "got"), [(f"{LONG}b", f"{LONG}c"), (f"{LONG}b", LONG)])
+def test_difference_at_the_end_of_long_answers_is_shown(cases, model, report, wanted, got):
+    model(("Greet Ada", f"print({got!r})"))
+    found, _ = report(cases(f"{GREET}  evaluators:\n  - Equals: {wanted}\n"))
+    (check,) = found["variants"][0]["cases"][0]["checks"]
+    assert check["wanted"] == f"…{'a' * 20}b'"
+    assert check["reason"] == f"the answer is …{'a' * 20}{got[300:]}'"
+
+
 def test_output_files_are_checked_by_name_and_text(cases, model, report, project):
     model(("table", "open('a.csv', 'w').write('id,total')"))
     text = "cases:\n- name: t\n  inputs: Write a table\n  evaluators:\n"

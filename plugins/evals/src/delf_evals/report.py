@@ -29,13 +29,32 @@ class CheckResult(BaseModel):
         name: The check's name in reports.
         passed: Whether it passed; None for a score or a label.
         value: The score or the label, for a check that neither passes nor fails.
-        reason: An explanation of the result.
+        reason: An explanation of the result; for a failed check, what came instead.
+        wanted: The expectation of a failed check, as a short text; None if its name says all.
     """
 
     name: str
     passed: bool | None = None
     value: float | str | None = None
     reason: str | None = None
+    wanted: str | None = None
+
+    @property
+    def problem(self) -> str:
+        """The name of a failed check, what it expected, and what came instead."""
+        wanted = self.wanted
+        reason = self.reason or ""
+        words: list[str] = []
+        if wanted is not None:
+            # Some checks have the text in their name, as ``WroteFile a.csv``, or in their reason.
+            is_quoted = wanted[0] in "'\""
+            is_in_name = is_quoted and self.name.endswith(f" {wanted[1:-1]}")
+            is_in_reason = is_quoted and wanted in reason
+            if not is_in_name and not is_in_reason:
+                words.append(f"expected {wanted}")
+        if reason:
+            words.append(reason)
+        return f"{self.name}: {'; '.join(words)}" if words else self.name
 
 
 class CallMade(BaseModel):
@@ -87,7 +106,7 @@ class CaseResult(BaseModel):
     def problems(self) -> list[str]:
         """The reasons why the case failed, one per item."""
         failed = [check for check in self.checks if check.passed is False]
-        lines = [f"{c.name}: {c.reason}" if c.reason else c.name for c in failed]
+        lines = [check.problem for check in failed]
         return [self.error, *lines] if self.error else lines
 
 

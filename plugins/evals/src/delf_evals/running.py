@@ -36,6 +36,7 @@ from delf_cli.session import TIMEOUT_SECONDS, Setup
 from delf_evals.checks import DONE, Done
 from delf_evals.datasets import AnyDataset, CaseInputs
 from delf_evals.judge import AskOnce, Judge
+from delf_evals.reasons import expectation_of, reason_of
 from delf_evals.recorded import (
     CURRENT_ENVIRONMENT,
     RecordedConnection,
@@ -388,7 +389,14 @@ def _result_of(
         _, _, message = result.error_message.partition(": ")
         return case_result.model_copy(update={"error": message})
     checks = [
-        CheckResult(name=name, passed=check.value, reason=check.reason)
+        CheckResult(name=name, passed=True, reason=check.reason)
+        if check.value
+        else CheckResult(
+            name=name,
+            passed=False,
+            reason=reason_of(check, result),
+            wanted=expectation_of(check, result),
+        )
         for name, check in result.assertions.items()
     ]
     checks += [

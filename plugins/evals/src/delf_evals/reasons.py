@@ -1,0 +1,71 @@
+"""Explanations of failed checks: the expectation, and what came instead, in short words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from pydantic_core import to_jsonable_python
+from pydantic_evals.evaluators.evaluator import EvaluationResult
+from pydantic_evals.reporting import ReportCase
+
+_LONGEST: Final = 200
+# The number of equal characters that are shown before the first difference.
+_EQUAL_SHOWN: Final = 20
+_COMPARING: Final = ("Equals", "EqualsExpected")
+
+
+def expectation_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str | None:
+    """Return what a check expects: its arguments as a short text; None without arguments."""
+    if check.source.arguments is None and check.source.name != "EqualsExpected":
+        return None
+    text = _text(_wanted(check, case))
+    if check.source.name in _COMPARING:
+        return _short(text, _start_of_difference(text, _text(case.output)))
+    return _short(text)
+
+
+def reason_of(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> str:
+    """Return what came instead: the check's own reason, or the answer or duration of the case."""
+    if check.reason:
+        return check.reason
+    if check.source.name == "MaxDuration":
+        return f"it took {case.task_duration:.1f} s"
+    if check.source.name == "HasMatchingSpan":
+        return "no span matches"
+    answer = _text(case.output)
+    start = 0
+    if check.source.name in _COMPARING:
+        start = _start_of_difference(answer, _text(_wanted(check, case)))
+    return f"the answer is {_short(answer, start)}"
+
+
+def _wanted(check: EvaluationResult[Any], case: ReportCase[Any, Any, Any]) -> object:
+    """Return the value that a check compares with, or else its arguments."""
+    if check.source.name == "EqualsExpected":
+        return case.expected_output
+    if check.source.name == "Equals" and "value" in check.source.kwargs:
+        return check.source.kwargs["value"]
+    # A single argument without its name is in a tuple.
+    return check.source.args[0] if check.source.args else check.source.kwargs
+
+
+def _text(value: object) -> str:
+    plain = to_jsonable_python(value, fallback=repr, bytes_mode="base64")
+    return repr(plain) if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def _start_of_difference(text: str, other: str) -> int:
+    """Return the index from which a text is shown, so that its first difference is seen."""
+    pairs = enumerate(zip(text, other, strict=False))
+    first = next((index for index, (a, b) in pairs if a != b), min(len(text), len(other)))
+    is_seen_from_the_start = first < _LONGEST // 2
+    return 0 if is_seen_from_the_start else first - _EQUAL_SHOWN
+
+
+def _short(text: str, start: int = 0) -> str:
+    """Return a part of a text, with marks of what is left out."""
+    end = start + _LONGEST
+    before = "…" if start else ""
+    after = "…" if end < len(text) else ""
+    return f"{before}{text[start:end]}{after}"
