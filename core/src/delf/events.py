@@ -541,6 +541,8 @@ class ApprovalRequest:
         outcome_unknown: True for a call that was begun before its process died, and whose end is
             not recorded. ``Approved`` makes the call again, ``AlreadyDone`` states that it
             happened.
+        returns: The type of the action's result, such as ``{"rowcount": int}``, which a result
+            stated by ``AlreadyDone`` must have. None if the call is not interrupted.
         changed: True if an earlier approval is void because the call would now have another effect.
         is_question: True for a question of a script, whose ``arguments`` are those of ``ask``.
             ``Answered`` gives the answer, ``Rejected`` declines.
@@ -593,6 +595,7 @@ class ApprovalRequest:
     reason: str | None = None
     preview: str | None = None
     outcome_unknown: bool = False
+    returns: str | None = request_field("it returns", required=False)
     changed: bool = False
     is_question: bool = False
     code: str | None = None

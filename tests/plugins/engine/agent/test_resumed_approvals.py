@@ -75,6 +75,7 @@ async def test_unfinished_call_with_invalid_arguments_requires_approval(
     assert [(r.action, r.outcome_unknown, r.arguments) for r in bench.asked] == [
         ("store", True, {"key": "[redacted]"})
     ]
+    assert bench.asked[0].returns == "int", "the type of the result that a person may state"
     assert made == [KEY], "it is not made again"
     settled = isinstance(answer, AlreadyDone)
     assert response.text == "1" if settled else "held a secret" in response.text

@@ -18,6 +18,7 @@ from delf.protocols.facts import root_of
 from delf.protocols.people import name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
+from delf.tools.type_texts import shorten
 from delf_engine.approvals.decision import (
     Answer,
     copy_of,
@@ -49,6 +50,8 @@ from delf_engine.waiting import Permit, TaskClock
 
 SCRIPT: Final = "script"
 """The value of ``ApprovalRequest.action`` if the request is for a whole script, not for a call."""
+# The number of characters of a result's type from which on inner keys are left out.
+_MAX_RESULT_TYPE: Final = 600
 RecordedRequest = tuple[ApprovalRequested | None, ApprovalDecided | None]
 """A recorded request and its recorded decision; None if the journal has none."""
 
@@ -394,6 +397,7 @@ class TaskApprovals:
             files_digest=call.files_digest,
             reason=reason,
             outcome_unknown=case.outcome_unknown,
+            returns=_result_type(bound_action) if case.outcome_unknown else None,
             changed=case.has_changed_since_request,
             is_question=case.is_question,
             fit=validate_edited_arguments,
@@ -441,6 +445,11 @@ class TaskApprovals:
             "takes_changes": takes_changes,
         }
         return ApprovalRequest(**{**common, **fields})
+
+
+def _result_type(bound_action: BoundAction) -> str:
+    """Return the type of an action's result, without inner keys if it is long."""
+    return shorten(bound_action.action.returns, _MAX_RESULT_TYPE, lambda _: False)
 
 
 def _preview_digest(case: Case) -> str | None:
