@@ -419,7 +419,7 @@ class CallFinished(_Event):
     ``cancellation`` is set when ``status`` is ``cancelled``. ``can_retry`` is False if the call
     would fail again in any other script that the model writes. ``outcome_unknown`` is set if the
     tool cannot tell whether the change was made. ``http_status`` is the HTTP status of an answer
-    that was an error.
+    that was an error. ``line`` is the line of a call that was not made, if the sandbox knows it.
     """
 
     call_id: int
@@ -435,6 +435,7 @@ class CallFinished(_Event):
     can_retry: bool = True
     outcome_unknown: bool = False
     http_status: int | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

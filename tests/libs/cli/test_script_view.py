@@ -50,6 +50,40 @@ def test_script_view_shows_calls_and_error_below_their_lines():
     ]
 
 
+def rejected_call(number, line, status="rejected", **fields):
+    common = {"call_id": number, "action": "shop.pay"}
+    request = {"request_id": f"req_{number}", "effect": "write", "digest": "", **fields}
+    yield event(ev.ApprovalRequested, number, **common, **request, arguments={"n": 2}, line=line)
+    yield event(ev.CallFinished, number, **common, status=status, duration_ms=0.0)
+
+
+def test_rejected_call_stands_below_its_line_with_its_purpose():
+    events = [
+        event(ev.ScriptGenerated, 1, code=CODE, attempt=1),
+        *rejected_call(1, 1),
+        *rejected_call(2, 3, description="pay Ann"),
+    ]
+    assert lines(events) == [
+        "script 1",
+        "    1  rows = await shop.query('SELECT 1')",
+        "       → shop.pay · (n=2) · rejected, 0 ms",
+        "    2  for row in rows:",
+        "    3      await shop.look(row)",
+        "       → shop.pay · pay Ann · rejected, 0 ms",
+        "    4  print(row.nme)",
+    ]
+
+
+def test_call_refused_before_a_question_stands_below_its_line():
+    refused = {"call_id": 1, "action": "shop.pay", "status": "refused", "duration_ms": 0.0}
+    for line, position in ((1, 2), (None, -1)):
+        events = [
+            event(ev.ScriptGenerated, 1, code=CODE, attempt=1),
+            event(ev.CallFinished, 2, **refused, description="pay Ann", line=line),
+        ]
+        assert lines(events)[position] == "       → shop.pay · pay Ann · refused, 0 ms"
+
+
 def test_script_view_shows_error_of_a_removed_empty_line():
     # Python reports a block without statements at the end of the file.
     assert lines(course("if True:\n\n\n\n", at=4, calls=0)) == [

@@ -52,7 +52,8 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
     """
     call_width = None if width is None else width - len(_CALL_INDENT)
     script_runs: list[ScriptRun] = []
-    begun_calls: dict[int, tuple[int, str]] = {}  # from call id to line number and purpose
+    # From call id to line number and purpose. A call that is rejected has a request, and no start.
+    known_calls: dict[int, tuple[int, str]] = {}
     for event in events:
         if isinstance(event, ev.ScriptGenerated):
             script_runs.append(ScriptRun(number=len(script_runs) + 1, code=event.code))
@@ -61,10 +62,12 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
             continue
         script = script_runs[-1]
         match event:
-            case ev.CallStarted():
-                begun_calls[event.call_id] = (event.line or _UNKNOWN_LINE, purpose(event))
+            case ev.CallStarted() | ev.ApprovalRequested():
+                known_calls[event.call_id] = (event.line or _UNKNOWN_LINE, purpose(event))
             case ev.CallFinished():
-                line, call_purpose = begun_calls.pop(event.call_id, (_UNKNOWN_LINE, ""))
+                # A call that was refused before a person was asked has neither.
+                refused_call = (event.line or _UNKNOWN_LINE, event.description or "")
+                line, call_purpose = known_calls.pop(event.call_id, refused_call)
                 call_text = call_line(event, call_purpose, call_width)
                 script.calls.setdefault(line, []).append(call_text)
             case ev.Printed():

@@ -121,8 +121,8 @@ def printed_lines(event: ev.Printed) -> str:
     return textwrap.indent(event.text.rstrip("\n"), "  | ", lambda _line: True)
 
 
-def purpose(event: ev.CallStarted) -> str:
-    """Return the description of a call, or its arguments if the script gave no ``desc=``."""
+def purpose(event: ev.CallStarted | ev.ApprovalRequested) -> str:
+    """Return a call's description, or its arguments if the script gave no ``desc=``."""
     argument_list = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
     return event.description or f"({argument_list})"
 

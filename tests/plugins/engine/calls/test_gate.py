@@ -13,7 +13,7 @@ from delf.events import (
     CallStarted,
 )
 from delf.protocols.approval import Approved, Edited, Expired, Rejected
-from delf.protocols.sandbox import Raised, Returned
+from delf.protocols.sandbox import CallRequest, Raised, Returned
 from delf.tools.function import tool
 from delf_engine.approvals.channels import NamedChannel
 from support.gates import NoContexts, gate_bench
@@ -544,3 +544,39 @@ async def test_secrets_in_large_arguments_are_not_journalled():
     await bench.call("take", [*ROWS, {"id": 1, "name": SECRET}], note)
     assert SECRET not in str(bench.events)
     assert bench.events[0].arguments["rows"][-1] == {"id": 1, "name": "[redacted]"}
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "status"),
+    [("find", (), "refused"), ("nothing", (), "refused"), ("find", ("x",), "rejected")],
+)
+async def test_end_of_a_call_that_was_not_made_has_its_line(method, args, status):
+    class Shop(Connection):
+        @action(effect="write")
+        async def find(self, name: str) -> str:
+            """Find."""
+            return name
+
+    bench = await gate_bench(Shop(name="shop"), decide=lambda _: False)
+    request = CallRequest(
+        call_id=1, connection="shop", method=method, args=list(args), kwargs={}, line=4
+    )
+    await bench.gate.call(request)
+    (end,) = [event for event in bench.events if isinstance(event, CallFinished)]
+    assert (end.status, end.line) == (status, 4)
+
+
+async def test_end_of_a_made_call_repeats_no_line():
+    class Shop(Connection):
+        @action(effect="read")
+        async def find(self, name: str) -> str:
+            """Find."""
+            return name
+
+    bench = await gate_bench(Shop(name="shop"))
+    request = CallRequest(
+        call_id=1, connection="shop", method="find", args=["x"], kwargs={}, line=4
+    )
+    await bench.gate.call(request)
+    (end,) = [event for event in bench.events if isinstance(event, CallFinished)]
+    assert (end.status, end.line) == ("ok", None)

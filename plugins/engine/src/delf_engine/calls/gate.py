@@ -237,7 +237,9 @@ class Gate:
         try:
             bound_action = self._tools.find(request.connection, request.method)
         except ToolRefusedError as error:
-            return await self._refuse_invalid(number, name, "ToolNotAllowed", error, None)
+            return await self._refuse_invalid(
+                number, name, "ToolNotAllowed", error, None, request.line
+            )
         try:
             arguments, description = bound_action.bind(request.args, request.kwargs)
             if is_large(arguments):
@@ -255,7 +257,9 @@ class Gate:
             call.line = request.line
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
-            return await self._refuse_invalid(number, name, "ToolArgumentError", error, desc)
+            return await self._refuse_invalid(
+                number, name, "ToolArgumentError", error, desc, request.line
+            )
         guard = self._guard
         if guard is None:
             return await self._make_or_replay(call, request)
@@ -601,7 +605,13 @@ class Gate:
         return Call(number, bound, validated_arguments, description, digest)
 
     async def _refuse_invalid(
-        self, number: int, name: str, kind: str, error: ToolRefusedError, desc: Any
+        self,
+        number: int,
+        name: str,
+        kind: str,
+        error: ToolRefusedError,
+        desc: Any,
+        line: int | None,
     ) -> Raised:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
         message = self._redactor.redact_text(describe_failure(error))[:_MAX_MESSAGE_LENGTH]
@@ -617,6 +627,7 @@ class Gate:
             error=message,
             description=desc,
             raised=kind,
+            line=line,
         )
         return Raised(kind, message)
 

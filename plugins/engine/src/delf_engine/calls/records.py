@@ -219,6 +219,7 @@ class CallRecords:
                 can_retry=can_retry,
                 outcome_unknown=outcome_unknown,
                 http_status=http_status,
+                line=None if started else call.line,
             )
         except Exception as failure:
             if not call.has_start_event:

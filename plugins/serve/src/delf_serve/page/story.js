@@ -163,7 +163,7 @@ export class Story {
   }
 
   onCallFinished(data, at) {
-    const call = this.call(data.call_id, data.action);
+    const call = this.call(data.call_id, data.action, data.line);
     if (call.at !== null && call.status === "running") call.chapter?.run(call.line, -1);
     Object.assign(call, { status: data.status, result: data.result, error: data.error,
       duration: data.duration_ms, ended: at });
