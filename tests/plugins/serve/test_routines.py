@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from delf.trust.decisions import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
+from plugins.serve.test_people import RIGHTS, add, person
 from support.serving import KEYS, bearer, doing
 
 LOOK = UsedAction(effect="irreversible", parameters=("number: int = 0",), returns="dict[str, Any]")
@@ -129,3 +131,114 @@ async def test_wrong_routine_input_is_reported_before_any_call(
     assert answer.status_code == status
     assert message in answer.text
     assert not (await server.client.get("/tasks")).json()["tasks"]
+
+
+EVIL = "print(await send('EVIL-BOB', 5000))"
+
+
+async def approved(server: Any, who: str, code: str, words: str, **more: Any) -> str:
+    """Run a task of a person, who approves its request if it has one, and return its id."""
+    order = {"task": doing(code, words), "wait": 20}
+    begun = (await server.client.post("/run", json=order, headers=bearer(f"{who}-key"))).json()
+    for request_id in begun["approvals"]:
+        decision = {"decision": "approve", **more}
+        place = f"/approvals/{request_id}"
+        answer = await server.client.post(place, json=decision, headers=bearer(f"{who}-key"))
+        assert answer.is_success, answer.text
+    place = f"/tasks/{begun['task_id']}?wait=20"
+    ended = (await server.client.get(place, headers=bearer(f"{who}-key"))).json()
+    assert ended["state"] == "done", ended
+    return begun["task_id"]
+
+
+async def kept(server: Any, who: str, task_id: str, name: str) -> Any:
+    """Preview a task as a routine and save it, and return the last answer."""
+    order = {"task_id": task_id, "name": name}
+    headers = bearer(f"{who}-key")
+    shown = await server.client.post("/routines", json=order, headers=headers)
+    if not shown.is_success:
+        return shown
+    order["seen"] = shown.json()["digest"]
+    return await server.client.post("/routines", json=order, headers=headers)
+
+
+@pytest.fixture
+async def team(store: Any, serve: Any):
+    """A server where ada's routine ``month`` runs under her remembered approval."""
+    server = await serve(api_key="boss:boss-key")
+    await add(
+        server,
+        person("ada"),
+        person("bob"),
+        person("all", scope="all"),
+        person("mate", scope="team", rights=(*RIGHTS, "people")),
+        person("lead", scope="all", rights=(*RIGHTS, "people")),
+    )
+    more = {"remember": "until_revoked", "covers": "action"}
+    task_id = await approved(server, "ada", "print(await send('shop', 1))", "Pay secretly", **more)
+    saved = await kept(server, "ada", task_id, "month")
+    assert saved.json()["saved"] is True, saved.text
+    server.task_id = task_id
+    return server
+
+
+@pytest.mark.parametrize("who", ["bob", "all", "mate"])
+async def test_routine_of_somebody_else_is_not_replaced(team: Any, store: Any, who: str):
+    task_id = await approved(team, who, EVIL, "Mine")
+    team.box.sent.clear()
+    before = store.path("month").read_text()
+    refused = await kept(team, who, task_id, "month")
+    problem = refused.json()
+    assert (refused.status_code, problem["param"]) == (403, "name"), problem
+    assert "'month' is not known to be yours" in problem["detail"]
+    assert "another name" in problem["hint"]
+    assert "secretly" not in refused.text
+    assert store.path("month").read_text() == before
+    run = {"inputs": {}, "wait": 20}
+    done = await team.client.post("/routines/month", json=run, headers=bearer("ada-key"))
+    assert done.json()["state"] == "done", done.text
+    assert team.box.sent == [("shop", 1)]
+    assert (await kept(team, who, task_id, "other")).json()["saved"] is True
+
+
+@pytest.mark.parametrize("who", ["ada", "lead", "boss"])
+async def test_owner_and_who_manages_people_replace_a_routine(team: Any, store: Any, who: str):
+    task_id = await approved(team, "ada", "print(await look(3), await send('b'))", "New")
+    saved = await kept(team, who, task_id, "month")
+    assert saved.json()["saved"] is True, saved.text
+    assert "look" in store.find("month").script
+
+
+@pytest.mark.parametrize("saved_from", [None, "task_gone", "PREFIX"])
+async def test_routine_of_unknown_origin_is_somebody_elses(team: Any, store: Any, saved_from: Any):
+    if saved_from == "PREFIX":
+        saved_from = team.task_id[:-1]
+    store.keep(replace(store.find("month"), saved_from=saved_from))
+    for who, status in (("ada", 403), ("mate", 403), ("lead", 200)):
+        task_id = await approved(team, who, "print(await look(4), await send('c'))", "New")
+        assert (await kept(team, who, task_id, "month")).status_code == status, who
+
+
+async def test_name_that_was_taken_after_the_preview_is_not_replaced(team: Any, store: Any):
+    task_id = await approved(team, "bob", EVIL, "Mine")
+    order = {"task_id": task_id, "name": "late"}
+    shown = (await team.client.post("/routines", json=order, headers=bearer("bob-key"))).json()
+    assert (await kept(team, "ada", team.task_id, "late")).json()["saved"] is True
+    order["seen"] = shown["digest"]
+    refused = await team.client.post("/routines", json=order, headers=bearer("bob-key"))
+    assert (refused.status_code, "has changed since" in refused.text) == (409, True), refused.text
+    assert "EVIL" not in store.path("late").read_text()
+
+
+async def test_routine_is_listed_without_a_task_that_is_hidden(team: Any, store: Any):
+    for who, shows in (("bob", False), ("mate", False), ("ada", True), ("all", True)):
+        answer = await team.client.get("/routines", headers=bearer(f"{who}-key"))
+        listed = {one["name"]: one for one in answer.json()["routines"]}
+        month = listed["month"]
+        assert "await send(" in month["text"]
+        assert (month["title"] is not None) is shows
+        assert ("secretly" in answer.text, team.task_id in answer.text) == (shows, shows), who
+    store.keep(replace(store.find("month"), title="Pays the shop"))
+    answer = await team.client.get("/routines", headers=bearer("bob-key"))
+    assert "Pays the shop" in {one["title"] for one in answer.json()["routines"]}
+    assert "secretly" not in answer.text

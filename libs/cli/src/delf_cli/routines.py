@@ -20,6 +20,8 @@ class DraftRoutine(Protocol):
     """
 
     routine: Any
+    # The saved routine of the same name, which the draft replaces; None for a new name.
+    before: Any
     differences: Sequence[str]
     cost_usd: float | None
 

@@ -173,11 +173,24 @@ class BoundDraft:
 
         Raises:
             ConfigurationError: If the routine does not do the same as the task from which it was
-                made.
+                made, or if another routine was saved under its name since the draft was made.
         """
         self.raise_if_replay_differs()
+        self._raise_if_outdated()
         self.store.keep(self.routine, self.case.text())
         return BoundRoutine(self.agent, self.routine)
+
+    def _raise_if_outdated(self) -> None:
+        """Check that the draft still replaces the routine that the reviewed change names."""
+        name = self.routine.name
+        saved_text = self.store.find(name).text() if name in self.store.names() else None
+        before_text = None if self.before is None else self.before.text()
+        if saved_text not in (before_text, self.routine.text()):
+            raise ConfigurationError(
+                f"the file of the routine {name!r} has changed since this draft was made, so that "
+                "nobody has reviewed what the draft would replace",
+                hint="make the draft again, and review its change",
+            )
 
 
 def difference(old: Routine, new: Routine) -> str:

@@ -101,7 +101,11 @@ async def list_routines(call: Call, query: s.PageQuery) -> s.RoutineList:
     "POST",
     "/routines",
     "decide",
-    other_responses=(*_UNKNOWN, (409, "The task cannot become a routine.")),
+    other_responses=(
+        *_UNKNOWN,
+        (403, "The name is that of somebody else's routine."),
+        (409, "The task cannot become a routine, or the saved one has changed."),
+    ),
 )
 async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft:
     """Preview a task as a routine; save the routine if the previewed version is confirmed."""

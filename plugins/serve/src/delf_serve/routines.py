@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any, Final
 
 from delf import Agent
 from delf.errors import DelfError, OptionalDependencyError, UnknownTaskError
+from delf.protocols.journal import TaskRecord
 from delf.types import TaskState
 from delf_cli.routines import ROUTINES, AgentRoutines, DraftRoutine
 from delf_serve import schemas as s
@@ -69,8 +71,11 @@ class Routines:
         runs, _ = await self._tasks.find(text=task_start, limit=_MAX_COUNTED_RUNS, caller=caller)
         runs = [run for run in runs if run.task.startswith(task_start)]
         finished_count = sum(run.state is TaskState.DONE for run in runs)
-        original_task_id = routine.saved_from
-        avoided_cost = await self._cost_of(original_task_id, caller)
+        original_task = await self._original_task(routine, caller)
+        avoided_cost = None if original_task is None else original_task.cost_usd
+        shown_routine = routine
+        if original_task is None and caller.owners is not None:
+            shown_routine = _without_task(routine)
         parameters = [
             s.RoutineParameter(
                 name=item.name, type=item.type, default=item.default, pattern=item.pattern
@@ -79,28 +84,54 @@ class Routines:
         ]
         return s.RoutineView(
             name=routine.name,
-            title=routine.title,
+            title=shown_routine.title or None,
             parameters=parameters,
-            text=routine.text(),
+            text=shown_routine.text(),
             done=finished_count,
             saved_usd=None if avoided_cost is None else avoided_cost * finished_count,
             runs=runs[:_MAX_SHOWN_RUNS],
         )
 
-    async def _cost_of(self, task_id: str | None, caller: Caller) -> float | None:
-        """Return the costs in US dollars of a task; None if they are unknown.
+    async def _original_task(self, routine: Any, caller: Caller) -> TaskRecord | None:
+        """Return the task from which a routine was saved.
 
-        Args:
-            task_id: The id of the task from which the routine was created; None if the file of the
-                routine does not name that task.
-            caller: The authenticated caller.
+        None if the file of the routine names no task, if the task was deleted, or if the caller may
+        not see the task.
         """
+        task_id = routine.saved_from
         if task_id is None:
             return None
         try:
-            return (await self._tasks.record(task_id, caller)).cost_usd
+            record = await self._tasks.record(task_id, caller)
         except UnknownTaskError:
             return None
+        # A file that was written by hand may have only a prefix, which fits another task later.
+        return record if record.task_id == task_id else None
+
+    async def _check_may_replace(self, routine: Any, caller: Caller) -> None:
+        """Check that a person may replace a saved routine.
+
+        Other people, schedules and hooks run the routine by its name, with their own remembered
+        approvals. A routine belongs to the owner of its original task. If that is unknown, the
+        routine counts as somebody else's.
+
+        Raises:
+            ProblemError: If the routine is somebody else's.
+        """
+        original_task = await self._original_task(routine, caller)
+        if original_task is None:
+            is_own, is_visible = False, caller.owners is None
+        else:
+            is_own, is_visible = original_task.key == caller.holder, True
+        manages_it = is_visible and "people" in caller.rights
+        if not (is_own or manages_it):
+            raise ProblemError(
+                403,
+                f"the routine {routine.name!r} is not known to be yours, so you cannot replace it",
+                "save under another name, or ask a person with the right `people` and the scope "
+                "`all` to replace it",
+                param="name",
+            )
 
     async def save(self, given: s.RoutineSaveRequest, caller: Caller) -> s.RoutineDraft:
         """Preview a task as a routine, and save the routine if the caller has seen the preview.
@@ -112,7 +143,8 @@ class Routines:
             caller: The authenticated caller.
 
         Raises:
-            ProblemError: If the task cannot become a routine.
+            ProblemError: If the task cannot become a routine, or if the name is that of somebody
+                else's routine.
         """
         record = await self._tasks.record(given.task_id, caller)
         previewed_digest = given.seen
@@ -127,6 +159,8 @@ class Routines:
                 draft = await routines.adraft(record.task_id, given.name, fixed=given.fixed)
         except DelfError as error:
             raise ProblemError(409, error.message) from None
+        if draft.before is not None:
+            await self._check_may_replace(draft.before, caller)
         parts = [record.task_id, given.name, draft.routine.text(), draft.change]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         self._drafts[caller.holder, digest] = draft
@@ -149,3 +183,14 @@ class Routines:
             digest=digest,
             saved=is_saved,
         )
+
+
+def _without_task(routine: Any) -> Any:
+    """Return a routine without the words and the id of its original task.
+
+    A title that a person wrote stays. The title of a new routine is the beginning of the task.
+    """
+    words_of_task = " ".join(routine.task.split())
+    is_title_copied = words_of_task.startswith(routine.title.removesuffix("…"))
+    title = "" if is_title_copied else routine.title
+    return replace(routine, title=title, task="", saved_from=None)

@@ -303,9 +303,16 @@ class RoutineView(ResponseModel):
     """A routine: a task saved as a script that runs without a model."""
 
     name: str
-    title: str
+    title: str | None = Field(
+        description="Null if it repeats the words of a task that you may not see."
+    )
     parameters: list[RoutineParameter]
-    text: str = Field(description="Its file.")
+    text: str = Field(
+        description=(
+            "Its file; without the words and the id of the task that it was saved from, if you may "
+            "not see that task."
+        )
+    )
     done: int = Field(description="The number of newest runs that succeeded.")
     saved_usd: float | None = Field(description="The cost of these runs as tasks; null if unknown.")
     runs: list[Task] = Field(description="The newest runs.")

@@ -95,7 +95,7 @@ export class RoutinesView {
     const go = el("button", { type: "submit", class: "primary" }, "Run");
     const form = el("form", { "aria-label": `Run ${one.name}`, onsubmit: (event) => { event.preventDefault(); this.run(one, fields, go, wrong); } },
       fields.map(([, { row }]) => row), wrong, this.may ? el("div", { class: "buttons" }, go) : null);
-    return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), el("p", {}, one.title), form, savings(one));
+    return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), one.title ? el("p", {}, one.title) : null, form, savings(one));
   }
 
   async run(one, fields, go, wrong) {
