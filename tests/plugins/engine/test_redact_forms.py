@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import shlex
+import string
 from urllib.parse import quote, quote_plus
+from xml.sax.saxutils import quoteattr
 
+import httpx
 import pytest
 
-from delf_engine.redact import REDACTED, RedactedStream, Redactor
+from delf_engine.redact import REDACTED, RedactedStream, Redactor, _forms_of
 from delf_engine.secrets import long_enough
 
 ODD = 'pä"ß\\ wörd/9'
@@ -31,6 +36,58 @@ ODD = 'pä"ß\\ wörd/9'
 )
 def test_redactor_hides_every_spelling(form: str) -> None:
     assert Redactor([ODD]).redact_text(f"it is <{form}>") == f"it is <{REDACTED}>"
+
+
+# A password and a token with characters that the rules of escaping treat differently.
+QUOTED = "it'sMy\"Quoted\\Pw9"
+TOKEN = "AbC/dEf+gHi=jK12"
+MARKED = "a1'<b>&\"c2"
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        (TOKEN, str(httpx.URL("http://h/x", username="u", password=TOKEN))),
+        (TOKEN, str(httpx.URL("http://h/x", params={"a": TOKEN}))),
+        (TOKEN, "http://u:AbC%2fdEf+gHi%3djK12@h/x"),
+        (MARKED, quote(MARKED, safe="!'()*")),  # encodeURIComponent
+        (MARKED, html.escape(quote(MARKED, safe=";,/?:@&=+$!'()*#"), quote=False)),  # encodeURI
+        (QUOTED, str(KeyError(QUOTED))),
+        (QUOTED, ascii(f"é {QUOTED}")),
+        (QUOTED, repr(QUOTED.encode())),
+        (QUOTED, repr({"outer": repr(QUOTED)})),
+        (QUOTED, json.dumps(repr(QUOTED))),
+        (QUOTED, repr(json.dumps(QUOTED))),
+        ("it's-my-pw9", repr("it's-my-pw9")),  # between double quotes
+        ("it's-my-pw9", repr("\"it's-my-pw9")),
+        ("pä'ß-wörd-9", ascii("pä'ß-wörd-9")),
+        ("pä'ß-wörd-9", repr("pä'ß-wörd-9".encode())),
+        (MARKED, html.escape(MARKED)),
+        (MARKED, html.escape(MARKED, quote=False)),
+        (MARKED, html.escape(MARKED).replace("&#x27;", "&#39;")),
+        (MARKED, quoteattr(MARKED)),
+        (
+            MARKED,
+            json.dumps(MARKED)
+            .replace("<", "\\u003c")
+            .replace(">", "\\u003e")
+            .replace("&", "\\u0026"),
+        ),
+        (MARKED, shlex.quote(MARKED)),
+        (MARKED, MARKED.replace("'", "''")),
+        (MARKED, MARKED.replace('"', '""')),
+    ],
+)
+def test_redactor_hides_what_libraries_make_of_a_secret(secret: str, text: str) -> None:
+    redacted = Redactor([secret]).redact_text(text)
+    assert redacted.count(REDACTED) == 1
+    assert secret[-2:] not in redacted
+    assert secret[:2] not in redacted
+
+
+def test_number_of_forms_stays_small() -> None:
+    assert len(set(_forms_of("sk-8f3a-91c2"))) < 10
+    assert len(set(_forms_of(f"{string.punctuation}é ü"))) < 500
 
 
 @pytest.mark.parametrize("rest", [b"!", b"\xff\x00"])

@@ -19,7 +19,9 @@ class Withheld:
 
     def __init__(self, values: Iterable[str]) -> None:
         secrets = {value for value in values if len(value) >= _MIN_CHARACTERS}
-        self._values = sorted(secrets, key=len, reverse=True)
+        # A message often shows a value as its repr, as that of a KeyError does.
+        forms = secrets | {repr(value)[1:-1] for value in secrets}
+        self._values = sorted(forms, key=len, reverse=True)
 
     def redact_text(self, text: str) -> str:
         """Redact a text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import enum
+import html
 import json
 import logging
 import re
@@ -12,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
@@ -28,6 +29,41 @@ REDACTED: Final = "[redacted]"
 
 _SIMPLE: Final = frozenset({type(None), bool, int, float})
 _BYTES: Final = (bytes, bytearray, memoryview)
+# The characters, besides letters, digits and ``_.-~``, that encoders for URLs leave as they are.
+_SAFE_IN_URLS: Final = (
+    "",
+    "/",  # urllib's quote()
+    "!'()*",  # JavaScript's encodeURIComponent()
+    ";,/?:@&=+$!'()*#",  # JavaScript's encodeURI()
+    "!#$%&'()*+,/:;=?@[]",  # requests
+    "$&+,;=",  # Go, user and password
+    "!$&'()*+,;=",  # RFC 3986, user and password
+    "!$&'()*+,;=:@",  # RFC 3986, a part of a path
+    "!$&'()*+,;=:@/",  # RFC 3986, a path
+    "!$&'()*+,;=:@/?",  # RFC 3986, a query
+    "!$%&'()*+,",  # httpx, user or password
+    "!$%&'()*+,:",  # httpx, user and password
+    "!$%&'()*+,/:;=@[\\]^|",  # httpx, a path
+    "!$%&'()*+,/:;=?@[\\]^`{|}",  # httpx, a query
+)
+# The forms of the double and the single quote in HTML and XML.
+_QUOTES_IN_MARKUP: Final = (
+    ('"', "'"),  # between tags
+    ("&quot;", "'"),
+    ("&quot;", "&#x27;"),
+    ("&quot;", "&#39;"),
+    ("&#34;", "&#39;"),
+    ("&quot;", "&apos;"),
+)
+# A quote, and its form in a text between such quotes.
+_QUOTES_IN_COMMANDS: Final = (
+    ("'", "''"),  # SQL
+    ('"', '""'),  # CSV
+    ("'", "'\"'\"'"),  # Python's shlex.quote()
+    ("'", "'\\''"),  # shells
+)
+# Characters that no rule escapes.
+_UNESCAPED: Final = re.compile("[A-Za-z0-9]+")
 _COLLECTION_TYPES: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
@@ -39,12 +75,18 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms: set[str] = set()
+        # The forms by a part that they have in common. A text is searched for the forms only if it
+        # contains the part. Forms without the part, such as in base64, stand under "".
+        self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
-            forms.update(_forms_of(secret))
-        long_forms = [form for form in forms if len(form) >= MIN_SECRET_LENGTH]
+            part = max(_UNESCAPED.findall(secret), key=len, default="")
+            for form in _forms_of(secret):
+                if len(form) >= MIN_SECRET_LENGTH:
+                    common_part = part if part in form else ""
+                    self._forms_by_part.setdefault(common_part, set()).add(form)
+        forms = set[str]().union(*self._forms_by_part.values())
         # The pattern prefers its first alternatives, so the longest form stands first.
-        self._forms = sorted(long_forms, key=len, reverse=True)
+        self._forms = sorted(forms, key=len, reverse=True)
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
         """The length of the shortest encoded form of any secret."""
 
@@ -55,7 +97,10 @@ class SecretForms:
 
     def holds(self, text: str) -> bool:
         """Return True if a text contains a secret."""
-        return any(form in text for form in self._forms)
+        for part, forms in self._forms_by_part.items():
+            if part in text and any(form in text for form in forms):
+                return True
+        return False
 
     @cached_property
     def _by_start(self) -> dict[str, list[str]]:
@@ -85,7 +130,8 @@ class SecretForms:
 class Redactor:
     """Redacts declared secrets in texts and values; thread-safe.
 
-    Secrets are found in plain text, URL-encoded, JSON-escaped, base64 and hexadecimal form.
+    Secrets are found in plain text, and in the forms that they have in URLs, JSON, Python's
+    ``repr``, HTML, shell commands, SQL, CSV, base64 and hexadecimal digits.
 
     Args:
         secrets: The secrets in plain text; :func:`delf_engine.secrets.long_enough` decides which
@@ -355,15 +401,17 @@ def _like(old: Any, parts: list[Any]) -> Any:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """Yield the forms of a secret: plain, URL-encoded, JSON-escaped, hexadecimal and base64."""
+    """Yield the forms of a secret: plain, encoded for URLs, escaped, hexadecimal and base64.
+
+    Most secrets have no character that any rule escapes, and few forms.
+    """
     data = secret.encode("utf-8", "surrogatepass")
-    urls = {quote(data, safe=""), quote(data), quote_plus(data)}
-    lower_urls = {re.sub("%..", _lower, url) for url in urls}
-    texts = {secret} | urls | lower_urls
-    for _ in range(2):  # twice: JSON is often nested as text within JSON
-        texts |= {_in_json(text, ascii_only=True) for text in texts} | {
-            _in_json(text, ascii_only=False) for text in texts
-        }
+    urls = _in_url(data)
+    texts = {secret, *urls, *_in_markup(secret), *_in_quotes(secret), *_in_literal(secret)}
+    for url in urls:
+        texts |= {html.escape(url), html.escape(url, quote=False)}
+    # Once more: JSON or a repr is often nested as text within another.
+    texts |= {form for text in texts for form in _in_nested_literal(text)}
     for text in texts:
         yield text
         yield text.replace("/", "\\/")
@@ -381,9 +429,59 @@ def _forms_of(secret: str) -> Iterator[str]:
         yield own_characters.replace("+", "-").replace("/", "_")
 
 
-def _in_json(text: str, *, ascii_only: bool) -> str:
-    """Escape a text as within the quotes of a JSON string."""
-    return json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+def _in_url(data: bytes) -> set[str]:
+    """Encode a text for URLs as the usual libraries do, with digits in upper and lower case."""
+    urls = {quote(data, safe=safe) for safe in _SAFE_IN_URLS}
+    urls.add(quote_plus(data))
+    return urls | {re.sub("%..", _lower, url) for url in urls}
+
+
+def _in_markup(text: str) -> Iterator[str]:
+    """Yield the forms of a text in HTML and XML; the libraries differ in the quotes."""
+    for double, single in _QUOTES_IN_MARKUP:
+        escaped = html.escape(text, quote=False)
+        yield escaped.replace('"', double).replace("'", single)
+
+
+def _in_quotes(text: str) -> Iterator[str]:
+    """Yield the forms of a text within the quotes of a shell, of SQL and of CSV."""
+    for quote_mark, escaped in _QUOTES_IN_COMMANDS:
+        yield text.replace(quote_mark, escaped)
+
+
+def _in_literal(text: str) -> Iterator[str]:
+    """Yield the forms of a text within the quotes of JSON and of Python's ``repr``."""
+    yield from _in_nested_literal(text)
+    for ascii_only in (True, False):
+        in_json = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield re.sub("[&<>]", _as_unicode_escape, in_json)  # as Go does
+        yield re.sub("[&<>']", _as_unicode_escape, in_json)  # as in a page's script
+    for represent in (ascii, _repr_of_bytes):
+        yield from _in_repr(text, represent)
+
+
+def _in_nested_literal(text: str) -> Iterator[str]:
+    """Yield the most frequent forms of a text within the quotes of JSON and of ``repr``."""
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield from _in_repr(text, repr)
+
+
+def _in_repr(text: str, represent: Callable[[str], str]) -> Iterator[str]:
+    """Yield the forms of a text within a ``repr`` in single and in double quotes."""
+    # Without a single quote, a part always stands between single quotes.
+    parts = [represent(part)[1:-1] for part in text.split("'")]
+    yield "\\'".join(parts)
+    yield "'".join(parts)
+
+
+def _repr_of_bytes(text: str) -> str:
+    """Return the ``repr`` of a text's bytes, without the letter before the quotes."""
+    return repr(text.encode("utf-8", "surrogatepass"))[1:]
+
+
+def _as_unicode_escape(character: re.Match[str]) -> str:
+    return f"\\u{ord(character.group()):04x}"
 
 
 def _lower(escape: re.Match[str]) -> str:
