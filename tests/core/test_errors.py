@@ -17,6 +17,7 @@ from delf.errors import (
     LLMExecutionError,
     OptionalDependencyError,
     did_you_mean,
+    without_passwords,
 )
 from delf_chat.summary import ConversationCompressionError
 from delf_google.errors import GoogleError
@@ -127,3 +128,11 @@ def raise_one():
 )
 def test_did_you_mean_suggests_the_closest_name(name, known, text):
     assert did_you_mean(name, known) == text
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("piece", ["http://h:80/x,", "://", '"http://u:AbC","'])
+def test_passwords_in_a_long_list_of_urls_are_found_in_linear_time(piece: str) -> None:
+    urls = piece * 60_000
+    assert without_passwords(urls) == urls
+    assert without_passwords(f"http://u:pw@h/ {urls}") == f"http://u:***@h/ {urls}"

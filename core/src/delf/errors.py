@@ -503,6 +503,7 @@ class UnrecordedCallError(TaskLeftError):
 #
 # A password that has been redacted already stays as it is.
 _PASSWORD: Final = re.compile(r"(://[^\s/:@]*:)(?!\[redacted\]@)[^\s@]+@")
+_WORD: Final = re.compile(r"\S+")
 
 
 class ForeignError(Exception):
@@ -514,7 +515,16 @@ class ForeignError(Exception):
 
 def without_passwords(text: str) -> str:
     """Replace the passwords in the URLs of a text."""
-    return _PASSWORD.sub(r"\1***@", text)
+    if "://" not in text or "@" not in text:
+        return text
+    return _WORD.sub(_word_without_passwords, text)
+
+
+def _word_without_passwords(word: re.Match[str]) -> str:
+    # Without the rest after the last "@", each search for the end of a password finds one. Long
+    # lists of addresses would otherwise take quadratic time.
+    start, at_sign, rest = word.group().rpartition("@")
+    return _PASSWORD.sub(r"\1***@", start + at_sign) + rest
 
 
 def describe_exception(error: BaseException) -> str:
