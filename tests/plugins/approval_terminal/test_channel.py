@@ -319,19 +319,6 @@ UNKNOWN_PROMPT = "r reject · v view all · ? help\n> "
 RESULT = "empty for null): "
 
 
-async def test_stated_result_must_have_the_type_of_the_action(person: Any, request_for: Any):
-    request = request_for(ARGUMENTS, outcome_unknown=True, returns='{"rowcount": int}')
-    asked = asyncio.create_task(person.channel().decide(request))
-    await person.sees(UNKNOWN_PROMPT)
-    person.types("h\n")
-    await person.answers(('as JSON of the type {"rowcount": int} (empty for null): ', "\n"))
-    assert "the result is null, not {" in await person.sees(RESULT)
-    person.types('{"rowcount": "2"}\n')
-    assert "the result['rowcount'] is str, not int" in await person.sees(RESULT)
-    person.types('{"rowcount": 2}\n')
-    assert await asked == AlreadyDone(result={"rowcount": 2})
-
-
 @pytest.mark.parametrize(
     ("typed", "decision"),
     [

@@ -300,12 +300,12 @@ async def test_inbox_settles_a_call_of_unknown_outcome(tmp_path, url, open_page)
         await expect(row).to_contain_text("may already have happened")
         await expect(row.get_by_role("button", name="Make it again")).to_be_visible()
         await row.get_by_role("button", name="It did happen…").click()
-        await row.get_by_label("Result").fill("held twice")
+        await row.get_by_label("Result").fill('{"held": 2}')
         await row.get_by_role("button", name="It did happen", exact=True).click()
         await expect(row).to_have_count(0)
         done = await two.until(task["task_id"], "done")
         await page.close()
-    assert done["result"] == "held twice"
+    assert done["result"] == "{'held': 2}"
 
 
 async def test_inbox_edit_works_with_the_keyboard(server, open_page):  # noqa: F811

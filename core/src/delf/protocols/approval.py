@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, Self, get_args, runtime_checkable
 
-from delf.errors import ConfigurationError, DelfError, check_one_of
+from delf.errors import ConfigurationError, check_one_of
 from delf.events import (
     ApprovalAssigned,
     ApprovalCommented,
@@ -19,7 +19,6 @@ from delf.events import (
 )
 from delf.events import ApprovalRequest as ApprovalRequest  # noqa: PLC0414 - exported from here
 from delf.records import dataclass
-from delf.tools.type_checks import misfit
 
 NO_REASON: Final = "no reason was given"
 
@@ -291,27 +290,6 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
     result_fields = [part for part in parts if part and not part.isdecimal()]
     parameter = re.split(r"[.[]", argument, maxsplit=1)[0]
     return ".".join([source, *result_fields]), f"{action}.{parameter}"
-
-
-def check_stated_result(request: ApprovalRequest, result: object) -> None:
-    """Check that the result that a person states for an interrupted call has the action's type.
-
-    Args:
-        request: The request about the call.
-        result: The result.
-
-    Raises:
-        DelfError: If the result has another type.
-    """
-    if request.returns is None:
-        return
-    problem = misfit(result, request.returns, "the result")
-    if problem is not None:
-        raise DelfError(
-            problem,
-            hint=f"{request.action} returns {request.returns}; give such a value, because the "
-            "script goes on with it",
-        )
 
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:

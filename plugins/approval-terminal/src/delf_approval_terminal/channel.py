@@ -21,7 +21,6 @@ from delf.protocols.approval import (
     Decision,
     Edited,
     Rejected,
-    check_stated_result,
 )
 from delf.protocols.facts import value_text
 from delf_approval_terminal.editor import Editor
@@ -30,7 +29,7 @@ from delf_approval_terminal.render import escape, help_text, request_text, style
 from delf_approval_terminal.terminal_lock import TerminalLock
 
 _PROMPT: Final = "> "
-_RESULT: Final = "what it returned, as JSON{of_type} (empty for null): "
+_RESULT: Final = "what it returned, as JSON (empty for null): "
 
 # A process has one terminal, whatever the number of its agents and event loops.
 TERMINAL_LOCK: Final = TerminalLock()
@@ -227,18 +226,11 @@ class _Approval(_Request):
 
     async def _ask_result(self) -> AlreadyDone | None:
         """Ask for the result of a call that did happen; at Ctrl-D, show the request again."""
-        returns = self._request.returns
-        of_type = "" if returns is None else f" of the type {escape(returns)}"
-        while (typed := await self._terminal.ask(_RESULT.format(of_type=of_type))) is not None:
+        while (typed := await self._terminal.ask(_RESULT)) is not None:
             try:
-                result = json.loads(typed or "null")
-                check_stated_result(self._request, result)
+                return AlreadyDone(result=json.loads(typed or "null"))
             except (ValueError, RecursionError):
                 self._terminal.complain('write JSON, with text in "quotes"')
-            except DelfError as error:
-                self._terminal.complain(f"{error.message}: {error.hint}")
-            else:
-                return AlreadyDone(result=result)
         self._show_request()
         return None
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLMExecutionError
-from delf.llm import NO_KEY
+from delf.llm import NO_KEY, LLMConfig
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
 from delf.packages.official import how_to_install, package_of
@@ -303,7 +303,6 @@ async def _try_model(state: State, offer: _Offer) -> None:
     Raises:
         DelfError: If the model does not answer.
     """
-    from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user
     from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool

@@ -388,17 +388,13 @@ def _result_of(
         # pydantic-evals writes the exception's type before the message.
         _, _, message = result.error_message.partition(": ")
         return case_result.model_copy(update={"error": message})
-    checks = [
-        CheckResult(name=name, passed=True, reason=check.reason)
-        if check.value
-        else CheckResult(
-            name=name,
-            passed=False,
-            reason=reason_of(check, result),
-            wanted=expectation_of(check, result),
-        )
-        for name, check in result.assertions.items()
-    ]
+    checks: list[CheckResult] = []
+    for name, check in result.assertions.items():
+        if check.value:
+            checks.append(CheckResult(name=name, passed=True, reason=check.reason))
+        else:
+            reason, wanted = reason_of(check, result), expectation_of(check, result)
+            checks.append(CheckResult(name=name, passed=False, reason=reason, wanted=wanted))
     checks += [
         CheckResult(name=name, value=check.value, reason=check.reason)
         for name, check in (*result.scores.items(), *result.labels.items())

@@ -38,7 +38,7 @@ _NOT_SHARED: Final = frozenset(
 )
 _POLL_SECONDS: Final = 0.5
 # The maximum number of seconds to wait until a runner starts a test.
-_TEST_SECONDS: Final = 5.0
+TEST_SECONDS: Final = 5.0
 
 _SCHEDULE_FIELDS: Final = (
     "name",
@@ -224,7 +224,7 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
     async def run_test(schedules: DbosSchedules) -> Firing:
         test_id = await schedules.test(name)
-        deadline = time.monotonic() + _TEST_SECONDS
+        deadline = time.monotonic() + TEST_SECONDS
         async with aclosing(journal):
             firing = await outcome(schedules, test_id)
             while not firing.state.is_terminal and time.monotonic() < deadline:

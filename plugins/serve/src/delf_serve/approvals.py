@@ -17,7 +17,6 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
     RememberedDecision,
-    check_stated_result,
 )
 from delf.protocols.journal import RequestRecord
 from delf.protocols.people import LOCAL
@@ -163,8 +162,6 @@ class Approvals:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
         if isinstance(decision, Answered):
             _check_answer(record, decision)
-        if isinstance(decision, AlreadyDone):
-            _check_result(record, decision)
         if isinstance(decision, Edited):
             await self._check_arguments(record, decision.arguments)
         journal = self._tasks.journal
@@ -320,14 +317,6 @@ def _check_answer(record: RequestRecord, answer: Answered) -> None:
     except DelfError as error:
         detail = f"{error.message}: {error.hint}" if error.hint else error.message
         raise ProblemError(422, detail, param="answer") from None
-
-
-def _check_result(record: RequestRecord, done: AlreadyDone) -> None:
-    """Raise a 422 for the field ``result`` if a result is not of the action's type."""
-    try:
-        check_stated_result(record.requested, done.result)
-    except DelfError as error:
-        raise ProblemError(422, error.message, error.hint, param="result") from None
 
 
 def _may_comment(caller: Caller) -> bool:

@@ -21,7 +21,7 @@ from delf.protocols.approval import (
 from delf.tools.function import tool
 from delf_engine.approvals.asking import NOBODY
 from delf_engine.approvals.channels import CallbackChannel, NamedChannel
-from delf_engine.approvals.decision import Answer, fitting_decision
+from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.pending import PendingRequests
 from delf_engine.approvals.policy import TaskApprovals
 from delf_engine.approvals.shared import Approvals
@@ -264,36 +264,6 @@ async def test_unsupported_answer_leaves_the_request_pending(
     with pytest.raises(DelfError, match=message):
         pending.answer("req_1", Answer(decision))
     assert pending.find("req_1") is not None
-
-
-@pytest.mark.parametrize(
-    ("returns", "result", "problem"),
-    [
-        ('{"rowcount": int}', None, "the result is null, not {"),
-        ('{"rowcount": int}', {}, "the result has no key 'rowcount'"),
-        ('{"rowcount": int}', {"rowcount": 1}, None),
-        ("int | None", None, None),
-        (None, "whatever", None),  # the journal of an earlier version has no type
-    ],
-)
-async def test_stated_result_must_be_of_the_type_of_the_action(
-    returns: str | None, result: Any, problem: str | None
-) -> None:
-    asked = request(outcome_unknown=True, returns=returns)
-    decision = AlreadyDone(result=result)
-    pending = PendingRequests()
-    pending.open(asked)
-    if problem is None:
-        pending.answer("req_1", Answer(decision))
-        assert fitting_decision(asked, decision) == decision
-        return
-    with pytest.raises(DelfError, match=problem) as caught:
-        pending.answer("req_1", Answer(decision))
-    assert str(returns) in (caught.value.hint or "")
-    assert pending.find("req_1") is not None
-    rejected = fitting_decision(asked, decision)
-    assert isinstance(rejected, Rejected)
-    assert problem in rejected.reason
 
 
 async def test_first_of_two_answers_counts() -> None:

@@ -21,7 +21,6 @@ from delf.protocols.approval import (
     Edited,
     Expired,
     Rejected,
-    check_stated_result,
 )
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
@@ -269,8 +268,7 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
             answer, a rejection or an expiry; no other request accepts an answer. A script cannot be
             edited, or approved for all calls of an action. An interrupted call cannot be edited,
             and no changes of such a call can be requested. Only an interrupted call can be declared
-            as already done, with a result of the action's type. Changes can be requested only if
-            ``request.takes_changes`` is true.
+            as already done. Changes can be requested only if ``request.takes_changes`` is true.
     """
     if request.question is not None:
         if isinstance(decision, Answered):
@@ -304,8 +302,6 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
             )
         case AlreadyDone() if not request.outcome_unknown:
             raise DelfError("only an interrupted call can be settled as already done")
-        case AlreadyDone(result=result):
-            check_stated_result(request, result)
         case Approved(covers="action") if is_script:
             raise DelfError("a script has no arguments: only the same script can be remembered")
         case _:
