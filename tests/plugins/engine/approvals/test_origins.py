@@ -504,6 +504,70 @@ SOURCES = {
         "shop.keep('GB33'), getattr(shop, 'keep')(mails()[0])\npay(shop.rows()[0])",
         False,
     ),
+    "a key that reading puts into a table": (
+        "import collections\nm = mails()\nd = collections.defaultdict(int)\nprint(d[m['iban']])\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "keys that reading in a comprehension puts into a table with a name of its own": (
+        "from collections import defaultdict as dd\nm = mails()\nd = dd(int)\nx=[d[r['iban']] for r in m]\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key that a condition puts into a table": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\nif d[m['iban']] > 0:\n    print(1)\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key read of a table under a second name": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\ne = d\ne[m['iban']]\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key read of a table inside a record": (
+        "from collections import defaultdict\nm = mails()\nd = {'a': defaultdict(int)}\nd['a'][m['iban']]\nfor to in d['a']:\n    pay(to)",
+        False,
+    ),
+    "a key read of a table that was put into a record": (
+        "from collections import defaultdict\nm = mails()\nd = {}\nd['a'] = defaultdict(int)\nd['a'][m['iban']]\nfor to in d['a']:\n    pay(to)",
+        False,
+    ),
+    "a key that a function reads of a table": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\ndef f(t, k):\n    return t[k]\nf(d, m['iban'])\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key that a lambda reads of a table": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\nlist(map(lambda t: t[m['iban']], [d]))\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key that a passed function reads of a table": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\ndef f(t):\n    return t[m['iban']]\nlist(map(f, [d]))\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key whose list a table makes": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(list)\nd[m['iban']].append(1)\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key read of a table that a function makes": (
+        "from collections import defaultdict\nm = mails()\ndef f():\n    return defaultdict(int)\nd = f()\nd[m['iban']]\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key that a format reads of a table": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\nprint(('{d[%s]}' % m['x']).format(d=d))\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a key that an old format reads of a table": (
+        "from collections import defaultdict\nm = mails()\nd = defaultdict(int)\nprint(m['x'] % d)\nfor to in d:\n    pay(to)",
+        False,
+    ),
+    "a constant of a table in which another's key is looked up": (
+        "m = mails()\nT = {'a': 'GB33'}\nprint(T[m['x']])\npay(T['a'])",
+        True,
+    ),
+    "own data of a table in which another's key is looked up": (
+        "m = mails()\nc = {x['name']: x for x in customers()}\nprint(c[m['x']])\npay(c['Ada']['iban'])",
+        True,
+    ),
+    "own data beside a row that its number chooses": (
+        "m = mails()\nfor n, c in enumerate(customers()):\n    print(m[n], c)\n    pay(c['iban'])",
+        True,
+    ),
     "no Python": ("pay('GB33'", False),
     "a service that took in another's": ("shop.keep(mails()[0])\npay(shop.rows()[0])", False),
 }

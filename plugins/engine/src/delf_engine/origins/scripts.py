@@ -82,6 +82,21 @@ _METHODS_THAT_ADD_ITEMS: Final = "add append extend insert"
 _KNOWN_FUNCTIONS: Final = frozenset(
     f"{_HARMLESS_BUILTINS} {_CONSTRUCTORS} {_SELECTING_FUNCTIONS}".split()
 )
+# Functions whose result changes when a script reads it: an iterator moves on, and a defaultdict
+# gets the missing key.
+_FUNCTIONS_OF_MOVING_OBJECTS: Final = (
+    "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
+    "zip"
+)
+# Functions of ``itertools`` whose items are no iterators, if those of the arguments are none.
+_ITERATORS_OF_PLAIN_ITEMS: Final = (
+    "accumulate chain combinations count cycle dropwhile from_iterable islice pairwise "
+    "permutations product repeat takewhile zip_longest"
+)
+# Functions that read an iterator to its end, so that their result is none.
+_CONSUMING_FUNCTIONS: Final = (
+    "all any dict float frozenset int join len list max min next set sorted str sum tuple"
+)
 _Item = TypeVar("_Item")
 _Sources = set[Source]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -147,6 +162,12 @@ class Scripts:
         # variable that is not immutable may refer to such an object.
         self._alias_change_sources: _Sources = set()
 
+        # The variables and functions whose object changes when a script reads it, such as an
+        # iterator or a defaultdict.
+        self._moving_variables: set[str] = set()
+        # The parameters that may get the object of any variable.
+        self._parameters_of_any_object: set[str] = set()
+
         # -- The names in the scripts.
         #
         # The functions and lambdas that the scripts define, by name; a script may define several
@@ -154,6 +175,10 @@ class Scripts:
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         # The names under which the scripts import harmless modules, or functions of them.
         self._modules: set[str] = set()
+        # The names of functions whose result changes when a script reads it.
+        self._names_of_moving_functions = {*_FUNCTIONS_OF_MOVING_OBJECTS.split()}
+        # The names under which the scripts import ``itertools``, or functions of it.
+        self._names_of_itertools: set[str] = set()
         # The names without a binding that the script reads.
         #
         # A name that is only the function of an action call does not count.
@@ -284,9 +309,9 @@ class Scripts:
                 # Only functions with decorators reach this case, because an earlier case matches
                 # all other functions.
                 case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                    self._declare_unknown(name, *_parameters(node))
+                    self._declare_unknown_functions(name, node)
                 case ast.AsyncFunctionDef(name=name):
-                    self._declare_unknown(name, *_parameters(node))
+                    self._declare_unknown_functions(name, node)
                 case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                     self._declare_unknown(name)
                 case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
@@ -302,6 +327,12 @@ class Scripts:
             # Such a module returns all variables, as ``globals()`` does.
             self._unbound_reads.add("globals")
         is_harmless = modules <= {*_HARMLESS_MODULES.split()}
+        if "itertools" in modules:
+            self._names_of_itertools.update(names)
+        for each in node.names:
+            # ``from collections import defaultdict as table``
+            if each.asname and each.name in self._names_of_moving_functions:
+                self._names_of_moving_functions.add(each.asname)
         # For example, ``from json import loads as list`` hides the function list().
         hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
         # Inside a condition, another branch may bind the same name to something else.
@@ -309,6 +340,13 @@ class Scripts:
             self._modules.update(names)
         else:
             self._declare_unknown(*names)
+
+    def _declare_unknown_functions(self, name: str, node: ast.AST) -> None:
+        """Record a class or decorated function: others call it, as often as they like."""
+        self._declare_unknown(name, *_parameters(node))
+        for each in ast.walk(node):
+            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._record_passed_function(each)
 
     def _declare_unknown(self, *names: str) -> None:
         """Record names whose values have unknown sources.
@@ -329,7 +367,10 @@ class Scripts:
                 return self._read_attribute(node)
             case ast.Subscript(value=value, slice=index):
                 sources = field_of_value(self.read(value), _fields(index))
-                return sources | self.read(index)
+                index_sources = self.read(index)
+                # Reading a missing key of a defaultdict inserts the key.
+                self._record_move(value, index_sources)
+                return sources | index_sources
             case ast.Dict(keys=keys, values=values):
                 return self._read_dict(keys, values)
             case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
@@ -338,12 +379,13 @@ class Scripts:
                 return self._read_call(node)
             case ast.Lambda():
                 # A lambda that is neither an argument nor assigned may be called with any values.
-                self._add_to_parameters(node, {UNKNOWN})
-                return self._read_parts(node)
+                return self._read_passed_function(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
                 self._add_to_parameters(value, self._read_parts(value.args))
                 # After ``f = lambda: rows``, ``f().append(x)`` changes the object of ``rows``.
                 self._add_to(self._contained_variables[name], _names_in(value))
+                if self._makes_moving_object(value.body):
+                    self._add_to(self._moving_variables, [name])
                 return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
@@ -414,6 +456,10 @@ class Scripts:
         # around the ``return``, are never read.
         for enclosing_node in self._enclosing_nodes:
             self._add_to(self._sources_returned_by[enclosing_node], sources)
+        is_generator = not isinstance(node, ast.Return)
+        if is_generator or (node.value is not None and self._makes_moving_object(node.value)):
+            names = [getattr(each, "name", "") for each in self._enclosing_nodes]
+            self._add_to(self._moving_variables, filter(None, names))
         self._record_jump(sources)
         return sources
 
@@ -458,6 +504,9 @@ class Scripts:
     def _read_formed_value(self, node: ast.Compare | ast.JoinedStr | ast.BinOp) -> _Sources:
         """Return the sources of a comparison's result, or of a text with values in it."""
         sources = self._read_parts(node)
+        if isinstance(node, ast.BinOp):
+            # ``text % table`` may read any key.
+            self._record_move(node.right, sources)
         match node:
             # ``record is None`` reveals no field of the record.
             case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()]):
@@ -601,6 +650,16 @@ class Scripts:
     def _read_parts(self, node: ast.AST) -> _Sources:
         return self._read_all(ast.iter_child_nodes(node))
 
+    def _read_passed_function(self, node: ast.Lambda) -> _Sources:
+        """Read a lambda that may be called at any time, with any values."""
+        self._record_passed_function(node)
+        return self._read_parts(node)
+
+    def _record_passed_function(self, function: _Function) -> None:
+        """Record that a function may be called with any values."""
+        self._add_to_parameters(function, {UNKNOWN})
+        self._add_to(self._parameters_of_any_object, _parameters(function))
+
     def _sources_of_name(self, name: str) -> _Sources:
         """Return the actions and fields from which the value of a name comes.
 
@@ -613,7 +672,7 @@ class Scripts:
         if functions:
             # The function is used as a value, so that it may be called with any arguments.
             for function in functions:
-                self._add_to_parameters(function, {UNKNOWN})
+                self._record_passed_function(function)
             return {UNKNOWN}
         if name in self._variable_sources or name in self._modules:
             sources = self._variable_sources.get(name, set())
@@ -672,8 +731,8 @@ class Scripts:
         """
         name = dotted(call.func)
         # Reading the arguments may add variables, so that this value is computed before.
-        is_harmless = self._is_harmless(name)
         arguments = [*call.args, *(each.value for each in call.keywords)]
+        is_harmless = self._is_harmless(name)
         method = ""
         receiver = call.func
         if isinstance(receiver, ast.Attribute):
@@ -715,6 +774,10 @@ class Scripts:
             for each in (receiver, *arguments):
                 if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                     self._add_to_variables(_variables_reaching(each), result_sources)
+        # Also a harmless function moves an iterator, as far as its other arguments say.
+        if not functions:
+            for each in (receiver, *arguments):
+                self._record_move(each, result_sources)
         return result_sources
 
     def _record_change_by_method(
@@ -728,7 +791,7 @@ class Scripts:
         added_sources = argument_sources if adds_items else enclosed(argument_sources)
         self._record_change(receiver, added_sources, call)
 
-    def _read_lambdas(self, arguments: Iterable[ast.expr], passed_sources: _Sources) -> _Sources:
+    def _read_lambdas(self, arguments: Sequence[ast.expr], passed_sources: _Sources) -> _Sources:
         """Read the lambdas among a call's arguments; return the sources of their results.
 
         Args:
@@ -742,6 +805,8 @@ class Scripts:
             if isinstance(each, ast.Lambda):
                 default_sources = self._read_parts(each.args)
                 self._add_to_parameters(each, passed_sources | default_sources)
+                for name in _parameters(each):
+                    self._add_to(self._contained_variables[name], *map(_names_in, arguments))
                 result_sources |= self._read_parts(each)
         return result_sources
 
@@ -881,6 +946,8 @@ class Scripts:
         """
         # After ``a = [b]``, a change of ``a[0]`` is also a change of ``b``.
         self._add_to(self._contained_variables[name], _names_in(value))
+        if self._makes_moving_object(value):
+            self._add_to(self._moving_variables, [name])
         is_immutable_value = isinstance(value, (ast.Constant, ast.JoinedStr))
         if not is_immutable_value and name in self._immutable_variables:
             self._immutable_variables.discard(name)
@@ -905,6 +972,85 @@ class Scripts:
             return True  # an action returns a new object
         _, _, function = name.rpartition(".")
         return function in _CONSTRUCTORS.split()
+
+    def _makes_moving_object(self, node: ast.AST, *, is_consumed: bool = False) -> bool:
+        """Return whether a value is, or contains, a new object that changes when it is read.
+
+        Args:
+            node: The expression of the value.
+            is_consumed: Whether an enclosing expression reads the object to its end, as ``list``
+                does in ``list(zip(a, b))``.
+        """
+        match node:
+            case ast.GeneratorExp() if not is_consumed:
+                return True
+            case ast.Name(id=name) | ast.Attribute(attr=name) if (
+                name in self._names_of_moving_functions
+            ):
+                return True  # the function itself, as in ``map(iter, lists)``
+            case ast.Starred(value=value) | ast.comprehension(iter=value):
+                return self._makes_moving_object(value, is_consumed=True)
+            case ast.Call(func=function, args=args, keywords=keywords):
+                name = dotted(function)
+                is_action = self._parameters_of(name) is not None
+                if is_action and not self._is_variable_or_function(name):
+                    return False
+                root, _, _ = name.partition(".")
+                # A method such as ``", ".join`` has no dotted name.
+                last = function.attr if isinstance(function, ast.Attribute) else name
+                makes = last in self._names_of_moving_functions or root in self._names_of_itertools
+                # Functions such as groupby() return iterators of iterators.
+                has_plain_items = (
+                    last in _ITERATORS_OF_PLAIN_ITEMS.split()
+                    or last in self._names_of_moving_functions
+                )
+                if makes and not (is_consumed and has_plain_items):
+                    return True
+                consumes = makes or last in _CONSUMING_FUNCTIONS.split()
+                parts = [*args, *(each.value for each in keywords)]
+                return any(self._makes_moving_object(each, is_consumed=consumes) for each in parts)
+            case _:
+                parts = ast.iter_child_nodes(node)
+                return any(map(self._makes_moving_object, parts))
+
+    def _record_move(self, node: ast.expr, sources: _Sources) -> None:
+        """Record that a script reads an object, if reading changes the object.
+
+        Args:
+            node: The expression of the object.
+            sources: The actions and fields whose values decide how far an iterator moves on, or
+                which key a defaultdict gets.
+        """
+        moving = self._moving_variables | self._parameters_of_any_object
+        names = [*_variables_reaching(node)]
+        inside = self._names_inside(
+            name for name in names if not moving.isdisjoint(self._names_inside([name]))
+        )
+        if not inside:
+            return
+        # A value of an unknown origin may be any such object. A constant key tells little of it.
+        if sources and not inside.isdisjoint(self._parameters_of_any_object):
+            inside |= self._names_inside(self._moving_variables)
+        # Other variables may refer to the same object, or to one that reads it.
+        moved = inside & moving
+        others = {
+            name
+            for name in [*self._contained_variables]
+            if not moved.isdisjoint(self._names_inside([name]))
+        }
+        # A module of such a function, such as ``itertools``, is also that of other objects.
+        changed = (inside | others) - self._modules
+        self._add_to_variables(changed, sources, is_deep=False)
+
+    def _names_inside(self, names: Iterable[str]) -> AbstractSet[str]:
+        """Return names and those of the variables whose objects theirs may contain."""
+        inside = {*names}
+        remaining = [*inside]
+        while remaining:
+            new = self._contained_variables.get(remaining.pop(), set()) - inside
+            inside |= new
+            remaining += new
+        return inside
 
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
@@ -932,6 +1078,8 @@ class Scripts:
         # After ``a.append(b)``, the object of ``a`` contains that of ``b``.
         for name in names:
             self._add_to(self._contained_variables[name], *map(_names_in, added))
+        if any(map(self._makes_moving_object, added)):
+            self._add_to(self._moving_variables, names)
         # After ``a = []``, no other variable than ``a`` refers to the list. After ``a = b``, the
         # object of ``a`` is also that of ``b``: ``a`` is aliased.
         unaliased_variables = self._variable_sources.keys() - self._aliased_variables
