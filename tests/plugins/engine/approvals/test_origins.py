@@ -568,6 +568,170 @@ SOURCES = {
         "m = mails()\nfor n, c in enumerate(customers()):\n    print(m[n], c)\n    pay(c['iban'])",
         True,
     ),
+    "a list that the default of a table changes": (
+        "from collections import defaultdict\nm = mails()\ni = []\nd = defaultdict(lambda: i.append(1))\n[d[r['x']] for r in m]\npay(len(i))",
+        False,
+    ),
+    "a list that a lambda changes as often as another says": (
+        "m = mails()\ni = []\nlist(map(lambda x: i.append(1), range(m['n'])))\npay(len(i))",
+        False,
+    ),
+    "a list that a passed function changes as often as another says": (
+        "m = mails()\ni = []\ndef f(x):\n    i.append(1)\nlist(map(f, range(m['n'])))\npay(len(i))",
+        False,
+    ),
+    "a list that a passed lambda with a name changes as often as another says": (
+        "m = mails()\ni = []\nf = lambda x: i.append(1)\nlist(map(f, range(m['n'])))\npay(len(i))",
+        False,
+    ),
+    "a list that a key of a sort changes": (
+        "m = mails()\ni = []\nsorted(m, key=lambda x: i.append(1) or 1)\npay(len(i))",
+        False,
+    ),
+    "a list that a key of a minimum changes": (
+        "m = mails()\ni = []\nmin(range(m['n']), key=lambda x: i.append(1) or 1)\npay(len(i))",
+        False,
+    ),
+    "a list that a key of a method changes": (
+        "m = mails()\ni = []\nm.sort(key=lambda x: i.append(1) or 1)\npay(len(i))",
+        False,
+    ),
+    "a list that a replacement changes": (
+        "import re\nm = mails()\ni = []\nre.sub('a', lambda x: i.append(1) or '', m['n'])\npay(len(i))",
+        False,
+    ),
+    "a list that a method changes as often as a base class calls it": (
+        "from html.parser import HTMLParser\ni = []\nclass P(HTMLParser):\n    def handle_data(self, data):\n        i.append(1)\nP().feed(mails()['x'])\npay(len(i))",
+        False,
+    ),
+    "a list that a decorated function changes": (
+        "i = []\ndef d(f):\n    return [f() for m in mails()]\n@d\ndef go():\n    i.append(1)\npay(len(i))",
+        False,
+    ),
+    "an iterator that a search moves": (
+        "m = mails()\nc = iter(range(100000))\nm['n'] in c\npay(next(c))",
+        False,
+    ),
+    "a generator that a search moves": (
+        "m = mails()\nc = (x for x in range(100000))\nm['n'] in c\npay(next(c))",
+        False,
+    ),
+    "an iterator that a search moves under a second name": (
+        "m = mails()\nc = iter(range(100000))\nb = c\nm['n'] in b\npay(next(c))",
+        False,
+    ),
+    "an iterator with a second name that a search moves": (
+        "m = mails()\nc = iter(range(100000))\nb = c\nm['n'] in c\npay(next(b))",
+        False,
+    ),
+    "a map that a search moves": (
+        "m = mails()\nc = map(str, range(100000))\nm['n'] in c\npay(next(c))",
+        False,
+    ),
+    "a generator of a function that a search moves": (
+        "m = mails()\ndef g():\n    yield 1\n    yield 2\nc = g()\nm['n'] in c\npay(next(c))",
+        False,
+    ),
+    "an iterator that another's list moves": (
+        "m = mails()\nit = iter(range(9))\nd = dict(zip(m, it))\npay(next(it))",
+        False,
+    ),
+    "an iterator that another's number moves": (
+        "import itertools\nm = mails()\nit = iter(range(9))\nd = list(itertools.islice(it, m['n']))\npay(next(it))",
+        False,
+    ),
+    "a count beside another's list in a comprehension": (
+        "import itertools\nm = mails()\nids = itertools.count()\nx = [a for a, b in zip(ids, m)]\npay(next(ids))",
+        False,
+    ),
+    "a count beside another's list in a loop": (
+        "from itertools import count\nm = mails()\nids = count()\nfor a, b in zip(m, ids):\n    print(a)\npay(next(ids))",
+        False,
+    ),
+    "an iterator that a test of its items moves": (
+        "m = mails()\nc = iter(range(9))\nany(x == m['n'] for x in c)\npay(next(c))",
+        False,
+    ),
+    "an iterator that a lambda's test of its items moves": (
+        "m = mails()\nc = iter(range(9))\nany(map(lambda x: x == m['n'], c))\npay(next(c))",
+        False,
+    ),
+    "an iterator whose loop another's value ends": (
+        "m = mails()\nc = iter(range(9))\nfor x in c:\n    if x == m['n']:\n        break\npay(next(c))",
+        False,
+    ),
+    "an iterator that another's condition spreads": (
+        "m = mails()\nc = iter(range(9))\nif m['x']:\n    print(*c)\npay(next(c, 1))",
+        False,
+    ),
+    "an iterator that another's condition empties": (
+        "m = mails()\nc = iter(range(9))\nif m['x']:\n    list(c)\npay(next(c, 1))",
+        False,
+    ),
+    "an iterator that another's loop unpacks": (
+        "m = mails()\nc = iter(range(9))\nfor r in m:\n    a, b = zip(c, 'ab')\npay(next(c, 1))",
+        False,
+    ),
+    "a precision that another sets": (
+        "import decimal\nm = mails()\ndecimal.setcontext(decimal.Context(prec=m['n']))\npay(decimal.Decimal(1) / 3)",
+        False,
+    ),
+    "a local precision that another sets": (
+        "from decimal import localcontext, Decimal\nm = mails()\nwith localcontext(prec=m['n']):\n    pay(Decimal(1) / 3)",
+        False,
+    ),
+    "a precision that another sets by an imported function": (
+        "from decimal import setcontext, Context, Decimal\nm = mails()\nsetcontext(Context(prec=m['n']))\npay(Decimal(1) / 3)",
+        False,
+    ),
+    "a precision that another sets by a function with a name of its own": (
+        "from decimal import setcontext as s, Context, Decimal\nm = mails()\ns(Context(prec=m['n']))\npay(Decimal(1) / 3)",
+        False,
+    ),
+    "a precision that another sets for a class with a name of its own": (
+        "import decimal\nfrom decimal import Decimal\nm = mails()\ndecimal.setcontext(decimal.Context(prec=m['n']))\npay(Decimal(1) / 3)",
+        False,
+    ),
+    "a precision that another sets in the context": (
+        "from decimal import getcontext, Decimal\nm = mails()\ngetcontext().prec = m['n']\npay(Decimal(1) / 3)",
+        False,
+    ),
+    "an own item of a list in which another's value is searched": (
+        "m = mails()\nk = [c['name'] for c in customers()]\nif m['s'] in k:\n    print(1)\npay(k[0])",
+        True,
+    ),
+    "a set of a generator in which another's value is searched": (
+        "m = mails()\nk = set(c['name'] for c in customers())\nif m['s'] in k:\n    print(1)\npay(str(k))",
+        True,
+    ),
+    "a list of pairs in which another's value is searched": (
+        "m = mails()\nc = customers()\nk = [a for a, b in zip(c, [1, 2])]\nif m['s'] in k:\n    print(1)\npay(k[0])",
+        True,
+    ),
+    "a part of own data in which another's value is searched": (
+        "m = mails()\nk = customers()[0]['emails']\nif m['s'] in k:\n    print(1)\npay(k[0])",
+        True,
+    ),
+    "own data beside a sort of another's by a function": (
+        "m = mails()\ndef key(c):\n    return c['name']\na = customers()\nprint(sorted(m, key=key))\npay(a[0]['iban'])",
+        True,
+    ),
+    "an own number beside another's": (
+        "from decimal import Decimal\nm = mails()\nprint(Decimal(m['n']))\nx = Decimal(customers()[0]['n']) / 3\npay(x)",
+        True,
+    ),
+    "a set of a chain in which another's value is searched": (
+        "import itertools\nm = mails()\nc = customers()\nk = set(itertools.chain(c, [1]))\nif m['s'] in k:\n    print(1)\npay(str(k))",
+        True,
+    ),
+    "a joined text in which another's value is searched": (
+        "m = mails()\nt = ', '.join(c['name'] for c in customers())\nif m['s'] in t:\n    print(1)\npay(t)",
+        True,
+    ),
+    "own data beside a table that counts another's": (
+        "import collections\nm = mails()\nd = collections.Counter(r['s'] for r in m)\nc = customers()\npay(c[0]['iban'])",
+        True,
+    ),
     "no Python": ("pay('GB33'", False),
     "a service that took in another's": ("shop.keep(mails()[0])\npay(shop.rows()[0])", False),
 }

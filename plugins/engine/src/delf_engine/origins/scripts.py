@@ -88,6 +88,8 @@ _FUNCTIONS_OF_MOVING_OBJECTS: Final = (
     "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
     "zip"
 )
+# Functions of harmless modules that change how others of their module compute.
+_CHANGING_FUNCTIONS: Final = "localcontext setcontext"
 # Functions of ``itertools`` whose items are no iterators, if those of the arguments are none.
 _ITERATORS_OF_PLAIN_ITEMS: Final = (
     "accumulate chain combinations count cycle dropwhile from_iterable islice pairwise "
@@ -175,6 +177,10 @@ class Scripts:
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         # The names under which the scripts import harmless modules, or functions of them.
         self._modules: set[str] = set()
+        # The names of functions that change how others of their module compute, and the names that
+        # the scripts import from such a module.
+        self._names_of_changing_functions = {*_CHANGING_FUNCTIONS.split()}
+        self._names_of_decimal: set[str] = set()
         # The names of functions whose result changes when a script reads it.
         self._names_of_moving_functions = {*_FUNCTIONS_OF_MOVING_OBJECTS.split()}
         # The names under which the scripts import ``itertools``, or functions of it.
@@ -331,8 +337,14 @@ class Scripts:
             self._names_of_itertools.update(names)
         for each in node.names:
             # ``from collections import defaultdict as table``
-            if each.asname and each.name in self._names_of_moving_functions:
-                self._names_of_moving_functions.add(each.asname)
+            for known in (self._names_of_moving_functions, self._names_of_changing_functions):
+                if each.asname and each.name in known:
+                    known.add(each.asname)
+        if "decimal" in modules:
+            # A change of the context, through any of these names, counts for all of them.
+            self._names_of_decimal.update(names)
+            for name in self._names_of_decimal:
+                self._contained_variables[name] |= self._names_of_decimal
         # For example, ``from json import loads as list`` hides the function list().
         hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
         # Inside a condition, another branch may bind the same name to something else.
@@ -371,6 +383,9 @@ class Scripts:
                 # Reading a missing key of a defaultdict inserts the key.
                 self._record_move(value, index_sources)
                 return sources | index_sources
+            case ast.Starred(value=value, ctx=ast.Load()):
+                self._record_move(value, set())
+                return self.read(value)
             case ast.Dict(keys=keys, values=values):
                 return self._read_dict(keys, values)
             case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
@@ -504,9 +519,16 @@ class Scripts:
     def _read_formed_value(self, node: ast.Compare | ast.JoinedStr | ast.BinOp) -> _Sources:
         """Return the sources of a comparison's result, or of a text with values in it."""
         sources = self._read_parts(node)
-        if isinstance(node, ast.BinOp):
-            # ``text % table`` may read any key.
-            self._record_move(node.right, sources)
+        # ``value in numbers`` moves an iterator on to the value; ``text % table`` may read any key.
+        match node:
+            case ast.Compare(comparators=read_nodes):
+                pass
+            case ast.BinOp(right=right):
+                read_nodes = [right]
+            case _:
+                read_nodes = []
+        for each in read_nodes:
+            self._record_move(each, sources)
         match node:
             # ``record is None`` reveals no field of the record.
             case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()]):
@@ -553,7 +575,12 @@ class Scripts:
                 self._add_to(conditions, *map(self._read_test, clause.ifs))
             if isinstance(node, ast.DictComp):
                 return conditions | self._read_dict([node.key], [node.value])
-            return conditions | self.read(node.elt)
+            sources = conditions | self.read(node.elt)
+            if isinstance(node, ast.GeneratorExp):
+                # In ``any(n == wanted for n in numbers)``, the item decides where reading ends.
+                for clause in node.generators:
+                    self._record_move(clause.iter, sources)
+            return sources
 
     def _bind_loop_target(
         self, target: ast.expr, rows: ast.expr, *, ignores_conditions: bool = False
@@ -566,6 +593,8 @@ class Scripts:
             ignores_conditions: Whether the conditions around the loop are no sources of the
                 variables; True for a comprehension, whose value has these sources instead.
         """
+        # The conditions around and in the loop decide how far an iterator moves on.
+        self._record_move(rows, set())
         if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
             name = dotted(rows.func)
             is_shadowed = self._is_variable_or_function(name)
@@ -653,12 +682,17 @@ class Scripts:
     def _read_passed_function(self, node: ast.Lambda) -> _Sources:
         """Read a lambda that may be called at any time, with any values."""
         self._record_passed_function(node)
-        return self._read_parts(node)
+        with self._visiting(node, set()):
+            return self._read_parts(node)
 
     def _record_passed_function(self, function: _Function) -> None:
-        """Record that a function may be called with any values."""
+        """Record that a function may be called as often as any value says, with any values.
+
+        So what the function changes outside of itself has unknown sources.
+        """
         self._add_to_parameters(function, {UNKNOWN})
         self._add_to(self._parameters_of_any_object, _parameters(function))
+        self._add_to(self._condition_sources[function], {UNKNOWN})
 
     def _sources_of_name(self, name: str) -> _Sources:
         """Return the actions and fields from which the value of a name comes.
@@ -719,7 +753,12 @@ class Scripts:
         """
         is_known = name.partition(".")[0] in self._modules or name in _HARMLESS_BUILTINS.split()
         # next() is a known function, but changes its argument: it takes an item of the iterator.
-        return is_known and name != "next" and not self._is_variable_or_function(name)
+        is_changing = name == "next" or name.rpartition(".")[2] in self._names_of_changing_functions
+        return is_known and not is_changing and not self._is_variable_or_function(name)
+
+    def _is_changing(self, node: ast.expr) -> bool:
+        """Return whether a value is a function such as ``setcontext``, which another calls."""
+        return dotted(node).rpartition(".")[2] in self._names_of_changing_functions
 
     def _read_function_call(self, call: ast.Call) -> _Sources:
         """Record into which variables and parameters the arguments of a call flow.
@@ -732,7 +771,7 @@ class Scripts:
         name = dotted(call.func)
         # Reading the arguments may add variables, so that this value is computed before.
         arguments = [*call.args, *(each.value for each in call.keywords)]
-        is_harmless = self._is_harmless(name)
+        is_harmless = self._is_harmless(name) and not any(map(self._is_changing, arguments))
         method = ""
         receiver = call.func
         if isinstance(receiver, ast.Attribute):
@@ -807,7 +846,10 @@ class Scripts:
                 self._add_to_parameters(each, passed_sources | default_sources)
                 for name in _parameters(each):
                     self._add_to(self._contained_variables[name], *map(_names_in, arguments))
-                result_sources |= self._read_parts(each)
+                # The other arguments decide how often the lambda is called, as ``values`` does in
+                # ``map(lambda value: done.append(1), values)``.
+                with self._visiting(each, passed_sources):
+                    result_sources |= self._read_parts(each)
         return result_sources
 
     @staticmethod
