@@ -6,8 +6,12 @@ import pytest
 
 from delf import tool
 from delf.events import CallFinished, CallStarted, ModelCalled, ScriptGenerated
+from delf.types import Trust
 from delf_engine.bound_action import BoundAction
+from delf_engine.origins import origin as origin_module
 from delf_engine.origins.fold import Origins
+from delf_engine.origins.origin import PastCall, find_in
+from delf_engine.origins.texts import letters_and_digits
 
 SEEN = {"task_id": "t", "seq": 0, "at": 0.0}
 
@@ -816,3 +820,23 @@ def test_script_after_a_provider_search_counts_as_outside_text():
     assert (found.kind, found.trust) == ("script", "outside")
     assert origins.has_author_read_untrusted_data
     assert origins.find("the bill").kind == "task"
+
+
+@pytest.mark.parametrize("trust", ["outside", "own"])
+def test_large_result_is_prepared_once_for_all_searches(
+    monkeypatch: pytest.MonkeyPatch, trust: Trust
+) -> None:
+    prepared: list[str] = []
+
+    def count(text: str) -> str:
+        prepared.append(text)
+        return letters_and_digits(text)
+
+    monkeypatch.setattr(origin_module, "letters_and_digits", count)
+    rows = [{"note": f"row number {at} [redacted]"} for at in range(300)]
+    call = PastCall(1, "big", trust, {}, result=rows)
+    for at in range(200, 300):
+        found = find_in([call], rows[at]["note"])
+        assert found is not None
+        assert (found.trust, found.path) == (trust, f"[{at}].note")
+    assert len(prepared) == 300 + 100

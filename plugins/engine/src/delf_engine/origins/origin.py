@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, cast
 
@@ -124,9 +124,18 @@ class PastCall:
         return self.action.rpartition(".")[0]
 
     @cached_property
+    def searchable_values(self) -> Sequence[tuple[Trust, str, str]]:
+        """The trust, the path, and the letters and digits of each value in the result.
+
+        They are stored, because each value of a later call may be searched for in a large result.
+        """
+        values = texts_with_trust(self.result, self.trust)
+        return [(trust, path, letters_and_digits(text)) for trust, path, text in values]
+
+    @cached_property
     def searchable_text(self) -> str:
         """The letters and digits of the values in the result, with separators between values."""
-        values = (letters_and_digits(text) for _, _, text in texts_with_trust(self.result))
+        values = (letters for _, _, letters in self.searchable_values)
         return f"{_SEPARATOR}{_SEPARATOR.join(values)}{_SEPARATOR}"
 
 
@@ -265,10 +274,11 @@ def _origins_in(
         trust: The trust of the values to search; values of another trust are skipped.
     """
     for call in calls:
-        for value_trust, path, value in texts_with_trust(call.result, call.trust):
-            value_letters = letters_and_digits(value)
+        for value_trust, path, value_letters in call.searchable_values:
+            if value_trust != trust:
+                continue
             enclosed_value = f"{_SEPARATOR}{value_letters}{_SEPARATOR}"  # may be a whole pattern
-            if value_trust == trust and pattern in enclosed_value:
+            if pattern in enclosed_value:
                 yield Origin(
                     kind="result",
                     trust=trust,
