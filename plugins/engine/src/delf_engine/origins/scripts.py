@@ -1075,14 +1075,24 @@ class Scripts:
             inside |= self._names_inside(self._moving_variables)
         # Other variables may refer to the same object, or to one that reads it.
         moved = inside & moving
-        others = {
-            name
-            for name in [*self._contained_variables]
-            if not moved.isdisjoint(self._names_inside([name]))
-        }
+        others = self._names_containing(moved)
         # A module of such a function, such as ``itertools``, is also that of other objects.
         changed = (inside | others) - self._modules
         self._add_to_variables(changed, sources, is_deep=False)
+
+    def _names_containing(self, names: AbstractSet[str]) -> AbstractSet[str]:
+        """Return names and those of the variables whose objects may contain theirs."""
+        containers: dict[str, list[str]] = defaultdict(list)
+        for container, contained in self._contained_variables.items():
+            for name in contained:
+                containers[name].append(container)
+        found = {*names}
+        remaining = [*found]
+        while remaining:
+            new = [each for each in containers.get(remaining.pop(), ()) if each not in found]
+            found.update(new)
+            remaining += new
+        return found
 
     def _names_inside(self, names: Iterable[str]) -> AbstractSet[str]:
         """Return names and those of the variables whose objects theirs may contain."""
