@@ -80,7 +80,7 @@ class SecretForms:
         self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
             part = max(_UNESCAPED.findall(secret), key=len, default="")
-            for form in _forms_of(secret):
+            for form in forms_of(secret):
                 if len(form) >= MIN_SECRET_LENGTH:
                     common_part = part if part in form else ""
                     self._forms_by_part.setdefault(common_part, set()).add(form)
@@ -400,7 +400,7 @@ def _like(old: Any, parts: list[Any]) -> Any:
     return parts
 
 
-def _forms_of(secret: str) -> Iterator[str]:
+def forms_of(secret: str) -> Iterator[str]:
     """Yield the forms of a secret: plain, encoded for URLs, escaped, hexadecimal and base64.
 
     Most secrets have no character that any rule escapes, and few forms.
