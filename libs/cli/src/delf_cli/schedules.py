@@ -139,8 +139,6 @@ class RoutineCall:
             call = ast.parse(task.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise error from None
-        if isinstance(call, ast.Name):  # only the name: a call without values
-            return cls(routine=call.id, values={}, item_paths={})
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise error
         if call.args:  # a routine has no positional parameters
@@ -199,7 +197,11 @@ def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:
         ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
             routine call uses a field of an item, but the schedule has no ``each``.
     """
-    call = RoutineCall.read(schedule.task)
+    task = schedule.task.strip()
+    # Without `each`, the strategy gets the text as it is: to it, a name is a call without values.
+    if schedule.each is None and task.isidentifier():
+        task += "()"
+    call = RoutineCall.read(task)
     uses_item = bool(call.item_paths)
     if uses_item and schedule.each is None:
         raise ConfigurationError(f"{ITEM} is known only if the schedule has `each`")
