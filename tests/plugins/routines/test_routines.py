@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -280,15 +281,20 @@ def test_history_has_no_runs_of_another_projects_routine(
     assert json.loads(shown.stdout) == []
 
 
-def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any):
-    task = "Which city shall it be?"
-    script = "city = await ask('Which city?', ['Rome', 'Berlin'], default='Rome')\nprint(city)\n"
+def write_project(folder: Path, task: str, script: str) -> None:
+    """Write a project whose recorded model answers a task with a script."""
     entry = {
         "request": {"contains": [task]},
         "reply": {"text": f"```python\n{script}```", "cost_usd": 0.5},
     }
-    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
-    (here / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+    (folder / "model.jsonl").write_text(json.dumps(entry) + "\n")
+    (folder / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+
+
+def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any):
+    task = "Which city shall it be?"
+    script = "city = await ask('Which city?', ['Rome', 'Berlin'], default='Rome')\nprint(city)\n"
+    write_project(here, task, script)
     trusting = ("--trust", str(here))
     done = run(*trusting, "run", task, "--llm", "recorded:model.jsonl")
     assert done.stdout == "Rome\n", done.output
@@ -303,12 +309,7 @@ def test_unanswered_question_in_a_routine_takes_its_default(here: Any, run: Any)
 def test_value_that_stays_in_the_script_is_a_warning_of_saving(here: Any, run: Any):
     task = "What is in Rome?"
     script = "city = 'Rome'\nprint(len(city), 'things in Rome')\n"
-    entry = {
-        "request": {"contains": [task]},
-        "reply": {"text": f"```python\n{script}```", "cost_usd": 0.5},
-    }
-    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
-    (here / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+    write_project(here, task, script)
     trusting = ("--trust", str(here))
     assert run(*trusting, "run", task, "--llm", "recorded:model.jsonl").exit_code == 0
     done = run(*trusting, "routines", "save", "last", "things", "--yes", "--json")

@@ -207,7 +207,7 @@ def _field(package: metadata.PackageMetadata, key: str) -> str:
 
 
 def _check_metadata(distribution: metadata.Distribution) -> Iterator[str]:
-    """Yield what a plugin's metadata lacks, and requirements that are not met."""
+    """Yield what is missing in a plugin's metadata, and requirements that are not met."""
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 

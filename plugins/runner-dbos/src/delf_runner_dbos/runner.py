@@ -686,7 +686,7 @@ def _fill_routine_call(task: str, item: Any) -> str:
     """Fill the placeholders in a task with the fields of an item.
 
     Args:
-        task: The text of a task, which is the call of a routine. If the item lacks a field, the
+        task: The text of a task, which is the call of a routine. If the item has no such field, the
             text is returned unchanged: the task then fails when it runs, and the tasks of other
             items still start.
         item: The item.

@@ -198,9 +198,9 @@ class Outline:
             call.key = call.key or _key_of(action, call.arguments, is_content)
         same_calls = [call for call in past_calls if call.key == key]
         admitted_count = self._admitted_counts[key]
-        # Neither count is complete: same_calls lacks admitted calls that have not started yet, and
-        # admitted_count lacks calls that needed no admission. A sum would count the calls twice
-        # that were admitted and have started. The larger count is the better estimate.
+        # Neither count is complete: admitted calls that have not started yet are not in same_calls,
+        # and calls that needed no admission are not in admitted_count. A sum would count the calls
+        # twice that were admitted and have started. The larger count is the better estimate.
         made_count = max(len(same_calls), admitted_count)
         failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
         is_admitted = made_count - failed_count < planned_count

@@ -383,8 +383,8 @@ class ApprovalContract(Contract):
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
         # This person approves every request with an approval that is to be remembered. If a
-        # decision lacks this mark, the channel reused an earlier answer instead of asking the
-        # person.
+        # decision is not to be remembered, the channel reused an earlier answer instead of asking
+        # the person.
         channel = channel_to_person_who("remembers")
         others = (
             request_for(to="Bob", amount=99, note="new"),
