@@ -555,8 +555,7 @@ def _stub_text(
             types.returns, limits.result, is_mentioned, _MIN_RESULT_KEYS, limits.values
         )
         result_notes = types.notes
-    # The text of a record type begins with a brace. A script probably needs the only parameter of a
-    # record type, so this type is shortened less.
+    # If only one parameter is a record, a script probably needs it: its type is shortened less.
     record_names = [p.name for p in types.parameters if p.type_text.startswith("{")]
     parameter_texts: list[str] = []
     docs: list[tuple[str, str]] = []

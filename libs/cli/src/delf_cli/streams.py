@@ -52,9 +52,10 @@ def reserve_stdout() -> None:
 
 
 def _click_stream() -> TextIO:
-    """Return the stream of ``click.echo``: stderr within a tool call, else the real stdout.
+    """Return the stream of ``click.echo``: the real stdout, but not for the output of a tool.
 
-    A tool may use click, too, and its output must not mix with the answer.
+    A tool may use click, too, and its output must not mix with the answer. It goes where the tool's
+    ``print`` goes: to stderr, or to a stream that the tool put in place of ``sys.stdout``.
     """
     return sys.stdout if in_call() else real_stdout()
 

@@ -243,19 +243,19 @@ class Shapes:
         object_choice = self._object_choice_text(schema, depth, mode)
         if object_choice is not None:
             return object_choice
-        # Beside properties, choices that are no variants of the object only restrict its keys.
+        # An object with properties has its own type: the alternatives only restrict its keys.
         keywords = () if "properties" in schema else ("oneOf", "anyOf")
         for keyword in keywords:
             choices: Any = schema.get(keyword)
             if not isinstance(choices, list):
                 continue
             alternatives = filter(_is_alternative, cast("list[Any]", choices))
-            parts = [self._type_text(choice, depth, mode) for choice in alternatives]
-            if parts:
-                return _union(parts, self._extent.choices, nullable=False)
-        parts: Any = schema.get("allOf")
-        if isinstance(parts, list) and parts:
-            return self._all_of(schema, cast("list[Any]", parts), depth, mode)
+            types = [self._type_text(choice, depth, mode) for choice in alternatives]
+            if types:
+                return _union(types, self._extent.choices, nullable=False)
+        combined_schemas: Any = schema.get("allOf")
+        if isinstance(combined_schemas, list) and combined_schemas:
+            return self._all_of(schema, cast("list[Any]", combined_schemas), depth, mode)
         return None
 
     def _object_choice_text(self, schema: dict[str, Any], depth: int, mode: Mode) -> str | None:

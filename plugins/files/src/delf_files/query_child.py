@@ -421,10 +421,10 @@ def _json_source_of_copy(connection: Any, table: dict[str, Any]) -> str:
 def _lossless_types(
     connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
 ) -> dict[str, str]:
-    """Return new types for the columns of a JSON file whose numbers would lose digits as floats.
+    """Find types that keep all digits of the numbers in a JSON file.
 
-    The result maps the names of these columns, and of all columns that DuckDB reads as JSON, to
-    their new types. The new type is JSON for a column with objects or arrays, and else VARCHAR.
+    The result has a new type for each column with a number that a float cannot represent, and for
+    each column that DuckDB reads as JSON: JSON if the column has objects or arrays, else VARCHAR.
 
     Args:
         connection: The connection to DuckDB.
@@ -569,8 +569,8 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
     limit = request["limit"]
     total_bytes = 0
     rows: list[list[Any]] = []
-    # For each column with values that became text, the first such text. A note of the call shows
-    # this example.
+    # For each column with values that became text, the first such text, added by _value() or below.
+    # A note of the call shows this example.
     texts: dict[str, str] = {}
     while batch := cursor.fetchmany(_ROWS_PER_BATCH):
         for row in batch:

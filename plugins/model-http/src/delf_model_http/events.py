@@ -53,7 +53,7 @@ class EventReader:
         return [event for event in events if event is not None]
 
     def end(self) -> list[str]:
-        """End the stream; return the data of the last event if only this completes the event.
+        """End the stream; return the data of the last event, if :meth:`feed` has not returned it.
 
         After a carriage return, :meth:`feed` waits for the next byte, because a newline may follow
         as the second half of the line end. At the end of the stream, the carriage return alone ends

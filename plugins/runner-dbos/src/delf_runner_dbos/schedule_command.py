@@ -296,19 +296,25 @@ def _firing_data(firing: Firing) -> dict[str, Any]:
     return {field.name: getattr(firing, field.name) for field in fields(firing)}
 
 
+def _task_text(task_id: str, state: TaskState | None) -> str:
+    """Return the start of a task's id, with the state if there is one."""
+    short_id = task_id.removeprefix("task_")[:7]
+    return f"{short_id} {state.value}" if state else short_id
+
+
 def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    ids = [task_id.removeprefix("task_")[:7] for task_id in firing.task_ids]
-    if len(ids) > 1:
-        states = (firing.task_states.get(task_id) for task_id in firing.task_ids)
-        pairs = zip(ids, states, strict=True)
-        ids = [f"{task_id} {state.value}" if state else task_id for task_id, state in pairs]
-    tasks = ", ".join(ids)
-    state = firing.state.value
+    # One task has the state of the firing, which the line shows anyway.
+    has_several_tasks = len(firing.task_ids) > 1
+    tasks = ", ".join(
+        _task_text(task_id, firing.task_states.get(task_id) if has_several_tasks else None)
+        for task_id in firing.task_ids
+    )
+    outcome = firing.state.value
     if firing.state is TaskState.DONE and not firing.task_states:
         # The tasks were deleted since; or there are none, because there were no new items.
-        state = "started" if tasks else "checked"
-    words = [at, f"{state:<8}"]
+        outcome = "started" if tasks else "checked"
+    words = [at, f"{outcome:<8}"]
     if firing.test:
         words.append("test")
     if tasks:

@@ -109,11 +109,10 @@ class Hooks:
     def _find_owner(self, name: str, hook: HookSettings) -> Caller:
         """Return the owner of a hook's tasks."""
         if not hook.person:
-            # Without keys, everybody may use the server. With keys, nobody owns the hook's tasks: a
-            # caller without a digest has no owner name.
-            if self._keys:
-                return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"")
-            return ANYBODY
+            if not self._keys:
+                return ANYBODY  # everybody may use a server without keys
+            # The empty digest belongs to no key, so that no person owns the hook's tasks.
+            return Caller(f"{LOCAL} hook {name}", _RIGHTS, digest=b"")
         owner = self._keys.find_person(hook.person, by_mail=True)
         if owner is None or not owner.rights >= _RIGHTS:
             raise ProblemError(409, "the person of this hook may not run tasks here")

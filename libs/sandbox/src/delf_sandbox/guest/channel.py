@@ -35,9 +35,9 @@ class WireLock:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        # RLock does not tell who holds it: the thread that does, 0 if none, and how many times.
-        self._holder = 0
-        self._depth = 0
+        # RLock has no public attributes for these two.
+        self._holder = 0  # the id of the thread that holds the lock; 0 if no thread does
+        self._depth = 0  # how many times that thread has acquired the lock
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -173,16 +173,19 @@ class Gate:
             UnrecordedCallError: If the end of a call could not be recorded.
         """
         # The current asyncio task may itself be a call, which must not wait for its own end.
-        pending_calls = self._call_tasks - {asyncio.current_task()}
-        if pending_calls:
-            _, pending_calls = await asyncio.wait(pending_calls, timeout=seconds)
-        for call in self._records.under_way:
+        late_tasks = self._call_tasks - {asyncio.current_task()}
+        if late_tasks:
+            _, late_tasks = await asyncio.wait(late_tasks, timeout=seconds)
+        # Record the end before the cancellation: a cancelled call would record another reason.
+        for late_call in self._records.under_way:
             reason = f"it had not ended {seconds:g} s after its script, and may go on"
             # If one end cannot be recorded, the other calls still get theirs. The error is raised
             # below.
             with contextlib.suppress(UnrecordedCallError):
-                await self._records.end(call, "cancelled", error=reason, cancellation="cut_off")
-        for task in pending_calls:
+                await self._records.end(
+                    late_call, "cancelled", error=reason, cancellation="cut_off"
+                )
+        for task in late_tasks:
             task.cancel()
         if self._records.unrecorded_error is not None:
             raise self._records.unrecorded_error

@@ -613,8 +613,7 @@ class Scripts:
         """Record the sources of the variables in ``for number, item in enumerate(values)``."""
         match target.elts, rows.args:
             case [number, item], [values, *start]:
-                # The number comes only from the argument ``start``: the values decide how often the
-                # loop runs, which counts as a condition of the loop.
+                # The number comes only from the argument ``start``, not from the values.
                 start += [each.value for each in rows.keywords]
                 self._bind(
                     number, self._read_all(start), rows, ignores_conditions=ignores_conditions

@@ -137,9 +137,8 @@ async def _task(call: Call, body: ChatBody) -> str:
     """
     last = body.messages[-1]
     call_id = last.tool_call_id or ""
-    # A tool message has the client's result of one of two calls. A call of DECIDE_FUNCTION has the
-    # id of an approval request; its result is a decision. A call of the client's forced function
-    # has an id with a prefix, and was the answer of a task; its result decides nothing.
+    # A tool message is either the decision about an approval request (the call's id is that of the
+    # request), or the result of a function that the client forced (the id has a prefix).
     is_decision = last.role == "tool" and not call_id.startswith(CALL_ID_PREFIX)
     if is_decision:
         record = await call.service.approvals.record(call_id, call.caller)

@@ -275,7 +275,10 @@ class EngineBackend:
         return ()
 
     def _discard_rows(self, session: sa.Connection) -> None:
-        """Discard unwanted rows, which a driver would otherwise read to the end."""
+        """Discard the unread rows of a statement, if the driver would otherwise read them all.
+
+        This method does nothing, for drivers that read rows only on request.
+        """
 
     def write(
         self, session: sa.Connection, changes: Sequence[tuple[Statement, Sequence[Params]]]
