@@ -275,6 +275,7 @@ async def test_mail_contains_a_link(serve, monkeypatch):
         server, asked = await ask(serve)
         await until(lambda: box.mails)
         await approve(server, asked)
+        await until(lambda: len(box.mails) == 2)  # the mail of the task's end
     to, message = box.mails[0]
     assert to == ["ada@example.com", "bob@example.com"]
     assert message["Subject"] == "delf waits for you: send"
@@ -306,6 +307,7 @@ async def test_untrusted_mail_certificate_gets_no_password(serve, monkeypatch, t
         server, asked = await ask(serve)
         await until(lambda: "could not be sent by" in caplog.text)
         await approve(server, asked)
+        await until(lambda: caplog.text.count("could not be sent by") == 2)  # of its end, too
     assert (box.logins, box.mails) == ([], [])
     assert "SSLCertVerificationError" in caplog.text
 
@@ -316,6 +318,7 @@ async def test_password_is_not_sent_unencrypted_to_another_machine(serve, monkey
         server, asked = await ask(serve)
         await until(lambda: "could not be sent by" in caplog.text)
         await approve(server, asked)
+        await until(lambda: caplog.text.count("could not be sent by") == 2)  # of its end, too
     assert (box.logins, box.mails) == ([], [])
     assert "SMTPNotSupportedError" in caplog.text
 
