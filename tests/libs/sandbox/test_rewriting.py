@@ -87,6 +87,20 @@ def test_operands_of_an_awaited_sum_are_awaited_in_their_order(source: str):
     assert "await add" not in ast.unparse(rewritten("print(await ([add(1)] + [add(2)]))"))
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def first():\n    return first()[0]\nprint(await first())",
+        "async def walk(calls):\n    await calls[0]\n    await walk(calls[0])\nawait walk([add(1)])",
+        "async def walk(calls):\n    await calls[0]\n    await walk([calls])\nawait walk([add(1)])",
+        "calls = [add(1)]\nwhile calls:\n    calls = calls[0]\n    await calls",
+        "calls = []\ncalls.append(calls)\nawait calls[0]",
+    ],
+)
+def test_awaited_values_that_contain_themselves_are_rewritten(source: str):
+    assert ast.unparse(rewritten(source)) == source
+
+
 def _steps(source: str) -> int:
     """Count the function calls that rewriting a script takes."""
     tree, count = ast.parse(source), 0

@@ -342,6 +342,10 @@ LATER_AWAITED = {
         "for *_, p in [('x', 'y', wait())]:\n    await open_it()\n    await p"
     ),
     "a name with a star": "a, *p = ['x', wait()]\nawait open_it()\nawait p[0]",
+    "a slice of a list": "a, p = ['x', 'y', wait()][1:]\nawait open_it()\nawait p",
+    "slices of a list for gather": (
+        "c = [wait(), open_it()]\nfor n in (0, 2):\n    await asyncio.gather(*c[n : n + 2])"
+    ),
     "a sum of lists": "a, p = ['x'] + [wait()]\nawait open_it()\nawait p",
     "an extended list": "c = ['x']\nc.extend([wait()])\na, p = c\nawait open_it()\nawait p",
     "a reversed list": "a, p = reversed([wait(), 'x'])\nawait open_it()\nawait p",
@@ -358,9 +362,7 @@ async def test_call_in_a_collection_is_sent_when_it_is_awaited(run, code):
 
 PLAIN = {
     "a tuple of zip": "for n, p in zip([add(1, 2)], [wait()]):\n    await open_it()\n    await p",
-    "a tuple of zip with a star alone": (
-        "for n, p in zip(*[[add(1, 2)], [wait()]]):\n    await open_it()\n    await p"
-    ),
+    "columns of pairs": "n, p = zip(*[(add(1, 2), wait())])\nawait open_it()\nawait p[0]\nn = n[0]",
     "a list before a star": "n, p = [add(1, 2), *[wait()]]\nawait open_it()\nawait p",
 }
 

@@ -50,7 +50,7 @@ class Functions:
         self.calls_of: dict[int, list[CallPlace]] = {}
         """The calls that may call each function, by the ``id()`` of the function's scope."""
         for place in self.syntax.calls.values():
-            for scope in self.targets(place):
+            for scope in self.targets(place.node.func, place.scope):
                 self.calls_of.setdefault(id(scope), []).append(place)
         self._find_functions_to_make_async()
 
@@ -80,11 +80,11 @@ class Functions:
             return True
         return function.kind == "function" and self.is_async(function)
 
-    def targets(self, place: CallPlace) -> Sequence[Scope]:
-        """Return the functions of the script that a call may call."""
-        match place.node.func:
+    def targets(self, function: ast.expr, scope: Scope) -> Sequence[Scope]:
+        """Return the functions of the script that a called expression in a scope may stand for."""
+        match function:
             case ast.Name(id=word):
-                owner = place.scope.find(word)
+                owner = scope.find(word)
                 if owner is not None:
                     return self.by_scope_and_name.get((id(owner), word), ())
                 return ()
@@ -302,7 +302,7 @@ class Functions:
         label = self._tool_names.calls.get(id(place.node))
         if label in self.initial_names.write_actions:
             return label
-        for scope in self.targets(place):
+        for scope in self.targets(place.node.func, place.scope):
             if id(scope) in functions:
                 return functions[id(scope)]
         return None

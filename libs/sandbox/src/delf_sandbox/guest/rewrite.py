@@ -421,7 +421,7 @@ class Rewriting:
 
         The function must be defined in the script, without decorators.
         """
-        functions = self._functions.targets(place)
+        functions = self._functions.targets(place.node.func, place.scope)
         return bool(functions) and all(map(self._is_generator_with_tool_calls, functions))
 
     def _is_generator_with_tool_calls(self, scope: Scope) -> bool:

@@ -14,7 +14,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Step = int | str
 """A step of the path to a value inside another value.
 
-The step is the index of an item of a tuple, :data:`EACH_ITEM` or :data:`TO_CONTAINER`.
+The step is the index of an item, or :data:`EACH_ITEM`.
 """
 Path = tuple[Step, ...]
 """The steps from a value to a value nested in it.
@@ -23,11 +23,6 @@ Path = tuple[Step, ...]
 """
 EACH_ITEM: Step = "*"
 """The step from a collection to each of its items."""
-TO_CONTAINER: Step = "-"
-"""The step from an item to the collection that contains it, as in ``names.append(name)``.
-
-A path has all steps of this kind at its beginning.
-"""
 
 AWAITING_FUNCTIONS = frozenset(
     {
@@ -49,14 +44,7 @@ AWAITING_METHODS = frozenset(
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
 """Names of asyncio functions whose result the caller must await."""
-# The methods that add values to a collection: the steps from the argument to the collection.
-_STEPS_FROM_ARGUMENT_TO_COLLECTION: dict[str, Path] = {
-    "append": (TO_CONTAINER,),
-    "add": (TO_CONTAINER,),
-    "appendleft": (TO_CONTAINER,),
-    "put_nowait": (TO_CONTAINER,),
-    "extend": (TO_CONTAINER, EACH_ITEM),
-}
+_METHODS_THAT_ADD_ITEM = frozenset({"append", "add", "appendleft", "put_nowait"})
 _NODES_WITHOUT_NAMES = (
     ast.expr_context,
     ast.operator,
@@ -69,17 +57,30 @@ _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
 
 
 class ValuePart(NamedTuple):
-    """A part of the value of an expression.
+    """A part of the value of an expression, and the collections into which the script puts it.
+
+    After ``tasks.append(value)`` and ``tasks[key] = value``, for example, a value of ``tasks`` is
+    recorded with the expression ``value`` and the depth 1.
 
     Args:
         expression: The expression.
         scope: The scope of the expression.
         path: The steps from the expression's value to the part; empty for the whole value.
+        container_depth: In how many collections the script puts the part; 0 for the part itself.
     """
 
     expression: ast.expr
     scope: Scope
-    path: Path
+    path: Path = ()
+    container_depth: int = 0
+
+    def item(self, step: Step) -> ValuePart:
+        """Return one item of this part, or each item."""
+        return self._replace(path=(*self.path, step))
+
+    def in_container(self) -> ValuePart:
+        """Return a collection that contains this part."""
+        return self._replace(container_depth=self.container_depth + 1)
 
 
 class Scope:
@@ -388,17 +389,15 @@ class ScriptSyntax:
         The call is recorded like an assignment of the argument's value to ``names``.
         """
         function = node.func
-        if not isinstance(function, ast.Attribute):
+        if not isinstance(function, ast.Attribute) or len(node.args) != 1:
             return
-        # For ``names.append(value)``, the path is (TO_CONTAINER,): ``names`` contains the value.
-        # For ``names.extend(values)``, the path is (TO_CONTAINER, EACH_ITEM): ``names`` contains
-        # each item of ``values``.
-        path = _STEPS_FROM_ARGUMENT_TO_COLLECTION.get(function.attr)
-        if path is None or len(node.args) != 1:
-            return
-        self._record_binding(function.value, node.args[0], scope, path)
+        argument = ValuePart(node.args[0], scope)
+        if function.attr in _METHODS_THAT_ADD_ITEM:
+            self._record_binding(function.value, argument.in_container())
+        elif function.attr == "extend":
+            self._record_binding(function.value, argument.item(EACH_ITEM).in_container())
 
-    def _record_binding(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
+    def _record_binding(self, target: ast.expr, part: ValuePart) -> None:
         """Record which part of an expression's value the target of an assignment gets.
 
         The target gets the value itself in ``name = value``, and an item of the value in
@@ -406,55 +405,39 @@ class ScriptSyntax:
 
         Args:
             target: The assigned name, attribute, item or tuple.
-            value: The expression of the value.
-            scope: The scope of the expression.
-            path: The steps from the value to the part that the target gets; empty for the value.
-                The steps ``TO_CONTAINER`` are always at the beginning.
+            part: The part of the value.
         """
         match target:
             case ast.Name(id=name):
-                values = scope.owner(name).assigned_values.setdefault(name, [])
-                values.append(ValuePart(value, scope, path))
+                part.scope.owner(name).assigned_values.setdefault(name, []).append(part)
             case ast.Attribute(attr=name):
-                self.stores.setdefault(name, []).append(ValuePart(value, scope, path))
+                self.stores.setdefault(name, []).append(part)
             # ``names[key] = value``: record a binding of ``names``, which now contains the value.
-            case ast.Subscript(value=inner):
-                self._record_binding(inner, value, scope, (TO_CONTAINER, *path))
+            case ast.Subscript(value=collection):
+                self._record_binding(collection, part.in_container())
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
-                self._record_unpacking(targets, value, scope, path)
+                self._record_unpacking(targets, part)
             case _:
                 pass
 
-    def _record_unpacking(
-        self, targets: list[ast.expr], value: ast.expr, scope: Scope, path: Path
-    ) -> None:
-        """Record which items of an expression's value the targets of ``a, *b, c = value`` get.
+    def _record_unpacking(self, targets: list[ast.expr], part: ValuePart) -> None:
+        """Record which items of a value each target gets, as in ``first, *others, last = value``.
 
-        Here, ``path`` is empty, and the paths of the targets are:
-
-        - ``(0,)`` for ``a``, the first item
-        - ``(TO_CONTAINER, EACH_ITEM)`` for ``b``, a list that contains any items
-        - ``(EACH_ITEM,)`` for ``c``, any item, because the length of ``b`` is unknown
-
-        In ``for a, *b, c in value``, the targets get items of each item of the value. There,
-        ``path`` is ``(EACH_ITEM,)``, and the path of ``a`` is ``(EACH_ITEM, 0)``.
+        The length of ``others`` is unknown, so ``others`` and ``last`` may have any item.
         """
         is_after_star = False
         for index, target in enumerate(targets):
             if isinstance(target, ast.Starred):
                 is_after_star = True
-                path_of_list = (TO_CONTAINER, *path, EACH_ITEM)
-                self._record_binding(target.value, value, scope, path_of_list)
-            elif is_after_star:
-                self._record_binding(target, value, scope, (*path, EACH_ITEM))
+                self._record_binding(target.value, part.item(EACH_ITEM).in_container())
             else:
-                self._record_binding(target, value, scope, (*path, index))
+                self._record_binding(target, part.item(EACH_ITEM if is_after_star else index))
 
     def _visit_assignment(self, node: ast.Assign, scope: Scope, container: Any, key: Any) -> None:
         """Visit the assignment at the field or index ``key`` of ``container``."""
         self._visit(node.value, scope, node, "value")
         for index, target in enumerate(node.targets):
-            self._record_binding(target, node.value, scope, path=())
+            self._record_binding(target, ValuePart(node.value, scope))
             self._visit(target, scope, node.targets, index)
             # ``name = lambda: …`` defines a function, as ``def name`` does.
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Lambda):
@@ -465,7 +448,7 @@ class ScriptSyntax:
     ) -> None:
         if node.value is not None:
             self._visit(node.value, scope, node, "value")
-            self._record_binding(node.target, node.value, scope, path=())
+            self._record_binding(node.target, ValuePart(node.value, scope))
             self._visit(node.target, scope, node, "target")
 
     def _visit_augmented_assignment(
@@ -479,7 +462,7 @@ class ScriptSyntax:
         The position of the statement, ``container`` and ``key``, is not needed.
         """
         self._visit(node.value, scope, node, "value")
-        self._record_binding(node.target, node.value, scope, path=())
+        self._record_binding(node.target, ValuePart(node.value, scope))
         self._visit(node.target, scope, node, "target")
 
     def _visit_named_expression(
@@ -497,7 +480,7 @@ class ScriptSyntax:
         name = node.target.id
         _bind(owner, name, "variable")
         values = owner.assigned_values.setdefault(name, [])
-        values.append(ValuePart(node.value, scope, path=()))
+        values.append(ValuePart(node.value, scope))
 
     def _visit_for(
         self, node: ast.For | ast.AsyncFor, scope: Scope, container: Any, key: Any
@@ -508,7 +491,7 @@ class ScriptSyntax:
         """
         self.loops.append(Place(node, scope, container, key))
         self._visit(node.iter, scope, node, "iter")
-        self._record_binding(node.target, node.iter, scope, (EACH_ITEM,))
+        self._record_binding(node.target, ValuePart(node.iter, scope).item(EACH_ITEM))
         self._visit(node.target, scope, node, "target")
         self._visit_all(node.body, scope)
         self._visit_all(node.orelse, scope)
@@ -529,6 +512,7 @@ class ScriptSyntax:
 
     def _visit_lambda(self, node: ast.Lambda, scope: Scope, container: Any, key: Any) -> None:
         inner = self._visit_parameters(node, Scope("lambda", node, scope), scope)
+        inner.returns.append(node.body)
         self._visit(node.body, inner, node, "body")
 
     def _visit_parameters(self, node: Any, inner: Scope, scope: Scope) -> Scope:
@@ -573,7 +557,7 @@ class ScriptSyntax:
             outer_scope = scope if index == 0 else inner
             self.loops.append(Place(part, outer_scope, node.generators, index))
             self._visit(part.iter, outer_scope, part, "iter")
-            self._record_binding(part.target, part.iter, inner, (EACH_ITEM,))
+            self._record_binding(part.target, ValuePart(part.iter, inner).item(EACH_ITEM))
             self._visit(part.target, inner, part, "target")
             self._visit_all(part.ifs, inner)
         # Visit the item last, because the loops bind the names that the item uses.
@@ -584,7 +568,7 @@ class ScriptSyntax:
 
     def _visit_await(self, node: ast.Await, scope: Scope, container: Any, key: Any) -> None:
         self.awaits.append(Place(node, scope, container, key))
-        self.awaitables.append(ValuePart(node.value, scope, path=()))
+        self.awaitables.append(ValuePart(node.value, scope))
         self._visit(node.value, scope, node, "value")
 
     def _visit_return(self, node: ast.Return, scope: Scope, container: Any, key: Any) -> None:
@@ -669,7 +653,7 @@ class ScriptSyntax:
             is_method = isinstance(node.func, ast.Attribute) and node.func.attr in AWAITING_METHODS
             if is_method or name in AWAITING_FUNCTIONS:
                 arguments = node.args + [keyword.value for keyword in node.keywords]
-                self.awaitables += [ValuePart(item, call.scope, path=()) for item in arguments]
+                self.awaitables += [ValuePart(item, call.scope) for item in arguments]
 
 
 def _bind(scope: Scope, name: str, kind: str) -> None:
