@@ -13,8 +13,10 @@ import pytest
 from delf.events import TaskFinished, TaskQueued
 from delf.types import TaskState
 from delf_cli.schedules import Firing
+from delf_engine.project.project import load_project
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import schedule_command
+from delf_runner_dbos.schedules import open_schedules
 from support.cli_fixtures import *  # noqa: F403 - here, run
 
 ROUTINE = """\
@@ -56,6 +58,18 @@ def test_routine_of_a_schedule_is_checked_before_it_is_stored(schedule: Any):
     for name, task in (("call", 'orders(country="FR")'), ("name", "orders")):
         added = schedule("add", name, "0 7 * * *", task, *routine)
         assert added.exit_code == 0, added.output
+
+
+async def test_schedule_records_the_strategy_of_the_project(schedule: Any, here: Any):
+    with (here / "delf.toml").open("a") as toml:
+        toml.write('[agent]\nstrategy = "routine"\n')
+    added = await asyncio.to_thread(schedule, "add", "orders", "0 7 * * *", "orders")
+    assert added.exit_code == 0, added.output
+    schedules = open_schedules(load_project(here))
+    try:
+        assert (await schedules.find("orders")).is_routine
+    finally:
+        await schedules.aclose()
 
 
 @pytest.fixture

@@ -92,4 +92,6 @@ class AgentRoutines(Protocol):
         ...
 
 
+ROUTINE: Final = "routine"
+"""The name of the strategy whose task texts are calls of routines."""
 ROUTINES: Final[Service[type[AgentRoutines]]] = Service("Routines", None, "routines")

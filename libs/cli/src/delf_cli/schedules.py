@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import ConfigurationError, UnknownTaskError
 from delf.protocols.services import Service
 from delf.records import dataclass
 from delf.types import TaskState
+from delf_cli.routine_calls import ITEM, RoutineCall
+from delf_cli.routines import ROUTINE
 
 if TYPE_CHECKING:
     from delf.protocols.journal import TaskRecord
     from delf.protocols.shared_journal import SharedJournal
     from delf_cli.routines import AgentRoutines
     from delf_engine.project.any_project import AnyProject
-
-ITEM: Final = "item"
-"""The script variable with the current item, if a schedule starts one task for each new item."""
-ROUTINE: Final = "routine"
-"""The name of the strategy whose task texts are calls of routines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +51,16 @@ class Schedule:
     key: str | None = None
     paused: bool = False
     last: float | None = None
+
+    @property
+    def is_routine(self) -> bool:
+        """Whether the task is the call of a routine."""
+        return runs_routine(self.setup)
+
+
+def runs_routine(setup: Mapping[str, Any]) -> bool:
+    """Return True if the setup of a schedule runs the call of a routine."""
+    return setup.get("flags", {}).get("strategy") == ROUTINE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,80 +115,6 @@ async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
     return replace(firing, task_states=states, state=worst_first[0], note=note)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoutineCall:
-    """The call of a routine as a schedule's task, such as ``enter(mail=item["id"], year=2026)``.
-
-    Args:
-        routine: The name of the routine.
-        values: A mapping from parameter to literal value.
-        item_paths: A mapping from parameter to the keys that lead to the parameter's value in the
-            item that triggers the task, such as ``("id",)`` for ``item["id"]``.
-    """
-
-    routine: str
-    values: Mapping[str, Any]
-    item_paths: Mapping[str, Sequence[str | int]]
-
-    @classmethod
-    def read(cls, task: str) -> Self:
-        """Parse the task of a schedule.
-
-        Raises:
-            ConfigurationError: If the text is not a call of a routine.
-        """
-        error = ConfigurationError(
-            f"{task[:80]!r} is not a call of a routine",
-            hint=f'as report(month="2026-10"), or report(mail={ITEM}["id"]) for each item',
-        )
-        try:
-            call = ast.parse(task.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise error from None
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise error
-        if call.args:  # a routine has no positional parameters
-            raise error
-        values: dict[str, Any] = {}
-        item_paths: dict[str, Sequence[str | int]] = {}  # from argument to keys inside the item
-        for argument in call.keywords:
-            if argument.arg is None:  # **mapping
-                raise error
-            keys = _item_keys(argument.value)
-            if keys is not None:
-                item_paths[argument.arg] = keys
-                continue
-            try:
-                values[argument.arg] = ast.literal_eval(argument.value)
-            except (ValueError, TypeError):  # TypeError: a list as a key
-                raise error from None
-        return cls(routine=call.func.id, values=values, item_paths=item_paths)
-
-    def text_for(self, item: Any) -> str:
-        """Return the text of the call for one item of the list over which the routine runs.
-
-        Args:
-            item: The item. Its values at ``item_paths`` become arguments of the call.
-
-        Raises:
-            ConfigurationError: If a value in the item is missing, or is neither text nor a number.
-        """
-        values = {**self.values}
-        for name, keys in self.item_paths.items():
-            value: Any = item
-            for key in keys:
-                try:
-                    value = value[key]
-                except (LookupError, TypeError):
-                    value = None
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                key_path = "".join(f"[{key!r}]" for key in keys)
-                raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
-            values[name] = value
-        arguments = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        return f"{self.routine}({arguments})"
-
-
 def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:
     """Check the routine call that a schedule runs as its task.
 
@@ -197,11 +129,7 @@ def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:
         ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
             routine call uses a field of an item, but the schedule has no ``each``.
     """
-    task = schedule.task.strip()
-    # Without `each`, the strategy gets the text as it is: to it, a name is a call without values.
-    if schedule.each is None and task.isidentifier():
-        task += "()"
-    call = RoutineCall.read(task)
+    call = RoutineCall.read(schedule.task, with_item=True)
     uses_item = bool(call.item_paths)
     if uses_item and schedule.each is None:
         raise ConfigurationError(f"{ITEM} is known only if the schedule has `each`")
@@ -212,18 +140,6 @@ def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:
     for name in call.item_paths:
         values[name] = parameters[name].default if name in parameters else ""
     routine.task(values)  # raises if the call is invalid
-
-
-def _item_keys(node: ast.expr) -> tuple[str | int, ...] | None:
-    """Return ``("a", 0)`` for ``item["a"][0]``; None for any other expression."""
-    keys: list[str | int] = []
-    while isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        if not isinstance(node.slice.value, (str, int)):
-            return None
-        keys.append(node.slice.value)
-        node = node.value
-    is_item = isinstance(node, ast.Name) and node.id == ITEM
-    return tuple(reversed(keys)) if is_item else None
 
 
 class Schedules(Protocol):

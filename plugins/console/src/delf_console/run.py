@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import click
 
@@ -13,10 +13,8 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf.trust.decisions import Trust
 from delf_cli.options import DETACH_OPTIONS, flags_of, remaining_options, run_options
 from delf_cli.printing import task_printer
-from delf_cli.routines import ROUTINES
+from delf_cli.routines import ROUTINE, ROUTINES
 from delf_cli.state import state_of
-
-_ROUTINE_STRATEGY: Final = "routine"
 
 __all__ = ["run", "task_printer"]
 
@@ -65,7 +63,7 @@ def run(ctx: click.Context, words: tuple[str, ...], **run_options: Any) -> None:
     is_routine = bool(run_options["inputs"]) or (len(words) == 1 and _is_routine_name(words[0]))
     if is_routine:
         text = _routine_task(ctx, text, run_options["inputs"])
-        flags["strategy"] = _ROUTINE_STRATEGY
+        flags["strategy"] = ROUTINE
     schema_file = run_options["schema"]
     schema = None if schema_file is None else _read_schema(ctx, Path(schema_file))
     from delf_cli.session import Options, run_session, submit_task

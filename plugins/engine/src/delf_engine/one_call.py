@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from pydantic_core import to_jsonable_python
@@ -29,22 +29,26 @@ def call_task(call: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps({"call": call, "arguments": dict(arguments)})
 
 
-def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+def parse_call(
+    text: str, read_value: Callable[[ast.expr], Any] = ast.literal_eval
+) -> tuple[str, dict[str, Any]]:
     """Parse a call with literal arguments, such as ``gmail.search(query="is:unread")``.
 
     Args:
         text: The call in script syntax.
+        read_value: Returns the value of an argument's expression, or raises a ValueError or a
+            TypeError.
 
     Returns:
         The action and its arguments, by name.
 
     Raises:
-        ConfigurationError: If the text is not a call with literal arguments.
+        ConfigurationError: If the text is not a call, or an argument is unnamed or not literal.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Call) and not node.args:
-            arguments = {item.arg: ast.literal_eval(item.value) for item in node.keywords}
+            arguments = {item.arg: read_value(item.value) for item in node.keywords}
             has_repeated_name = len(arguments) < len(node.keywords)
             # An argument such as **{"limit": 50} has the name None.
             if None not in arguments and not has_repeated_name:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from delf_routines.calls import call_text
-from delf_routines.routine import STRATEGY, Routine, Value
+from delf_cli.routine_calls import call_text
+from delf_cli.routines import ROUTINE
+from delf_routines.routine import Routine, Value
 
 if TYPE_CHECKING:
     from delf import Agent, Response
@@ -32,11 +33,11 @@ class BoundRoutine:
         Raises:
             ConfigurationError: If a parameter is unknown or a value is invalid.
         """
-        return self._agent.run(self.task(inputs), timeout, strategy=STRATEGY)
+        return self._agent.run(self.task(inputs), timeout, strategy=ROUTINE)
 
     async def arun(self, *, timeout: float | None = None, **inputs: Value) -> Response[Any]:
         """Async version of :meth:`__call__`."""
-        return await self._agent.arun(self.task(inputs), timeout, strategy=STRATEGY)
+        return await self._agent.arun(self.task(inputs), timeout, strategy=ROUTINE)
 
     def task(self, inputs: Mapping[str, object]) -> str:
         """Return the text of a task for the strategy ``routine``, which then runs this routine.

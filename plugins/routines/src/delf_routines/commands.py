@@ -29,11 +29,12 @@ from delf_cli.ids import short_id
 from delf_cli.journals import CurrentProject, ask_journal, load_task
 from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
+from delf_cli.routine_calls import RoutineCall
+from delf_cli.routines import ROUTINE
 from delf_cli.session import Options, Setup, restore_options, tool_options
 from delf_cli.state import State, state_of
 from delf_cli.streams import wrap_text
 from delf_cli.tables import table
-from delf_routines.calls import is_routine_call, read_call
 from delf_routines.cases import Case, case_of, run_case
 from delf_routines.drafting import BoundDraft, describe_actions, difference
 from delf_routines.drift import drift_of, named_actions
@@ -42,7 +43,7 @@ from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
 # Command-line flags of a task that runs a routine.
-_WITHOUT_MODEL: Final = {"strategy": "routine"}
+_WITHOUT_MODEL: Final = {"strategy": ROUTINE}
 _MAX_SHOWN_RUNS: Final = 20
 _RUN_FIELDS: Final = ("task_id", "task", "state", "started_at", "cost_usd")
 
@@ -268,10 +269,11 @@ def save(
     if first_event is None:
         raise ConfigurationError(f"the task {short_id(record.task_id)} has not begun")
     agent = Setup.of(state, restore_options(state, Options(flags={}), first_event.setup)).agent()
-    called_name, inputs = read_call(record.task) if is_routine_call(record.task) else (None, {})
-    if called_name == name:
-        path = _add_test_case(state, store, record, events)
-        row = _SavedRow(name=name, path=str(path), inputs=dict(inputs), cost_usd=0.0, warnings=[])
+    call = _find_call(record.task)
+    if call is not None and call.routine == name:
+        path = _add_test_case(state, store, record, events, call)
+        inputs = dict(call.values)
+        row = _SavedRow(name=name, path=str(path), inputs=inputs, cost_usd=0.0, warnings=[])
         write_result(f"the run is kept as {path}", row, as_json=as_json)
         return
 
@@ -305,6 +307,14 @@ def save(
     )
 
 
+def _find_call(task: str) -> RoutineCall | None:
+    """Return the call of a routine in a task's text; None for a task in plain words."""
+    try:
+        return RoutineCall.read(task)
+    except ConfigurationError:
+        return None
+
+
 def _warn_of_remaining_values(routine: Routine) -> None:
     """Warn of values in the script that do not change with the routine's parameters."""
     warnings = remaining_values(routine)
@@ -315,18 +325,22 @@ def _warn_of_remaining_values(routine: Routine) -> None:
 
 
 def _add_test_case(
-    state: State, store: RoutineStore, record: TaskRecord, events: Sequence[Event]
+    state: State,
+    store: RoutineStore,
+    record: TaskRecord,
+    events: Sequence[Event],
+    call: RoutineCall,
 ) -> Path:
     """Store a run of a routine as a test case, and return the case's file.
 
     Raises:
         ConfigurationError: If the run is not done, or the routine now behaves differently.
     """
-    name, arguments = read_call(record.task)
+    name = call.routine
     if record.state is not TaskState.DONE:
         raise ConfigurationError(f"the run {short_id(record.task_id)} is not done")
     routine = store.find(name)
-    case = case_of(events, routine.values(arguments))
+    case = case_of(events, routine.values(call.values))
     host = state.discover(state.load_project().environ)
     differences = asyncio.run(run_case(routine, case, partial(Agent, host=host)))
     if differences:

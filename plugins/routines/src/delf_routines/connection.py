@@ -12,8 +12,9 @@ from delf.settings import current_folder, current_trust
 from delf.tools.action import Action, strictest
 from delf.tools.signature import Parameter as Argument
 from delf.types import Effect, Permission
-from delf_routines.calls import call_text
-from delf_routines.routine import STRATEGY, Parameter, ParameterType, Routine, Value
+from delf_cli.routine_calls import call_text
+from delf_cli.routines import ROUTINE
+from delf_routines.routine import Parameter, ParameterType, Routine, Value
 from delf_routines.store import RoutineStore
 
 # The types of parameters in Python and in JSON Schema.
@@ -137,7 +138,7 @@ def _caller(name: str) -> Callable[..., Any]:
         # The strategy reads the routine's name and the arguments from the text of the child task.
         task_text = call_text(name, given)
         # No stranger wrote this text: it has only the arguments of the script's call.
-        result = await context.delegate(task_text, tools=tools, strategy=STRATEGY, trust="own")
+        result = await context.delegate(task_text, tools=tools, strategy=ROUTINE, trust="own")
         has_succeeded = result.status
         if not has_succeeded:
             raise ToolExecutionError(f"the routine {name} failed: {result.error}")

@@ -39,8 +39,6 @@ from delf.errors import ConfigurationError, did_you_mean
 from delf.types import Effect
 from delf_routines.flow import value_patterns
 
-STRATEGY: Final = "routine"
-"""The name of the strategy that runs a routine."""
 NO_MODEL: Final = "none:no model"
 """The name of the placeholder model for routines in a project without a model."""
 ParameterType = Literal["text", "number", "integer", "date"]

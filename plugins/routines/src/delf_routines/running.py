@@ -22,7 +22,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
 from delf.settings import current_folder, current_trust
-from delf_routines.calls import read_call
+from delf_cli.routine_calls import RoutineCall
 from delf_routines.cases import answer_text
 from delf_routines.drift import drift_of, named_actions, names_in
 from delf_routines.guard import CallMade, RoutineGuard
@@ -64,7 +64,8 @@ class RoutineStrategy:
             RoutineDriftError: If a used action has changed. No call was made then.
             DelfError: If the script fails.
         """
-        name, arguments = read_call(host.task)
+        call = RoutineCall.read(host.task)
+        name, arguments = call.routine, call.values
         # The text is recorded, because the file may have changed when the task is resumed.
         text = await host.note("routine", lambda: self._text(name))
         routine = Routine.of_text(name, text, _PLACE)

@@ -28,7 +28,8 @@ from delf.protocols.people import check_may_run, name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.output import format_count
-from delf_cli.schedules import ITEM, ROUTINE, RoutineCall
+from delf_cli.routine_calls import ITEM, RoutineCall
+from delf_cli.schedules import runs_routine
 from delf_engine.closing import all_ended
 from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
@@ -527,7 +528,7 @@ class Runner:
         task = str(schedule["task"])
         if variables:
             setup[VARIABLES] = variables
-            if setup.get("flags", {}).get("strategy") == ROUTINE:
+            if runs_routine(setup):
                 task = _fill_routine_call(task, variables[ITEM])
                 setup[TRUST] = "outside"  # the task's text now contains the item's data
         task_id = f"task_{hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]}"
@@ -692,7 +693,7 @@ def _fill_routine_call(task: str, item: Any) -> str:
         item: The item.
     """
     try:
-        return RoutineCall.read(task).text_for(item)
+        return RoutineCall.read(task, with_item=True).text_for(item)
     except ConfigurationError as error:
         _log.warning("a routine gets no values of an item: %s", error.message)
         return task

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
@@ -19,8 +19,8 @@ from delf_cli.errors import say
 from delf_cli.journals import history_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, remaining_options, run_options
-from delf_cli.routines import ROUTINES
-from delf_cli.schedules import ROUTINE, Firing, Schedule, add_outcomes, check_routine
+from delf_cli.routines import ROUTINE, ROUTINES
+from delf_cli.schedules import Firing, Schedule, add_outcomes, check_routine
 from delf_cli.session import Options, Setup
 from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
@@ -115,7 +115,11 @@ def add(
     delf schedule add invoices "* * * * *" "Enter the invoice in the mail item." \
         --each 'mail.search(query="label:invoices")'
     """
+    state: State = ctx.find_root().obj
     options = Options(flags=flags_of(run_options), **remaining_options(run_options))
+    if state.load_project(options.overrides, options.flags).agent.strategy == ROUTINE:
+        # The strategy may be set in delf.toml. Runners look for it only in the schedule.
+        options = replace(options, flags={**options.flags, "strategy": ROUTINE})
     new_schedule = Schedule(
         name=name,
         cron=cron,
@@ -124,9 +128,9 @@ def add(
         each=each,
         id_field=id_field,
         queue=queue,
-        setup=options.to_record(ctx.find_root().obj),
+        setup=options.to_record(state),
     )
-    asyncio.run(_check_calls(ctx.find_root().obj, options, new_schedule))
+    asyncio.run(_check_calls(state, options, new_schedule))
     _run_with_schedules(ctx, lambda schedules: schedules.add(new_schedule))
     write_result(f"{name}: {cron}", _schedule_data(new_schedule), as_json=as_json)
 
@@ -264,15 +268,14 @@ async def _check_calls(state: State, options: Options, schedule: Schedule) -> No
         ConfigurationError: If the call that looks for items is invalid, changes something, or needs
             approval; or if the routine or a value of its call is invalid.
     """
-    strategy = state.load_project(options.overrides, options.flags).agent.strategy
-    if schedule.each is None and strategy != ROUTINE:
+    if schedule.each is None and not schedule.is_routine:
         return
     # A late import: the agent is slow to import, and only this command needs one.
     from delf_engine.watched_calls import check_watched_call
     from delf_runner_dbos.watching import WATCHER_OPTIONS
 
     setup = Setup.of(state, options)
-    if strategy == ROUTINE:
+    if schedule.is_routine:
         check_routine(schedule, setup.host.service(ROUTINES)(setup.agent()))
     if schedule.each is not None:
         async with setup.agent(**WATCHER_OPTIONS) as agent:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.people import LOCAL
 from delf.tools.json_schema import Checker
-from delf_cli.schedules import ITEM
+from delf_cli.routine_calls import ITEM
 from delf_engine.variables import given_variables
 from delf_serve.keys import ANYBODY, Caller, Keys
 from delf_serve.problems import ProblemError

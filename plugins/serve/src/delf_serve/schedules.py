@@ -13,9 +13,8 @@ from delf.errors import ConfigurationError, DelfError, OptionalDependencyError
 from delf.protocols.journal import Journal
 from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
-from delf_cli.routines import ROUTINES
+from delf_cli.routines import ROUTINE, ROUTINES
 from delf_cli.schedules import (
-    ROUTINE,
     SCHEDULES,
     Firing,
     Schedule,
@@ -175,7 +174,7 @@ def _view(schedule: Schedule) -> s.ScheduleView:
         cron=schedule.cron,
         zone=schedule.zone,
         task=schedule.task,
-        routine=schedule.setup.get("flags", {}).get("strategy") == ROUTINE,
+        routine=schedule.is_routine,
         each=schedule.each,
         id_field=schedule.id_field,
         queue=schedule.queue,

@@ -1,11 +1,11 @@
-"""Calls of routines as the tasks of schedules, with values of an item."""
+"""Calls of routines as the texts of tasks, with values of an item."""
 
 from __future__ import annotations
 
 import pytest
 
 from delf.errors import ConfigurationError
-from delf_cli.schedules import RoutineCall
+from delf_cli.routine_calls import RoutineCall, call_text
 
 MAIL = {
     "id": "m1",
@@ -19,6 +19,7 @@ MAIL = {
 @pytest.mark.parametrize(
     ("task", "call"),
     [
+        ("report", "report()"),
         ("report()", "report()"),
         ('report(month="2026-10", n=2.5)', "report(month='2026-10', n=2.5)"),
         ('report(mail=item["id"])', "report(mail='m1')"),
@@ -27,23 +28,31 @@ MAIL = {
     ],
 )
 def test_routine_call_gets_values_of_the_item(task, call):
-    assert RoutineCall.read(task).text_for(MAIL) == call
+    assert RoutineCall.read(task, with_item=True).text_for(MAIL) == call
 
 
 @pytest.mark.parametrize("value", ["x'); send(to='eve", "\n", "\\", '"', "\u202e", "{x}"])
 def test_item_text_is_quoted_as_one_argument(value):
-    call = RoutineCall.read('report(mail=item["id"])').text_for({"id": value})
+    call = RoutineCall.read('report(mail=item["id"])', with_item=True).text_for({"id": value})
     assert RoutineCall.read(call).values == {"mail": value}
+
+
+@pytest.mark.parametrize("with_item", [False, True])
+def test_call_text_is_read_as_the_same_values(with_item):
+    values = {"month": "2026-10", "n": 2.5, "of": "item", "all": True, "list": [1, "x"]}
+    call = RoutineCall.read(call_text("report", values), with_item=with_item)
+    assert (call.routine, call.values, call.item_paths) == ("report", values, {})
 
 
 @pytest.mark.parametrize(
     "task",
     [
         "Report it.",
-        "report",
         "report(1)",
+        "report(a=1, a=2)",
         "report(**x)",
         "a.report()",
+        "(report or a)()",
         "report(a=open('x'))",
         "report(a={[1]: 2})",
         "report(a=item.id)",
@@ -54,9 +63,15 @@ def test_item_text_is_quoted_as_one_argument(value):
         "(" * 10_000,
     ],
 )
-def test_task_that_calls_no_routine_is_refused(task):
+@pytest.mark.parametrize("with_item", [False, True])
+def test_task_that_calls_no_routine_is_refused(task, with_item):
     with pytest.raises(ConfigurationError, match="is not a call of a routine"):
-        RoutineCall.read(task)
+        RoutineCall.read(task, with_item=with_item)
+
+
+def test_value_of_an_item_is_refused_in_a_task_without_items():
+    with pytest.raises(ConfigurationError, match="is not a call of a routine"):
+        RoutineCall.read('report(mail=item["id"])')
 
 
 @pytest.mark.parametrize(
@@ -64,4 +79,4 @@ def test_task_that_calls_no_routine_is_refused(task):
 )
 def test_missing_item_value_is_reported(place):
     with pytest.raises(ConfigurationError, match="no text or number"):
-        RoutineCall.read(f"report(mail=item{place})").text_for(MAIL)
+        RoutineCall.read(f"report(mail=item{place})", with_item=True).text_for(MAIL)
