@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from delf import Agent, load_project, plugin_context
 from delf.environment import FileText, using_environ
 from delf.errors import KeyAddressError
 from delf.protocols.context import PluginContext
@@ -15,10 +17,12 @@ from delf_gmail import Gmail
 from delf_google.credentials import Tokens
 from delf_journal_sql import SqlJournal
 from delf_mcp import MCP
+from delf_memory_semantic.recall import Recall
 from delf_memory_semantic.store import SemanticStore
 from delf_model_http.embedder import HttpEmbedder
 from delf_openapi import APITool
 from delf_otel.observer import OtelObserver
+from delf_runner_dbos.settings import RunnerSettings
 from delf_sql import SQL
 from delf_web import WebSearch
 
@@ -74,6 +78,65 @@ def test_environment_login_goes_only_to_an_address_of_a_program(way, tmp_path, m
     make(of_program, tmp_path)
     with pytest.raises(KeyAddressError, match="a file of the project gives"):
         make(of_file, tmp_path)
+
+
+PASSWORDLESS = (
+    POSTGRES,
+    "postgresql://me:@host.test/shop",
+    "postgresql://:@host.test/shop",
+    "postgresql://host.test:5432/shop?application_name=a@b",
+    "postgresql://me@host.test/shop?application_name=a:b@c",
+    "postgresql:///shop?host=host.test",
+    "postgresql://me:x@host.test/shop?password=",
+    "postgresql+psycopg://me@host.test/shop",
+    "POSTGRESQL://me@host.test/shop",
+)
+"""URLs to which PostgreSQL's client adds the password of PGPASSWORD."""
+
+
+def _recall(url: str, _: Path) -> Any:
+    """The first call of a connection that opens the journal at its own URL."""
+    recall = Recall(url=url)
+    recall.use_context(plugin_context())
+    return asyncio.run(recall.recall("seat"))
+
+
+def _chat(url: str, path: Path) -> Any:
+    """The first look into the conversations of a project's chat."""
+    chat = f"chat = {{ persist = true, path = '{url}' }}"
+    (path / "delf.toml").write_text(f"[agent]\nllm = 'gpt-4o'\n{chat}\n")
+    project = load_project(path, environ={"OPENAI_API_KEY": "k"}, trust=True)
+    with Agent.from_project(project) as agent:
+        return agent.chat.conversations()
+
+
+def _runners(url: str, path: Path) -> Any:
+    settings = RunnerSettings.for_instance("runner_dbos", {"database": url})
+    return settings.url(path, path)
+
+
+DATABASES: dict[str, Callable[[str, Path], Any]] = {
+    "journal": lambda url, _: SqlJournal(url=url),
+    "memory": lambda url, path: SemanticStore(_context(path), url, "off"),
+    "recall": _recall,
+    "chat": _chat,
+    "runners": _runners,
+}
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize("url", PASSWORDLESS)
+def test_database_password_goes_to_no_url_of_a_file(url, database, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "k3y-of-the-person")
+    with pytest.raises(KeyAddressError, match="PGPASSWORD"):
+        DATABASES[database](of_file(url), tmp_path)
+
+
+def test_database_url_with_its_own_password_needs_no_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "k3y-of-the-person")
+    url = "postgresql://me:own-pass@host.test/shop"
+    assert _runners(of_file(url), tmp_path) == url
+    assert SqlJournal(url=of_file(url)).place == "postgresql://me@host.test/shop"
 
 
 SETTINGS: dict[str, tuple[dict[str, str], Callable[[], Any]]] = {

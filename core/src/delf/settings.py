@@ -20,6 +20,7 @@ from typing import (
     get_args,
     get_origin,
 )
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -59,6 +60,7 @@ __all__ = [
     "Source",
     "SourcedText",
     "beside",
+    "check_url_login",
     "check_variables",
     "current_environ",
     "current_folder",
@@ -280,6 +282,40 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
             "environment",
             hint="set both in the environment, or both in the file",
         )
+
+
+def check_url_login(name: str, url: str, source: Source, variables: Iterable[str]) -> None:
+    """Raise if a library would add a variable's password to a URL from a project's file.
+
+    A URL with a password of its own needs no variable.
+
+    Args:
+        name: The owner of the URL, for the message.
+        url: The URL of a database.
+        source: The source of the URL.
+        variables: Variables from which the library takes the password that the URL lacks.
+
+    Raises:
+        KeyAddressError: If the URL is from a project's file and has no password, and a variable is
+            set; the error names the variable.
+    """
+    if not _has_own_password(url):
+        check_variables(name, source, variables)
+
+
+def _has_own_password(url: str) -> bool:
+    """Return True if every library finds the same password in a URL.
+
+    Libraries ignore an empty password, and differ in their use of a password after the ``?``.
+    """
+    try:
+        parts = urlsplit(url)
+        password = parts.password
+    except ValueError:
+        return False
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    has_password_option = any(option.lower() == "password" for option, _ in options)
+    return bool(password) and not has_password_option
 
 
 def _strings_in(value: Any) -> Iterator[str]:

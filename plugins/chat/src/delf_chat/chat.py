@@ -116,7 +116,8 @@ class Chat(FixedAttributes):
             raise ConfigurationError("history_transform must be a function")
         self.summarize = summarize
         self.persist = persist
-        self.path = None if path is None else str(path)
+        # A text of a project's file stays as it is: it knows that the file gives the URL.
+        self.path = str(path) if isinstance(path, Path) else path
         self.namespace = check_name("namespace", namespace)
         self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)
         self.history_transform = history_transform

@@ -29,7 +29,7 @@ from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.protocols.shared_journal import Conditions
-from delf.settings import check_variables
+from delf.settings import check_url_login
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf.values.sizes import LARGE, run_in_thread
@@ -81,13 +81,10 @@ class SqlJournal:
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
         url = self._settings.url.get_secret_value() if self._settings.url else ""
-        scheme, _, address = url.partition("://")
-        login, _, _ = address.rpartition("@")
-        has_password = ":" in login
-        if scheme.startswith("postgres") and not has_password:
-            # PostgreSQL then takes the password from PGPASSWORD, which only a URL from a trusted
-            # source may use.
-            check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))
+        if url.strip().lower().startswith("postgres"):
+            # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
+            source = self._settings.source("url")
+            check_url_login("the journal", url, source, ("PGPASSWORD",))
         self.database = open_database(self._settings)
         """The database of the journal."""
         self._lock = threading.Lock()

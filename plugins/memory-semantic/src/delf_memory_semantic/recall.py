@@ -21,7 +21,7 @@ from delf.protocols.conversation import ChatMessage, ConversationStore
 from delf.protocols.embedder import Embedder, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.protocols.shared_journal import SharedJournal
-from delf.settings import PluginSettings, SecretStr, SentTo
+from delf.settings import PluginSettings, SecretStr, SentTo, SourcedText
 from delf.tools.ranking import words_of
 from delf_memory_semantic.messages import FoundMessage, MessageIndex, UnembeddedMessage
 from delf_memory_semantic.store import embedder_of
@@ -121,7 +121,11 @@ class Recall(Connection[RecallSettings]):
         async with self._index_lock:
             if self._journal is None:
                 url = self.settings.url
-                url_text = None if url is None else url.get_secret_value()
+                url_text = None
+                if url is not None:
+                    # A URL of a project's file gets no password of the user.
+                    source = self.settings.source("url")
+                    url_text = SourcedText(url.get_secret_value(), source)
                 # Open the journal that holds conversations; by default the agent's own journal.
                 self._journal = context.conversations(url_text)
             if self._index is None:

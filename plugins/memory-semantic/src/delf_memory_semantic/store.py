@@ -18,7 +18,7 @@ from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
-from delf.settings import check_variables, source_of
+from delf.settings import check_url_login, source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 from delf_memory_semantic.nearest import VectorSearch
@@ -67,12 +67,9 @@ class SemanticStore:
     ) -> None:
         self.guidelines = guidelines
         self.namespace = context.namespace
-        # Without a password in the URL, PostgreSQL's client takes it from the environment. A URL in
-        # a project's file could send that password to any server, so this raises an error.
-        scheme, _, address = (url or "").partition("://")
-        login, _, _ = address.rpartition("@")
-        if scheme.startswith("postgres") and ":" not in login:
-            check_variables("the memory", source_of(url), ("PGPASSWORD",))
+        if url is not None and url.strip().lower().startswith("postgres"):
+            # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
+            check_url_login("the memory", url, source_of(url), ("PGPASSWORD",))
         default_url = f"sqlite:///{context.data_dir / 'memory.db'}"
         self._database = FactDatabase(url or default_url, context.namespace)
         self._embedder = embedder_of(context, embedding_model)

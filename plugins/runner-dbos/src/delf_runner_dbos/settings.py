@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from delf.errors import ConfigurationError
 from delf.machine.own_files import make_private_file, make_private_folder
-from delf.settings import PluginSettings, SecretStr, SentTo
+from delf.settings import PluginSettings, SecretStr, SentTo, check_url_login
 
 PLUGIN: Final = "runner-dbos"
 
@@ -103,9 +103,15 @@ class RunnerSettings(PluginSettings, QueueSettings):
 
         Raises:
             ConfigurationError: If the data folder cannot be written.
+            KeyAddressError: If a project's file sets the database without a password, and
+                ``PGPASSWORD`` is set.
         """
         if self.database is not None:
-            return self.database.get_secret_value()
+            url = self.database.get_secret_value()
+            if url.strip().lower().startswith("postgres"):
+                # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
+                check_url_login(PLUGIN, url, self.source("database"), ("PGPASSWORD",))
+            return url
         try:
             make_private_folder(data_dir)
             if not os.access(data_dir, os.W_OK | os.X_OK):
