@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from delf.errors import LLMExecutionError
+from delf.errors import LLMExecutionError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, system, user
 from delf.protocols.context import PluginContext
@@ -59,6 +59,19 @@ class TestCalls(ModelCalls):
         assert (claude["of_tomorrow"], "temperature" in claude) == ("x", False)
         assert gemini["of_tomorrow"] == "x"
         assert gemini["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 1024
+
+    @pytest.mark.parametrize(
+        "name", ["api_base", "base_url", "api_key", "custom_llm_provider", "fallbacks", "client"]
+    )
+    async def test_extra_field_cannot_be_an_option_of_litellm(
+        self, openai_server, make_model, name
+    ):
+        own, other = openai_server(["a"]), openai_server(["b"])
+        settings = {"extra": {name: other.root_url}}
+        config = at(own, "anthropic", settings=settings) | {"model": "claude-sonnet-4-5"}
+        with pytest.raises(ModelConfigurationError, match=f"takes the field '{name}'"):
+            await make_model(**config).complete(ask())
+        assert (own.requests, other.requests) == ([], [])
 
     async def test_disabled_thinking_keeps_sampling_settings(self, openai_server, make_model):
         settings = {"thinking": {"type": "disabled"}, "temperature": 0.2}

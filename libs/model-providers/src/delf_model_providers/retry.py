@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import field, replace
 from typing import TypeVar
 
+from delf.errors import ModelConfigurationError
 from delf.messages import ModelDelta, ModelReply
 from delf.records import dataclass
 from delf_model_providers.failures import Failure
@@ -81,12 +82,15 @@ class Attempts:
             call: Makes one attempt.
 
         Raises:
+            ModelConfigurationError: If the settings of the model are wrong; without a retry.
             DelfError: If no attempt succeeded; the error of the last failure.
         """
         attempt = 1
         while True:
             try:
                 return await call()
+            except ModelConfigurationError:
+                raise  # the same call would fail again
             except Exception as error:
                 failure = self.explain(error)
             await self._wait_or_raise(failure, attempt)
@@ -104,6 +108,7 @@ class Attempts:
             call: Makes one attempt.
 
         Raises:
+            ModelConfigurationError: If the settings of the model are wrong; without a retry.
             DelfError: If no attempt succeeded; the error of the last failure.
         """
         attempt = 1
@@ -116,6 +121,8 @@ class Attempts:
                         piece = await anext(pieces)
                     except StopAsyncIteration:
                         return
+                    except ModelConfigurationError:
+                        raise  # the same call would fail again
                     except Exception as error:
                         failure = self.explain(error)
                     else:

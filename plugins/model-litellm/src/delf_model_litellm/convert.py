@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from delf.errors import ModelConfigurationError
 from delf.llm import EXTRA, SERVER_SIDE_TOOLS
 from delf.messages import Message, ModelRequest, ModelTool, Price, Usage
 from delf_model_providers import chat, searches
@@ -76,6 +79,7 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
         merged.pop(delf_setting, None)
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra and endpoint.dialect == "anthropic":
+        _check_fields(extra, endpoint)
         merged |= dict(extra)
     elif extra:
         merged["extra_body"] = dict(extra)
@@ -88,6 +92,28 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # only compatible servers accept it
     return merged
+
+
+def _check_fields(extra: Mapping[str, Any], endpoint: Endpoint) -> None:
+    """Check that litellm sends additional fields, instead of taking them for its own options.
+
+    An option such as ``api_base`` would send the key to another server.
+
+    Raises:
+        ModelConfigurationError: If a field has the name of an option of litellm.
+    """
+    litellm: Any = importlib.import_module("litellm")
+    own_options: Any = importlib.import_module("litellm.types.utils")
+    options = {*own_options.all_litellm_params, *inspect.signature(litellm.completion).parameters}
+    options |= {*inspect.signature(litellm.acompletion).parameters}
+    for name in extra:
+        if name in options:
+            raise ModelConfigurationError(
+                f"the model {endpoint.model!r}: litellm takes the field {name!r} of {EXTRA!r} for "
+                "an option of its own, and does not send it",
+                hint="set what has a model setting of its own there; the plugin model-http sends "
+                "each field",
+            )
 
 
 def returned_fields(message: Any) -> dict[str, Any]:
