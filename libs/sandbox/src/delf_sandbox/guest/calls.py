@@ -69,17 +69,17 @@ class ToolMessage(str):
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> str:
-        """Return characters of the message; raise the message if the script expects a record."""
+        """Return characters of the message; raise an error if the script expects a record."""
         if isinstance(key, str):
             raise ToolException(str(self))
         return super().__getitem__(key)
 
     def __iter__(self) -> NoReturn:
-        """Raise the message, because the script expects a list as the call's result."""
+        """Raise the error message, because the script expects a list as the call's result."""
         raise ToolException(str(self))
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise the message, because the script expects an object as the call's result."""
+        """Raise the error message, because the script expects an object as the call's result."""
         # Python and libraries look up special names, and accept only this error if one is missing.
         if name.startswith("__"):
             raise AttributeError(name)
@@ -277,8 +277,8 @@ class Caller:
         # -- calls in flight
         # The number of the last call that was sent, counted over all scripts of the session.
         self._last_call_number = 0
-        # The same number when the running script began. The recording of a script counts from 1:
-        # the difference of the two.
+        # The number of the last call before the running script. The script's first call has the
+        # next number, and has the number 1 in the recording.
         self._last_call_number_of_earlier_scripts = 0
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
         # The call for whose answer the thread waits; 0 if the thread has not blocked yet.

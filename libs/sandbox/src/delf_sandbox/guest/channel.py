@@ -35,7 +35,7 @@ class WireLock:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        # RLock has no public attributes for these two.
+        # RLock does not tell which thread holds it, nor how often.
         self._holder = 0  # the id of the thread that holds the lock; 0 if no thread does
         self._depth = 0  # how many times that thread has acquired the lock
 

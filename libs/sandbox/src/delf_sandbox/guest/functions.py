@@ -138,8 +138,7 @@ class Functions:
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
-        is_only_function = owner.binding_kinds[node.name] == {"function"}
-        if not is_only_function or node.name in owner.assigned_values:
+        if owner.binding_kinds[node.name] != {"function"}:
             return False
         # Of two definitions, such as in both branches of an ``if``, either may be called.
         if len(self.by_scope_and_name[id(owner), node.name]) > 1:
@@ -197,19 +196,14 @@ class Functions:
             if word in BUILTINS and not self.initial_names.is_bound(word):
                 return "plain"
             return "unknown"
-        definitions = self.by_scope_and_name.get((id(owner), word), ())
-        # The script may also bind the word in another way than by ``def`` or ``class``, such as
-        # ``word = value``. Only the running script shows what is called.
-        has_other_bindings = owner.binding_kinds[word] != {"function"}
-        # The script adds values to the object: ``word[key] = value`` or ``word.append(value)``.
-        has_added_values = word in owner.assigned_values
-        if has_other_bindings or has_added_values:
-            return "unknown"
-        # A class statement is a binding of the kind ``function``, too, but is no function.
-        is_class = not definitions
-        if is_class:
+        binding_kinds = owner.binding_kinds[word]
+        if binding_kinds == {"class"}:
             return "plain"
-        return _common(self._result_kind_of_function(function) for function in definitions)
+        # After ``word = value``, for example, only the running script shows what is called.
+        if binding_kinds != {"function"}:
+            return "unknown"
+        functions = self.by_scope_and_name.get((id(owner), word), ())
+        return _common(self._result_kind_of_function(function) for function in functions)
 
     def _result_kind_of_method(self, method: str) -> str:
         """Return the kind of result of calling a method; the type of the object is unknown.

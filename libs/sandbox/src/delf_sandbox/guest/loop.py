@@ -26,10 +26,10 @@ _MAX_EVENTS = 10_000
 _MAX_CANCELLED_TIMERS = 100
 # The maximum depth of nested blocking waits, each of which takes several stack frames.
 _MAX_BLOCK_DEPTH = 30
-# The maximum number of iterations in which a script runs on without new answers of the host, at its
-# start or after the last replayed event.
+# The maximum number of iterations without new answers of the host, after the start of a script or
+# after the last replayed event.
 _MAX_HOLD_BACK_ITERATIONS = 1_000
-# The event of an iteration in which the script sent a frame to the host.
+# The event of an iteration in which the script sent a frame; see record_sent_frame().
 _SENT_FRAME = 0
 # The maximum number of seconds that a replay waits for a callback of a library's thread.
 _MAX_THREAD_WAIT_SECONDS = 1.0
@@ -113,13 +113,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # The iteration of the last event that was recorded or replayed.
         self._last_event_iteration = 0
         self._timer_count = 0
-        # While this is True, the script gets no new answer of the host. begin() sets this to True,
-        # and _run_once() to False when no event is left to replay and no callback is ready, so that
-        # the script can only wait.
+        # While this is True, answers that arrive are kept, and the script runs on without them. Set
+        # by begin(); _run_once() ends this when the script can only wait, or has run for
+        # _MAX_HOLD_BACK_ITERATIONS since the last event.
         self._holds_back_answers = False
-        # How many further iterations the script may run without new answers after its last event to
-        # replay. At 0, _run_once() sets _holds_back_answers to False although the script goes on.
-        self._hold_back_iterations_left = 0
         # How far the loop's clock is ahead of the real clock. Not 0 after a replay has set the
         # loop's clock to a recorded time.
         self._clock_offset_ns = 0
@@ -192,7 +189,6 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # answer would otherwise arrive between two steps of the script; with a slow host, after
         # both. The first run and each replay therefore number their iterations in the same way.
         self._holds_back_answers = True
-        self._hold_back_iterations_left = _MAX_HOLD_BACK_ITERATIONS
         self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
         self._recording.clear()
 
@@ -234,15 +230,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def record_sent_frame(self) -> None:
         """Record an event if the script sends a frame long after the last recorded event.
 
-        A replay delivers no new answer of the host until the last recorded event and, after that
-        event, for at most 1,000 iterations (``_MAX_HOLD_BACK_ITERATIONS``). Suppose that a script
-        sends a call 1,500 iterations after its last event. A replay without a further event would
-        deliver a new answer in iteration 1,001, and the answer could make the script send another
-        call than the recorded one. With the event ``_SENT_FRAME`` in the call's iteration, the
-        replay delivers no new answer before the script has sent the recorded call.
+        Suppose that the last event was in iteration 0, and the script sends a call in iteration
+        1,500. A replay would deliver a new answer of the host in iteration 1,001, and the script
+        might then send another call. This event makes the replay keep the answer until iteration
+        1,500.
         """
-        if self._iteration_number - self._last_event_iteration > _MAX_HOLD_BACK_ITERATIONS:
+        if not self._is_soon_after_last_event:
             self.record(_SENT_FRAME)
+
+    @property
+    def _is_soon_after_last_event(self) -> bool:
+        iterations = self._iteration_number - self._last_event_iteration
+        return iterations <= _MAX_HOLD_BACK_ITERATIONS
 
     @property
     def is_replaying(self) -> bool:
@@ -426,10 +425,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._iteration_number += 1
         if self._events_to_replay:  # phase 1
             self._replay_iteration()
-        elif (  # phase 2
-            self._holds_back_answers and self._ready and self._hold_back_iterations_left > 0
-        ):
-            self._hold_back_iterations_left -= 1
+        elif self._holds_back_answers and self._ready and self._is_soon_after_last_event:  # phase 2
+            pass
         else:  # phase 3
             if self._holds_back_answers:
                 self._holds_back_answers = False
@@ -540,14 +537,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         fired_timer_numbers: list[int] = []
         while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
             self._last_event_iteration, event = self._events_to_replay.popleft()
-            if event == _SENT_FRAME:
-                # The event did its work while it was in _events_to_replay: the loop delivered no
-                # new answer. In this iteration, the script sends a frame, as in the recorded run.
-                continue
-            if event < 0:  # the negative number of a fired timer
-                fired_timer_numbers.append(-event)
-            else:  # the number of an answered call
+            if event > 0:  # the number of an answered call
                 answered_call_numbers.append(event)
+            elif event < 0:  # the negative number of a fired timer
+                fired_timer_numbers.append(-event)
+            # Nothing is to do for _SENT_FRAME: the script sends the frame itself.
         if answered_call_numbers:
             self._deliver(answered_call_numbers)
         for number in fired_timer_numbers:
@@ -556,12 +550,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def _wait_for_threads(self) -> None:
         """Wait until a thread of a library schedules a callback, if none is ready.
 
-        Called in a replay, for example in iteration 5 if the next event was recorded in iteration
-        8. In the recorded run, at least one callback ran in each of the iterations 5 to 7, because
-        the loop counts no iteration without a callback. No answer or timer can have scheduled the
-        first of these callbacks, because answers and timers are events. So a thread has probably
-        done that, and will do so again. The wait has a time limit, because the thread may have been
-        faster in the replay, so that its callback has run already.
+        Called in a replay if the next event belongs to a later iteration. The recorded run had a
+        callback in each iteration before that event. As answers and timers are events, a thread
+        has probably scheduled the callback, and will do so again. The wait has a time limit,
+        because the thread may have been faster in the replay, so that its callback has run already.
         """
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
         # More threads than at first: a library of the script has started one that is still running.

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from delf_sandbox.guest.names import BUILTINS, ToolNames
-from delf_sandbox.guest.nodes import TOOLS, ToolMisuseError
+from delf_sandbox.guest.names import BUILTINS, ToolNames, tool_of_item
+from delf_sandbox.guest.nodes import ToolMisuseError
 from delf_sandbox.guest.scopes import Scope
 
 # Builtins for which passing a tool as an argument uses the tool as a value.
@@ -150,7 +150,7 @@ class _Uses:
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
             expression: Any = place.current
             node = expression.value if isinstance(expression, ast.Attribute) else expression
-            name = _tool_of_item(node)
+            name = tool_of_item(node)
             if name in self._tools:
                 yield _Use(name, self._tools[name], node, place.scope)
 
@@ -167,34 +167,10 @@ class _Uses:
         node = self._outermost_expression(use)
         parent = self._parents.get(id(node))
         match parent:
-            # ``mail.send`` is the use of an action, which is checked next. ``mail.x = 1`` and, for
-            # a plain tool, ``weather.x = 1`` are errors. Reading ``weather.x`` is neither.
-            case ast.Attribute(attr=name) if use.is_connection or _is_assigned(parent):
+            case ast.Attribute(attr=name):
                 return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
-            # ``map(mail.send, names)``: map is a lazy function, which calls mail.send only when the
-            # script iterates the result.
-            case ast.Call() if self._is_argument_of_lazy_function(node, parent):
-                if self._is_unused(parent, use.scope):
-                    return self._record_misuse(use, node)
-                return []
-            case ast.Call() if parent.func is node:
-                # Calling an action or plain tool is the right use. A connection may only be called
-                # without arguments.
-                if use.is_connection:
-                    return self._record_misuse(use, parent)
-                return []
-            case ast.IfExp():  # the tool is the condition
-                return self._record_misuse(use, node)
-            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
-                # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the script
-                # does not use the collection or prints it.
-                if self._is_unused_collection(parent) or self._are_items_shown(parent):
-                    return self._record_misuse(use, node)
-                return []
-            case ast.Call(
-                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
-            ) if value is node and use.is_connection:
-                return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            case ast.Call():
+                return self._check_use_in_call(use, node, parent)
             case ast.NamedExpr(target=ast.Name(id=name)):
                 # The whole expression ``send := mail.send`` has the tool as its value, too.
                 parent_of_whole = self._parents[id(parent)]
@@ -208,11 +184,39 @@ class _Uses:
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
             ) if value is node:
                 return self._uses_of_alias(use, node, name)
-            # In any other place, such as an operand, the use is an error if it needs a value.
-            case _ if self._needs_value(parent, node):
-                return self._record_misuse(use, node)
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+                # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the script
+                # does not use the collection or prints it.
+                is_misuse = self._is_unused_collection(parent) or self._are_items_shown(parent)
             case _:
-                return []
+                is_misuse = self._needs_value(parent, node)
+        return self._record_misuse(use, node) if is_misuse else []
+
+    def _check_use_in_call(self, use: _Use, node: Any, function_call: ast.Call) -> list[_Use]:
+        """Check the use of a tool as the function or an argument of a call.
+
+        Args:
+            use: The use.
+            node: The outermost expression whose value is the tool.
+            function_call: The call.
+        """
+        if function_call.func is node:
+            # An action or plain tool is called with arguments, a connection only without any:
+            # :meth:`_outermost_expression` has passed over ``mail()`` in ``mail().send(…)``.
+            return self._record_misuse(use, function_call) if use.is_connection else []
+        if self._is_argument_of_lazy_function(node, function_call):
+            is_misuse = self._is_unused(function_call, use.scope)
+            return self._record_misuse(use, node) if is_misuse else []
+        match function_call:
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
+            ) if value is node:
+                return self._uses_of_attribute(
+                    use, attribute_node=function_call, attribute_name=name
+                )
+            case _:
+                is_misuse = self._needs_value(function_call, node)
+                return self._record_misuse(use, node) if is_misuse else []
 
     def _outermost_expression(self, use: _Use) -> Any:
         """Return the outermost expression around a use whose value is the same tool.
@@ -252,11 +256,12 @@ class _Uses:
     ) -> list[_Use]:
         """Return the use of an action, as in ``mail.send`` or ``getattr(mail, "send")``.
 
-        An assignment to the attribute is recorded as an error. A private attribute is no action.
+        An assignment to the attribute is recorded as an error. A private attribute is no action,
+        nor is an attribute of a plain tool or of another action.
         """
         if isinstance(attribute_node, ast.Attribute) and _is_assigned(attribute_node):
             return self._record_misuse(use, attribute_node)
-        if attribute_name.startswith("_"):
+        if attribute_name.startswith("_") or not use.is_connection:
             return []
         label = f"{use.label}.{attribute_name}"
         return [_Use(label, methods=(), node=attribute_node, scope=use.scope)]
@@ -313,10 +318,10 @@ class _Uses:
             return
         name = self._original_name_of(node)
         is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
-        if is_statement and isinstance(inner, ast.Lambda) and name in _REWRITTEN_AS_LOOP:
-            # Before the script runs, the statement is rewritten so that it iterates its result.
-            return
-        if is_statement or self._is_unused(node, place.scope):
+        # The rewriting makes a loop of the statement ``map(lambda x: send(x), names)``, but not of
+        # ``map(function, names)``.
+        is_never_iterated = is_statement and not isinstance(inner, ast.Lambda)
+        if is_never_iterated or self._is_unused(node, place.scope):
             message = (
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({name}(…))"
@@ -422,7 +427,7 @@ class _Uses:
                 return True
             case ast.BinOp() | ast.UnaryOp() | ast.AugAssign() | ast.BoolOp():
                 return True
-            case ast.If() | ast.While() | ast.Assert():
+            case ast.If() | ast.IfExp() | ast.While() | ast.Assert():
                 return parent.test is node
             case ast.comprehension():
                 return parent.iter is node or node in parent.ifs
@@ -456,17 +461,6 @@ class _Uses:
     def _add_misuse(self, node: Any, message: str) -> None:
         error = ToolMisuseError.at_node(node, message)
         self._misuses.append(_Misuse(node.lineno, node.col_offset, error))
-
-
-def _tool_of_item(node: Any) -> str:
-    """Return ``mail`` for the expression ``TOOLS["mail"]``; empty for any other expression."""
-    match node:
-        case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(name))) if (
-            table == TOOLS
-        ):
-            return name
-        case _:
-            return ""
 
 
 def _is_assigned(attribute: ast.Attribute) -> bool:

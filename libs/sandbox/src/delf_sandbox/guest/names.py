@@ -140,60 +140,58 @@ class ToolNames:
 
         If the script rebinds the tool's name, rewrite the call so that it still calls the tool.
         """
-        node = place.node
-        match node.func:
-            case ast.Name(id=word) if self.initial_names.is_plain_tool(word):
-                self._resolve_call_of_plain_tool(place, word)
-            case ast.Attribute(value=ast.Name(id=word) as inner, attr=attr) if (
-                self.initial_names.is_plain_tool(word)
-                and normalized_name(attr) == normalized_name(word)
-                and place.scope.find(word) is None
-            ):
-                # After ``import weather``, the script calls ``weather.weather()``.
-                node.func = inner
-                self.calls[id(node)] = word
-            case ast.Attribute(value=ast.Name(id=word)) as function if (
-                self.initial_names.is_connection(word)
-            ):
-                self._resolve_call_of_action(place, function, word)
-            # The item ``TOOLS["weather"]``, which has replaced another spelling of ``weather``
-            case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(word))):
-                if table == TOOLS and not self.initial_names.is_connection(word):
-                    self.calls[id(node)] = word
-            # The method ``TOOLS["shop"].search``
-            case (
-                ast.Attribute(
-                    value=ast.Subscript(
-                        value=ast.Name(id=table), slice=ast.Constant(value=str(word))
-                    )
-                ) as function
-            ) if table == TOOLS:
-                self._correct_method(function, self.initial_names.tools[word])
-                self.calls[id(node)] = f"{word}.{function.attr}"
+        match place.node.func:
+            case ast.Name(id=word):
+                if self.initial_names.is_plain_tool(word):
+                    self._resolve_call_of_plain_tool(place, word)
+            case ast.Attribute(value=ast.Name(id=word)) as function:
+                if self.initial_names.is_connection(word):
+                    self._resolve_call_of_action(place, function, word)
+                elif self._is_tool_in_module(function, word, place.scope):
+                    place.node.func = function.value
+                    self.calls[id(place.node)] = word
+            # _correct_name() has replaced another spelling, such as ``Weather()``, by
+            # ``TOOLS["weather"]()``, and ``Shop.search()`` by ``TOOLS["shop"].search()``.
+            case ast.Subscript() as item:
+                word = tool_of_item(item)
+                if word and not self.initial_names.is_connection(word):
+                    self.calls[id(place.node)] = word
+            case ast.Attribute(value=ast.Subscript() as item) as function:
+                word = tool_of_item(item)
+                if word:
+                    self._correct_method(function, self.initial_names.tools[word])
+                    self.calls[id(place.node)] = f"{word}.{function.attr}"
             case _:
                 pass
+
+    def _is_tool_in_module(self, function: ast.Attribute, word: str, scope: Scope) -> bool:
+        """Return True for ``weather.weather`` of a plain tool, after ``import weather``."""
+        return (
+            self.initial_names.is_plain_tool(word)
+            and normalized_name(function.attr) == normalized_name(word)
+            and self.is_free(word, scope)
+        )
 
     def _resolve_call_of_plain_tool(self, place: CallPlace, word: str) -> None:
         """Record the call ``word(…)`` of a plain tool, and let the call reach the tool.
 
-        The script may bind the name to something else, such as in ``weather = weather("Oslo")``. A
-        later call ``weather("Rome")`` still calls the tool. It does not if the name is a parameter,
-        or a global variable with a callable value.
+        The script may bind the name to something else.
         """
         node = place.node
         meaning = self._meaning_of(word, place.scope)
-        if meaning == "parameter":
-            return
         is_global = place.scope.find(word) is self.syntax.module
+        if meaning == "parameter":  # ``def ask(weather): weather("Oslo")``: any function
+            return
         if meaning == "variable" and is_global:
-            # Decide when the script runs: call the variable's value if it is callable, else the
-            # tool. Before the assignment, the variable's value is the tool.
+            # ``weather = weather("Oslo")``, then ``weather("Rome")``: decide when the script runs.
+            # The call means the tool unless the variable's value is callable.
             key = ast.Constant(value=word, **position_of(node))
             node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
             self.uncertain.add(id(node))
         elif meaning in ("variable", "function"):
-            # A local variable: in Python, ``weather = weather("Oslo")`` in a function would raise
-            # UnboundLocalError. Or a function: _remove_copied_definition() has removed it.
+            # ``weather = weather("Oslo")`` in a function, for which Python would raise
+            # UnboundLocalError; or ``def weather(city): ...``, which _remove_copied_definition()
+            # has removed.
             node.func = tool(node.func, word)
         self.calls[id(node)] = word
 
@@ -519,6 +517,15 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.Attribute):  # ``datetime.date`` is one name
             pending_nodes.extend(ast.iter_child_nodes(node))
+
+
+def tool_of_item(node: ast.expr) -> str:
+    """Return ``mail`` for the expression ``TOOLS["mail"]``; empty for any other expression."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(tool_name))):
+            return tool_name if table == TOOLS else ""
+        case _:
+            return ""
 
 
 def _must_come_first(node: ast.stmt) -> bool:

@@ -245,25 +245,26 @@ class Rewriting:
         """
         node = place.node
         can_await = self._functions.can_await(place.scope)
-        if kind == "tool":
-            # Where ``await`` is not allowed, the call stays as it is: a tool blocks by itself.
-            if can_await:
-                self.make_awaitable(place, is_awaited=True)
-                place.put(await_node(node))
-        elif kind == "async":
-            place.put(self.await_or_block(place, node))
-        elif kind == "plain":
-            self.let_call_accept_async_functions(place)
-        elif kind == "maybe_awaitable" and can_await:
-            node.func = self.awaitable_variant(node.func)
-            # AS_AWAITABLE lets the ``await`` accept a plain value.
-            place.put(await_node(call(AS_AWAITABLE, node)))
-        elif kind != "unknown" or may_return_awaitable:
-            # A result of the kind ``stream`` or ``unknown``, or ``maybe_awaitable`` where ``await``
-            # is not allowed. The helper checks the result when the script runs: it waits for a
-            # coroutine, lets a plain ``for`` iterate an async generator, and returns any other
-            # value unchanged.
-            place.put(call(RESULT_OF_COROUTINE, node))
+        match kind:
+            case "tool":
+                # Where ``await`` is not allowed, the call stays as it is: a tool blocks by itself.
+                if can_await:
+                    self.make_awaitable(place, is_awaited=True)
+                    place.put(await_node(node))
+            case "async":
+                place.put(self.await_or_block(place, node))
+            case "plain":
+                self.let_call_accept_async_functions(place)
+            case "maybe_awaitable" if can_await:
+                node.func = self.awaitable_variant(node.func)
+                # AS_AWAITABLE lets the ``await`` accept a plain value.
+                place.put(await_node(call(AS_AWAITABLE, node)))
+            case "unknown" if not may_return_awaitable:
+                pass
+            case _:
+                # The helper checks the result when the script runs: it waits for a coroutine, lets
+                # a plain ``for`` iterate an async generator, and returns any other value unchanged.
+                place.put(call(RESULT_OF_COROUTINE, node))
 
     def _rewrite_await(self, place: Place, *, is_surely_awaitable: bool) -> None:
         """Rewrite an ``await`` so that it also accepts a plain value.
@@ -369,12 +370,6 @@ class Rewriting:
         """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
 
         The tool calls are made only when the script iterates the result.
-
-        If :attr:`await_everywhere` is set, for the interpreter Monty, only whole statements and
-        assigned values are returned. Monty evaluates these expressions at once, to a list. An
-        argument, as in ``sum(map(send, names))``, may as well be a list. A whole statement is run
-        to its end. An assigned list is turned into an iterator, because in Python a second loop
-        over the variable finds no items.
         """
         lazy_places = [
             place
@@ -395,6 +390,9 @@ class Rewriting:
                 case _:
                     pass
         if self.await_everywhere:
+            # Monty evaluates these expressions at once, to a list, which is good enough for an
+            # argument, as in ``sum(map(send, names))``. An assigned value must become an iterator:
+            # a second loop over the variable finds no items.
             return [
                 place
                 for place in lazy_places

@@ -113,7 +113,7 @@ class Scope:
         self.binding_kinds: dict[str, set[str]] = {}
         """The ways in which each name is bound.
 
-        ``param``, ``import``, ``variable``, or ``function``, which includes classes.
+        The ways are ``param``, ``import``, ``variable``, ``function`` and ``class``.
         """
         self.declared_outside: dict[str, str] = {}
         """The names declared ``global`` or ``nonlocal``, each mapped to one of these keywords."""
@@ -534,7 +534,7 @@ class ScriptSyntax:
 
     def _visit_class(self, node: ast.ClassDef, scope: Scope, container: Any, key: Any) -> None:
         """Visit a class in the field or at the index ``key`` of ``container``."""
-        _bind(scope, node.name, "function")  # this kind includes classes, as both are called
+        _bind(scope, node.name, "class")
         self.definitions.append(Place(node, scope, container, key))
         self._visit_all(node.decorator_list, scope)
         self._visit_all(node.bases, scope)

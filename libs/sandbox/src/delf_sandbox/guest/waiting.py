@@ -154,10 +154,9 @@ class ScriptHelpers:
         return call
 
     def _callable_or_tool(self, value: Any, name: str) -> Any:
-        """Return what a call of a tool's name calls if the script assigned a value to the name.
+        """Return the value of a variable that has a tool's name, or the tool if not callable.
 
-        This is the value if it is callable, else the tool: with a value such as a text, the call of
-        the name can only mean the tool.
+        After ``weather = weather("Oslo")``, the call ``weather("Rome")`` can only mean the tool.
         """
         return value if callable(value) else self._tools[name]
 

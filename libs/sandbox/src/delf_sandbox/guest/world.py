@@ -145,11 +145,25 @@ class RecordedClockAndRandom:
 
     def install(self) -> None:
         """Patch the standard library. This is slow, so do it before there is a script to run."""
+        self._patch_random()
+        self._patch_clocks()
+        date_type, datetime_type = _date_types(self.now)
+        # A module in Python gets the replacements even if a module in C imports it, and a module in
+        # C always gets the real types.
+        _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
+        for step in ("create_module", "exec_module"):
+            _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
+        dt.date = date_type
+        dt.datetime = datetime_type
+
+    def _patch_random(self) -> None:
         module: Any = random
         os.urandom = module._urandom = self.random_bytes
         module.Random.seed = _replayable_seed(module.Random.seed, self.random_bytes)
         # ``random.seed`` is a method of the module's generator, bound before the patch.
         module.seed = module._inst.seed
+
+    def _patch_clocks(self) -> None:
         # These C functions of uuid1() would use the system's clock.
         _uuid._generate_time_safe = _uuid._UuidCreate = None
         time.time_ns = self.now_ns
@@ -163,14 +177,6 @@ class RecordedClockAndRandom:
             setattr(time, name, _with_default_time(getattr(time, name), self.now))
         time.asctime = _with_default_date(time.asctime, date_index=0)
         time.strftime = _with_default_date(time.strftime, date_index=1)
-        date_type, datetime_type = _date_types(self.now)
-        # While a module in Python is loaded, it sees the replacements. A module in C sees the real
-        # types, because deriving its own types from Python classes would recurse endlessly.
-        _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
-        for step in ("create_module", "exec_module"):
-            _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
-        dt.date = date_type
-        dt.datetime = datetime_type
 
 
 _real_time_ns = time.time_ns
@@ -224,7 +230,8 @@ def _with_default_date(real: Callable[..., str], date_index: int) -> Callable[..
     def function_of_date(*args: Any) -> str:
         if len(args) > date_index:
             return real(*args)
-        # The default of the real function is the system's time; this localtime() is replaced, too.
+        # The real function would use the system's time. install() has replaced localtime(),
+        # which therefore returns the script's time.
         return real(*args, time.localtime())
 
     return function_of_date
