@@ -10,10 +10,9 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Final, cast, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
 
 from delf.hookspecs import HOOKS
 from delf.messages import ModelReply, ModelRequest
@@ -28,6 +27,7 @@ from support.exported import KIT, STUB, kit, stub
 from support.official import FILE as OFFICIAL
 from support.official import official
 from support.options import OPTIONS, options
+from support.setting_tables import default_text
 from support.workspace import ROOT
 
 PAGE: Final = ROOT / "docs/configuration.md"
@@ -71,7 +71,9 @@ def agent_fields() -> str:
     lines = ["| field | takes | default | meaning |", "|---|---|---|---|"]
     for name, info in AgentConfig.model_fields.items():
         takes = "a model" if name in LLM_FIELDS else _words(info.annotation)
-        lines.append(f"| `{name}` | {takes} | {_default(info)} | {info.description} |")
+        lines.append(
+            f"| `{name}` | {takes} | {default_text(info.get_default(call_default_factory=True))} | {info.description} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -189,19 +191,6 @@ def _words(hint: Any) -> str:
     if args and all(isinstance(arg, str) for arg in args):
         return ", ".join(f"`{arg}`" for arg in args)
     return " or ".join(_words(arg) for arg in args)
-
-
-def _default(info: Any) -> str:
-    value = info.default_factory() if info.default is PydanticUndefined else info.default
-    if value is None or value in ((), {}):
-        return ""
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, tuple):
-        return ", ".join(f"`{item}`" for item in cast("tuple[object, ...]", value))
-    if isinstance(value, BaseModel):
-        return f"`{json.dumps(value.model_dump())}`"
-    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from delf.types import Effect, Isolation, TaskState
 from support.json_rows import with_rows
 from support.kinds import actions, kinds, providers, suites
 from support.meanings import in_json, meanings, plain
+from support.setting_tables import with_settings
 from support.workspace import ROOT
 
 JSON_PAGE: Final = ROOT / "docs/json.md"
@@ -38,12 +39,14 @@ def pages() -> Iterator[Path]:
     """Yield the pages that may hold such parts."""
     yield from sorted((ROOT / "docs").rglob("*.md"))
     yield from sorted(ROOT.glob("plugins/*/README.md"))
+    yield from sorted(ROOT.glob("libs/*/README.md"))
 
 
 def made(page: Path, text: str) -> str:
     """Return a page with all of these parts made again."""
     text = _ACTIONS.sub(lambda match: f"{match[1]}{actions(match[2])}{match[3]}", text)
     text = _WORDS.sub(lambda match: f"{match[1]}{_LISTED[match[2]]()}{match[3]}", text)
+    text = with_settings(text)
     if page == JSON_PAGE:
         for of in dict.fromkeys(_ROWS.values()):
             text = _with_tables(text, of, [name for name in _ROWS if _ROWS[name] is of])

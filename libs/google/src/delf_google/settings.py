@@ -17,7 +17,11 @@ class GoogleSettings(PluginSettings):
 
     oauth_credentials: LocalPath | None = Field(
         default=None,
-        description="File of an OAuth client (`client_secrets.json`), or of an authorised user.",
+        description=(
+            "The `client_secrets.json` of a desktop app, from Google's console, for `delf "
+            "google login`. Or the file of an authorised user, from "
+            "gcloud or google-auth (`token.json`)."
+        ),
     )
     service_account: LocalPath | None = Field(
         default=None, description="File with the key of a service account."

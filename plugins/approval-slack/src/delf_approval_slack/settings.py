@@ -41,7 +41,9 @@ class SlackSettings(PluginSettings):
         description="The names that people (U…) and teams (S…) have in delf, for a team's rules.",
     )
     host: str = Field(default="127.0.0.1", description="The address on which to listen for HTTP.")
-    port: int = Field(default=8799, ge=0, le=65535, description="Its port.")
+    port: int = Field(
+        default=8799, ge=0, le=65535, description=("The port on which to listen for HTTP.")
+    )
     api_url: HttpUrl = Field(
         default="https://slack.com/api/", description="The address of Slack's Web API."
     )

@@ -17,7 +17,7 @@ class RootSettings(BaseModel):
 
     root: LocalPath = Field(description="The folder.")
     mode: Literal["ro", "rw"] = Field(
-        default="ro", description=("Whether scripts may only read, or also write.")
+        default="ro", description=("`ro`: scripts may only read. `rw`: they may also write.")
     )
     suffixes: tuple[str, ...] = Field(
         default=(), description='Allowed endings of names, such as [".md", ".pdf"]; all when empty.'
@@ -26,12 +26,22 @@ class RootSettings(BaseModel):
         default=10_000_000, ge=1, description="The most bytes to read or write at once."
     )
     read_approval: bool = Field(default=False, description="Ask a person before each read.")
-    write_approval: bool = Field(default=True, description="Ask a person before each write.")
+    write_approval: bool = Field(
+        default=True,
+        description=(
+            "Ask a person before each write, and show the change. If the file changes "
+            "meanwhile, the person is asked again."
+        ),
+    )
     create: bool = Field(
-        default=False, description="Make the folder if it is missing and writable."
+        default=False,
+        description=(
+            "Make the folder if it is missing and writable; true in `sandbox.paths` of a worker."
+        ),
     )
     hidden: bool = Field(
-        default=False, description="Whether scripts see names that begin with a dot."
+        default=False,
+        description=("Whether scripts see names that begin with a dot, such as .env and .git."),
     )
 
     @field_validator("suffixes")

@@ -41,8 +41,8 @@ class JournalSettings(PluginSettings):
     durability: Literal["process", "power"] = Field(
         default="process",
         description=(
-            "What a stored event survives in SQLite: the end of the process, or also a "
-            "power cut, which is slower."
+            "What a stored event survives in SQLite: `process`, the end of the process; "
+            "`power`, also a power cut, which is slower."
         ),
     )
     lock_timeout: float = Field(
@@ -67,8 +67,8 @@ class JournalSettings(PluginSettings):
         default=30 * 86_400.0,
         gt=0,
         description=(
-            "How long the messages to models are stored, such as 30 days or 12h; pruning "
-            "removes the messages of older tasks."
+            "How long the messages to models are stored, such as 12h; 30 days when "
+            "omitted. Pruning removes the messages of older tasks."
         ),
     )
 

@@ -31,7 +31,11 @@ class MCPSettings(PluginSettings):
         default_factory=dict, description="Headers for every request to the address."
     )
     config: LocalPath | None = Field(
-        default=None, description='A file in the format of other MCP clients: {"mcpServers": {…}}.'
+        default=None,
+        description=(
+            'A file in the format of other MCP clients: {"mcpServers": {…}}. ${NAME} in '
+            "it is a variable of the environment."
+        ),
     )
     server: str | None = Field(
         default=None,
@@ -40,7 +44,8 @@ class MCPSettings(PluginSettings):
     effects: dict[str, Effect] = Field(
         default_factory=dict,
         description=(
-            "Effects of tools, by name or pattern; the server's own statements are ignored."
+            "Effects of tools, by name or pattern; all other tools need approval. The "
+            "server's own statements are ignored."
         ),
     )
     max_tools: int = Field(
@@ -48,10 +53,14 @@ class MCPSettings(PluginSettings):
     )
     sample: bool = Field(
         default=True,
-        description="Learn the shapes of results that no schema describes, for later tasks.",
+        description=(
+            "Learn the shapes of results that no schema describes, but no values, for "
+            "later tasks and programs."
+        ),
     )
     sampling: Literal["ask", "allow", "refuse"] = Field(
-        default="ask", description="Whether the server may ask the agent's model."
+        default="ask",
+        description=("Whether the server may ask the agent's model: `ask`, `allow` or `refuse`."),
     )
     roots: tuple[LocalPath, ...] = Field(
         default=(), description="Folders that the server may work in."
@@ -61,7 +70,11 @@ class MCPSettings(PluginSettings):
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds for the server to start.")
     protocol: Literal["auto", "legacy"] = Field(
-        default="auto", description="The handshake: that of 2026, or the one of earlier servers."
+        default="auto",
+        description=(
+            "The handshake: `auto` for that of 2026 and else the earlier one, or "
+            "`legacy` for the earlier one from the start."
+        ),
     )
     oauth: Literal["off", "browser", "client_credentials"] = Field(
         default="off", description="How to log in at the address."
@@ -69,7 +82,9 @@ class MCPSettings(PluginSettings):
     client_id: str | None = Field(
         default=None, description=("For OAuth: the client's id, if the login server gave one.")
     )
-    client_secret: SecretStr | None = Field(default=None, description="For OAuth.")
+    client_secret: SecretStr | None = Field(
+        default=None, description=("For OAuth: the client's secret.")
+    )
     private_key: SecretStr | None = Field(
         default=None,
         description=(
@@ -80,9 +95,15 @@ class MCPSettings(PluginSettings):
         default="RS256", description=("The algorithm with which the private key signs.")
     )
     issuer: HttpUrl | None = Field(
-        default=None, description="For OAuth: the only permitted login server."
+        default=None,
+        description=(
+            "For OAuth: the only server for the login; by default the one that the MCP "
+            "server names. A `client_secret` or `private_key` goes to another server "
+            "than the MCP server only if `issuer` names it. A refresh token goes only "
+            "to the server that gave it."
+        ),
     )
-    scopes: tuple[str, ...] = Field(default=(), description="For OAuth.")
+    scopes: tuple[str, ...] = Field(default=(), description=("For OAuth: the scopes to ask for."))
     client_metadata_url: HttpUrl | None = Field(
         default=None, description="For OAuth: the https address that describes this client."
     )
@@ -93,5 +114,9 @@ class MCPSettings(PluginSettings):
         description=("The loopback port to which the browser returns after login."),
     )
     tokens: LocalPath | None = Field(
-        default=None, description="The file for tokens; by default in the user's data folder."
+        default=None,
+        description=(
+            "The file for tokens, which only its owner can read; by default in the "
+            "user's data folder."
+        ),
     )

@@ -50,13 +50,22 @@ class RecallSettings(PluginSettings):
         description=("The namespace of the conversations, as in Chat(namespace=…)."),
     )
     url: Annotated[SecretStr | None, SentTo()] = Field(
-        default=None, description="The journal's file or URL, if it is not the agent's own."
+        default=None,
+        description=(
+            "A journal's file or URL, as in Chat(path=…); the agent's journal when omitted."
+        ),
     )
     embedding_model: str | None = Field(
-        default=None, description='An embedder; the agent\'s when omitted; "off": words alone.'
+        default=None,
+        description=(
+            'The name of an embedder; the agent\'s when omitted. With "off", messages '
+            "are found by words alone."
+        ),
     )
     max_messages: int = Field(
-        default=20_000, ge=1, description="The number of newest messages to search."
+        default=20_000,
+        ge=1,
+        description=("The most messages to search, of the newest conversations."),
     )
 
 

@@ -51,10 +51,10 @@ class SemanticStore:
 
     Args:
         context: The context of the plugin, with the namespace, the data folder and the embedders.
-        url: The URL of the database: ``sqlite:///path`` or ``postgresql://…``. When None, the
-            database is a file in the data folder.
-        embedding_model: The name of the embedder; that of the agent when None. With ``"off"``,
-            facts are found by words alone.
+        url: The URL of the database: ``sqlite:///path`` or ``postgresql://…``; by default
+            a file in the data folder.
+        embedding_model: The name of the embedder; by default the agent's. With ``"off"``, facts are
+            found by words alone.
         guidelines: Instructions on what is worth remembering, for the model that proposes facts.
     """
 

@@ -39,12 +39,15 @@ class HttpEmbedder:
     Args:
         context: The configured keys and the environment variables.
         model: The model that an agent asks for; None for ``embedding_model``.
-        embedding_model: The default model.
-        embedding_base_url: The address of an OpenAI-compatible server; None for the provider's
-            address.
-        embedding_api_key: The key; None for the key in ``providers`` or the environment.
-        embedding_dimensions: The length of vectors, for models with a choice; None for the
-            model's default.
+        embedding_model: The default model. Gemini is asked for names with ``gemini`` or
+            ``google/``. A provider of another plugin is asked for its names, such as
+            ``acme/embed``, if its ``dialect`` is ``openai`` or ``google``.
+        embedding_base_url: The address of an OpenAI-compatible server up to ``/v1`` (for Gemini up
+            to ``/v1beta``); by default the provider's address.
+        embedding_api_key: The key; by default the key in ``providers`` or the environment. With a
+            base URL, the key for this address.
+        embedding_dimensions: The length of vectors, for models with a choice; by default the
+            model's.
         retry: The retry policy.
 
     Raises:

@@ -43,8 +43,8 @@ class SemanticPrefilter:
     Args:
         context: The plugin's context, with the cache folder and the embedders.
         limit: The maximum number of actions to select.
-        embedding_model: The name of the embedder; the agent's embedder when None; ``"off"`` to
-            compare words only.
+        embedding_model: The name of the embedder; by default the agent's. ``"off"`` compares
+            words only.
         wait_seconds: The seconds that a task waits for the vectors of a new catalog.
     """
 

@@ -50,15 +50,15 @@ class DockerBackend:
     Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
     Args:
-        base_image: The image from which the sandbox's image is built, with Python 3.11 or newer.
+        base_image: The image from which the sandbox's image is built, with ``python3`` 3.11 or
+            newer on its path.
         engine: The URL of the Docker engine; by default ``DOCKER_HOST`` or the usual socket.
-        pool_size: The number of idle containers to keep started.
+        pool_size: The number of idle containers to keep started; each is used once.
         cpu_limit: The number of processors that a container may use: ``0.5`` or ``"50%"``.
         pids_limit: The maximum number of processes and threads in a container.
-        runtime: The container runtime, such as ``runsc`` for gVisor; the engine's default when
-            None.
+        runtime: The container runtime, such as ``runsc`` for gVisor; by default the engine's.
         build_network: The network with which pip installs ``allowed_libs`` while the image is
-            built: ``host``, ``none`` or a network's name; the engine's default when None.
+            built: ``host``, ``none`` or a network's name; by default the engine's.
     """
 
     isolation: Isolation = "container"

@@ -78,9 +78,9 @@ class LocalBackend:
         scratch: The storage of the files that scripts write: ``memory`` with the limit
             ``scratch_bytes``, or ``disk`` without a total limit. Systems without mount namespaces,
             such as macOS, need ``disk``.
-        pool_size: The number of idle processes to keep started.
-        python: The path of the interpreter for scripts, CPython 3.11 or newer; the interpreter of
-            this program when None.
+        pool_size: The number of idle processes to keep started; each is used once.
+        python: The path of the interpreter for scripts, CPython 3.11 or newer; by default the
+            interpreter of this program.
     """
 
     isolation: Isolation = "process"

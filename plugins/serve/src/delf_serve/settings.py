@@ -107,10 +107,15 @@ class ServeSettings(PluginSettings):
     key_file_bytes: int = Field(
         default=1_000_000_000,
         ge=1024,
-        description="The most bytes of uploaded files of a person or key of the settings.",
+        description=(
+            "The most bytes of uploaded files of a person or key of the settings; more "
+            "is refused with 413."
+        ),
     )
     all_file_bytes: int = Field(
-        default=10_000_000_000, ge=1024, description="The most bytes of all uploaded files."
+        default=10_000_000_000,
+        ge=1024,
+        description=("The most bytes of all uploaded files; more is refused with 507."),
     )
     file_days: float = Field(
         default=30, gt=0, description="Days after which an uploaded file is removed."
@@ -118,7 +123,10 @@ class ServeSettings(PluginSettings):
     rate: float = Field(
         default=0,
         ge=0,
-        description="Requests a second of a person or key of the settings; 0: no limit.",
+        description=(
+            "Requests a second of a person or key of the settings; 0: no limit. The "
+            "page retries after the time that the server asks for."
+        ),
     )
     models: list[str] = Field(
         default_factory=list,
@@ -126,8 +134,13 @@ class ServeSettings(PluginSettings):
     )
     budgets: dict[str, float] = Field(
         default_factory=dict,
-        description="US dollars that a person, a key or a team may spend in a calendar month, by "
-        "name; `*` is for each person and key without a budget of their own.",
+        description=(
+            "US dollars that a person, a key or a team may spend in a calendar month "
+            '(UTC), by name: `{ada = 20.0, finance = 500.0, "*" = 5.0}`. `*` is for '
+            "each person and key without a budget of their own. Tasks count in the "
+            "month in which they begin, also those of runners. At the limit, new tasks "
+            "are refused with 402, and running tasks end at their next model call."
+        ),
     )
     open_tasks: int = Field(
         default=10_000,
@@ -136,16 +149,21 @@ class ServeSettings(PluginSettings):
             "The most tasks of a person or key of the settings that wait or run at the same time."
         ),
     )
-    streams: int = Field(default=5_000, ge=1, description="The most open event streams and waits.")
+    streams: int = Field(
+        default=5_000, ge=1, description=("The most open event streams and waits of `POST /run`.")
+    )
     key_streams: int = Field(
         default=1_000,
         ge=1,
-        description="The most open event streams and waits of a person or key of the settings.",
+        description=(
+            "The most open event streams and waits of `POST /run` of a person or key of "
+            "the settings."
+        ),
     )
     connections: int = Field(
         default=10_000,
         ge=16,
-        description=("The most open connections, within the limit of open files."),
+        description=("The most open connections; fewer if the system permits fewer open files."),
     )
     header_seconds: float = Field(
         default=10, gt=0, description="The timeout in seconds for the headers of a request."
@@ -183,17 +201,31 @@ class ServeSettings(PluginSettings):
         default=12, gt=0, description="Hours until somebody has to log in to the page again."
     )
     grace_seconds: float = Field(
-        default=5, ge=0, description="Seconds that running tasks have to end when the server stops."
+        default=5,
+        ge=0,
+        description=(
+            "Seconds that running tasks have to end when the server stops; then they "
+            "wait for the next server. The process ends a moment later: let its "
+            "supervisor wait five seconds longer. Streams end at once, and a client "
+            "that waits for a task gets its present state."
+        ),
     )
     files_folder: LocalPath | None = Field(
         default=None,
-        description=("The folder for uploaded files; in delf's data folder when omitted."),
+        description=(
+            "The folder for uploaded files; in delf's data folder when omitted. Each "
+            "file belongs to the caller who uploaded it."
+        ),
     )
     public_url: HttpUrl = Field(
         default="", description="The address of the page, for links: https://delf.example.com"
     )
     webhook_url: Annotated[SecretHttpUrl | None, SentTo()] = Field(
-        default=None, description="The URL that gets a POST when a request waits for a decision."
+        default=None,
+        description=(
+            "The URL that gets a POST when a request waits (`approval_requested`) and "
+            "at the end of a task (`task_finished`)."
+        ),
     )
     webhook_secret: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
@@ -208,7 +240,9 @@ class ServeSettings(PluginSettings):
     )
     smtp_url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
-        description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails about waiting requests.",
+        description=(
+            "smtp[s]://USER:PASSWORD@HOST:PORT, for mails about waiting requests and ended tasks."
+        ),
     )
     slack_token: Annotated[SecretStr | None, SentTo("slack_api_url")] = Field(
         default=None,
@@ -223,7 +257,10 @@ class ServeSettings(PluginSettings):
     )
     remind_minutes: list[float] = Field(
         default_factory=list[float],
-        description="Minutes after which a waiting request is announced again, as [60, 1440].",
+        description=(
+            "Minutes after which a waiting request is announced again "
+            "(`approval_reminder`), such as [60, 1440]."
+        ),
     )
     mail_to: list[str] = Field(default_factory=list, description="The recipients of these mails.")
     mail_from: str = Field(default="delf@localhost", description="The sender of these mails.")

@@ -38,17 +38,27 @@ class ShellSettings(PluginSettings):
 
     rules: tuple[RuleSettings, ...] = Field(
         default=(),
-        description=('Rules, of which the first match applies: [{"pattern": "git status"}].'),
+        description=(
+            "Rules, of which the first match applies. A rule has a `pattern`, "
+            "`approval_required` (true when omitted) and `match` (`words`, `reading` or "
+            "`prefix`)."
+        ),
     )
     default: DefaultSettings | None = Field(
         default=None,
         description=(
-            "The rule for commands that match no other rule; they are blocked when omitted."
+            "The rule for commands that match no other rule: `{ approval_required = "
+            "true }`. They are blocked when omitted."
         ),
     )
-    folder: LocalPath = Field(default=".", description="The working folder of commands.")
+    folder: LocalPath = Field(
+        default=".", description=("The working folder of commands; their `cwd` has to be in it.")
+    )
     timeout: float = Field(
-        default=60.0, gt=0, le=86_400, description="Seconds after which a command is killed."
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description=("Seconds after which a command and its processes are killed."),
     )
     max_output_bytes: int = Field(
         default=1_000_000, ge=1, description="The most bytes of a command's output that are kept."

@@ -17,22 +17,30 @@ class SQLSettings(PluginSettings):
 
     url: SecretStr | None = Field(
         default=None,
-        description="postgresql://, mysql://, mariadb://, sqlite:///path, duckdb:///path, or any "
-        "other URL of SQLAlchemy whose dialect is installed.",
+        description=(
+            "postgresql://, postgres://, mysql://, mariadb://, sqlite:///path, "
+            "duckdb:///path, or any other URL of SQLAlchemy whose dialect is installed. "
+            "A driver in the first ones, such as postgresql+psycopg2, is ignored."
+        ),
     )
     db_type: str | None = Field(
         default=None,
         description=("The kind of database, if there is no url; postgresql when omitted."),
     )
     host: str | None = Field(default=None, description="The server; localhost when omitted.")
-    port: int | None = Field(default=None, ge=1, le=65535, description="The server's port.")
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description=("The server's port; the usual one when omitted.")
+    )
     database: str | None = Field(
         default=None, description="The database; for SQLite and DuckDB its path."
     )
-    user: str | None = Field(default=None, description="Who logs in.")
+    user: str | None = Field(default=None, description=("The user who logs in."))
     password: SecretStr | None = Field(default=None, description="The user's password.")
     statement_timeout: float = Field(
-        default=30.0, gt=0, le=86_400, description="Seconds after which a statement is cancelled."
+        default=30.0,
+        gt=0,
+        le=86_400,
+        description=("Seconds after which the database cancels a statement."),
     )
     connect_timeout: float = Field(
         default=10.0, gt=0, le=600, description="Seconds to wait for the server's answer."
@@ -43,7 +51,9 @@ class SQLSettings(PluginSettings):
     max_bytes: int = Field(
         default=64_000_000, ge=1000, description="A larger result than this is an error."
     )
-    pool_size: int = Field(default=5, ge=1, le=100, description="Statements at the same time.")
+    pool_size: int = Field(
+        default=5, ge=1, le=100, description=("Statements at the same time; more wait.")
+    )
     schema_chars: int = Field(
         default=8000, ge=200, description="The most text about the schema in a prompt."
     )
@@ -63,18 +73,21 @@ class SQLSettings(PluginSettings):
     functions: frozenset[str] = Field(
         default=frozenset(),
         description=(
-            "Functions that query may call in addition to the known functions; patterns "
-            "such as st_* are allowed."
+            "Functions that `query` may call in addition to the known functions; "
+            "patterns such as `st_*` are allowed."
         ),
     )
     role: str | None = Field(
-        default=None, description="PostgreSQL: the role that query takes on (SET LOCAL ROLE)."
+        default=None, description=("PostgreSQL: the role that `query` takes on (SET LOCAL ROLE).")
     )
     create: bool = Field(default=False, description="Create a missing file of SQLite or DuckDB.")
 
     attach: dict[str, LocalPath] = Field(
         default_factory=dict[str, str],
-        description="SQLite: other files that queries may read, by schema name.",
+        description=(
+            "SQLite: other files that `query` may read, by schema name: `{archive = "
+            '"old.db"}` for archive.orders.'
+        ),
     )
 
     @field_validator("attach")

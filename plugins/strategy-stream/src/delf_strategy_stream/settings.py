@@ -14,21 +14,24 @@ class StreamSettings(PluginSettings):
 
     notation: Literal["markers", "tools"] = Field(
         default="markers",
-        description="Calls as JSON in the text, or the provider's own function calls.",
+        description=(
+            "`markers`: calls as JSON in the text. `tools`: the provider's own function calls."
+        ),
     )
     mode: Literal["auto", "resume", "replay"] = Field(
         default="auto",
         description=(
-            "auto: an open session if the model supports it; resume: a session, or the "
-            "task fails; replay: one request each turn."
+            "`auto`: an open session if the model has one, otherwise a request for each "
+            "turn. `resume`: only sessions; a task without one fails. `replay`: only "
+            "requests."
         ),
     )
     session_seconds: float = Field(
         default=20.0,
         gt=0,
         description=(
-            "The longest silence of a session in seconds; after that, delf treats the "
-            "session as broken."
+            "The longest silence of a session in seconds; after that, another session "
+            "or requests replace it."
         ),
     )
     max_turns: int = Field(
@@ -36,5 +39,7 @@ class StreamSettings(PluginSettings):
     )
     untrusted: list[str] = Field(
         default_factory=list,
-        description="Tools whose results strangers may have written: names, or patterns as web.*",
+        description=(
+            "Tools whose results strangers may have written: names, or patterns such as web.*."
+        ),
     )

@@ -18,12 +18,15 @@ class WebSettings(PluginSettings):
     others: Literal["allow", "ask", "refuse"] | None = Field(
         default=None,
         description=(
-            "The treatment of other hosts; by default refuse if `hosts` is set, else allow."
+            "The treatment of other hosts: `refuse`, `allow`, or `ask` for approval of "
+            "each call. By default refuse if `hosts` is set, else allow."
         ),
     )
     private: tuple[str, ...] = Field(
         default=(),
-        description="Reachable hosts and ranges of private networks: names, or 10.1.0.0/16.",
+        description=(
+            "Hosts and networks of private networks that scripts may reach: names, or 10.1.0.0/16."
+        ),
     )
     ports: tuple[int, ...] = Field(
         default=(80, 443, 8000, 8080, 8443), description="Ports that may be reached; all if empty."

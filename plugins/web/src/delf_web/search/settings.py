@@ -23,7 +23,11 @@ class WebSearchSettings(PluginSettings):
         ),
     )
     base_url: HttpUrl | None = Field(
-        default=None, description=("The provider's address, if not the usual one.")
+        default=None,
+        description=(
+            "The provider's address, if not the usual one. Only a key for this address "
+            "is sent to it."
+        ),
     )
     provider: Literal["auto", "google", "openai", "anthropic"] = Field(
         default="auto",
@@ -34,9 +38,15 @@ class WebSearchSettings(PluginSettings):
     searxng: str | None = Field(
         default=None, description="The address of a SearXNG server, instead of a model."
     )
-    language: str | None = Field(default=None, description='For SearXNG: "en", "de-CH".')
+    language: str | None = Field(
+        default=None,
+        description=(
+            'The language of results, for SearXNG: "en", "de-CH"; the server\'s when omitted.'
+        ),
+    )
     domains: tuple[str, ...] = Field(
-        default=(), description="Only results of these domains and their subdomains."
+        default=(),
+        description=("Only results of these domains and their subdomains; not with Gemini."),
     )
     results: int = Field(default=10, ge=1, le=50, description="The maximum number of results.")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one search.")
