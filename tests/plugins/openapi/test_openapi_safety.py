@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import gzip
@@ -246,6 +247,23 @@ async def test_deeply_nested_answer_is_returned_as_text(open_api, invoke, server
     deep = b"[" * 100_000 + b"]" * 100_000
     server.answer = lambda seen: Reply(200, deep)
     assert isinstance(await invoke(open_api(one({})), "call"), str)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("codec", ["hex", "zlib", "rot13", "undefined", "idna", "punycode", "no"])
+async def test_codec_that_is_no_charset_does_not_decode_an_answer(
+    codec, status, open_api, invoke, server: RawServer
+):
+    # Python's punycode takes minutes for such a text.
+    text = "xn--" + "a" * 1_000_000
+    kind = {"Content-Type": f"text/plain; charset={codec}"}
+    server.answer = lambda seen: Reply(status, text.encode(), kind)
+    async with asyncio.timeout(10):
+        if status == 200:
+            assert await invoke(open_api(one({})), "call") == text
+        else:
+            with pytest.raises(ToolExecutionError, match="answered 400.*: xn--aaa"):
+                await invoke(open_api(one({})), "call")
 
 
 async def test_error_repeating_the_credentials_is_redacted(open_api, invoke, server: RawServer):

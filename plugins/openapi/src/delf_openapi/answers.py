@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from delf.network.charsets import codec_of, decode_charset
 from delf.notes import note
 from delf.tools.json_schema import clean
 from delf.values.json_reader import JSONReader
@@ -85,16 +85,14 @@ class Answer:
         return value
 
     def _text(self) -> str:
-        declared = self.headers.get("content-type", "").lower().partition("charset=")[2]
-        charset = declared.partition(";")[0].strip(" \"'") or "utf-8"
-        try:
-            codecs.lookup(charset)
-        except LookupError:
-            charset = "utf-8"
-        text = self.content.decode(charset, "replace")
-        if "\ufffd" in text and "\ufffd".encode() not in self.content:
-            note(f"the answer has bytes that are not {charset.upper()}: each was read as \ufffd")
-        return text
+        label = self.headers.get("content-type", "").lower().partition("charset=")[2]
+        charset = label.partition(";")[0].strip(" \"'")
+        text = decode_charset(self.content, charset)
+        if text is not None:
+            return text
+        codec = codec_of(charset) or "utf-8"
+        note(f"the answer has bytes that are not {codec.upper()}: each was read as \ufffd")
+        return self.content.decode(codec, "replace")
 
     def as_dict(self, body: Any) -> dict[str, Any]:
         """Return status, headers and body as a dict, for scripts that need headers."""
