@@ -61,6 +61,11 @@ def page(method, cursor):
 def answer(message):
     method, number = message["method"], message["id"]
     params = message.get("params") or {}
+    if method == "initialize" and MODE == "refuses to start":
+        return send(id=number, error={"code": -32000, "message": GIVEN["message"]})
+    if method == "initialize" and MODE == "odd version":
+        shown = {"protocolVersion": GIVEN["message"], "capabilities": {}}
+        return send(id=number, result={**shown, "serverInfo": {"name": "r", "version": "1"}})
     if method == "initialize":
         names = ("resources",) if MODE == "circles" else ()
         able = {"tools": {"listChanged": True}, **{name: {} for name in names}}
@@ -110,6 +115,8 @@ def called(number):
         case "long error":
             shown = "\u202eno\u202c" + "x" * 1_000_000
             return send(id=number, error={"code": -32000 + 7, "message": shown})
+        case "quota":
+            return send(id=number, error={"code": -32000, "message": "quota exceeded"})
         case "long failure":
             block = {"type": "text", "text": "y" * 1_000_000}
             return send(id=number, result={"content": [block], "isError": True})

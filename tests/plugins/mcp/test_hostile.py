@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from delf import Agent
-from delf.errors import ConnectionUnavailableError, ToolExecutionError
+from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
 from delf.protocols.approval import Approved
 from delf.testing import ScriptedModel, TestHost
 from plugins.mcp.conftest import ROGUE, invoke, run
@@ -210,6 +210,22 @@ async def test_errors_are_truncated_and_escape_invisible_characters(rogue, mode)
         await invoke(rogue(mode), "good")
     assert len(caught.value.message) < 5000
     assert "\u202e" not in caught.value.message
+
+
+@pytest.mark.parametrize("mode", ["refuses to start", "odd version"])
+async def test_error_of_a_failed_start_escapes_invisible_characters(rogue, mode) -> None:
+    srv = rogue(mode, does={"message": "\x1b]0;title\x07\u202eno"})
+    with pytest.raises(ConnectionUnavailableError, match=r"\\x1b\]0;title") as caught:
+        await srv.actions()
+    assert caught.value.message.isprintable()
+
+
+async def test_server_error_with_the_code_of_a_closed_connection_is_shown(rogue) -> None:
+    srv = rogue("quota")
+    for _ in range(2):
+        with pytest.raises(ToolExecutionError, match="^rogue: good: quota exceeded$") as caught:
+            await invoke(srv, "good")
+        assert not isinstance(caught.value, OutcomeUnknownError)
 
 
 async def test_log_messages_of_a_server_are_hidden(rogue, caplog) -> None:

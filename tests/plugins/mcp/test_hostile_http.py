@@ -24,11 +24,16 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         number, method = message.get("id"), message.get("method", "")
+        if self.mode.startswith("restarts") and not self.is_session_known(method):
+            return self.reject_session(number)
         if number is None:
             return self.say(b"", status=202)
         if method == "initialize":
+            self.server.starts += 1
             shown = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
-            return self.result(number, {**shown, "serverInfo": {"name": "r", "version": "1"}})
+            result = {**shown, "serverInfo": {"name": "r", "version": "1"}}
+            more = {"mcp-session-id": self.server.session}
+            return self.result(number, result, more if self.mode.startswith("restarts") else ())
         if method == "tools/list":
             if self.mode == "large list":
                 return self.large(number)
@@ -41,7 +46,25 @@ class Handler(BaseHTTPRequestHandler):
         text = {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no"}}
         return self.say(json.dumps(text).encode())
 
+    def is_session_known(self, method):
+        if method == "tools/call" and self.server.session == "forgotten":
+            return False
+        session = self.headers.get("mcp-session-id")
+        return session == self.server.session or (session is None and method == "initialize")
+
+    def reject_session(self, number):
+        error = {"code": -32000, "message": "Bad Request: no valid session"}
+        text = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        match self.mode:
+            case "restarts, 404":
+                self.say(b"no such page", status=404, kind="text/plain")
+            case "restarts, 404 with an error":
+                self.say(text, status=404)
+            case _:
+                self.say(text, status=400)
+
     def called(self, number):
+        self.server.calls += 1
         begin = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "'
         match self.mode:
             case "large":
@@ -92,6 +115,17 @@ class Handler(BaseHTTPRequestHandler):
                 error = {"code": -32602, "message": "no such lamp"}
                 text = {"jsonrpc": "2.0", "id": number, "error": error}
                 self.say(json.dumps(text).encode(), status=400)
+            case "quota" | "quota in events":
+                error = {"code": -32000, "message": "quota exceeded"}
+                text = json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode()
+                if self.mode.endswith("events"):
+                    self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+                else:
+                    self.say(text)
+            case "unknown method":
+                error = {"code": -32601, "message": "no such method"}
+                text = {"jsonrpc": "2.0", "id": number, "error": error}
+                self.say(json.dumps(text).encode(), status=404)
             case "page":
                 self.say(b"<html>\x1b[2J", kind="text/html")
             case _:
@@ -116,8 +150,9 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass  # nobody reads any more
 
-    def result(self, number, result):
-        self.say(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+    def result(self, number, result, more=()):
+        text = json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
+        self.say(text, more=more)
 
     def say(self, body, *, status=200, kind="application/json", more=()):
         self.send_response(status)
@@ -147,6 +182,7 @@ def rogue(open_mcp):
         handler = type("Rogue", (Handler,), {"mode": mode})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads, server.leave = True, threading.Event()
+        server.session, server.starts, server.calls = "first", 0, 0
         threading.Thread(
             target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         ).start()
@@ -154,6 +190,7 @@ def rogue(open_mcp):
         url = f"http://127.0.0.1:{server.server_port}/mcp"
         return open_mcp(name="rogue", url=url, command=None, args=[], **settings)
 
+    open_rogue.servers = servers
     yield open_rogue
     for server in servers:
         server.leave.set()
@@ -201,6 +238,52 @@ async def test_call_with_a_lost_answer_has_unknown_outcome(rogue, mode, is_unkno
             await invoke(rogue(mode), "good")
     assert isinstance(caught.value, OutcomeUnknownError) == is_unknown
     assert ("is not known" in caught.value.describe()) == is_unknown
+
+
+@pytest.mark.parametrize(
+    "mode", ["restarts, 404", "restarts, 404 with an error", "restarts, 400 with an error"]
+)
+async def test_call_continues_in_a_new_session_after_a_server_restart(rogue, mode) -> None:
+    srv = rogue(mode)
+    (server,) = rogue.servers
+    async with asyncio.timeout(30):
+        (action,) = await srv.actions()
+        assert await action.call() == "done"
+        for session in ("second", "third"):
+            server.session = session  # the server has forgotten the session before
+            answers = await asyncio.gather(*(action.call() for _ in range(5)))
+            assert answers == ["done"] * 5
+    assert server.calls == 11
+
+
+@pytest.mark.parametrize("mode", ["restarts, 404", "restarts, 400 with an error"])
+async def test_server_that_forgets_each_session_is_an_error(rogue, mode) -> None:
+    srv = rogue(mode)
+    (server,) = rogue.servers
+    server.session = "forgotten"
+    async with asyncio.timeout(30):
+        with pytest.raises(ConnectionUnavailableError, match="good was not done"):
+            await invoke(srv, "good")
+    assert (server.starts, server.calls) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("quota", "rogue: good: quota exceeded"),
+        ("quota in events", "rogue: good: quota exceeded"),
+        ("unknown method", "rogue: good: no such method"),
+    ],
+)
+async def test_server_error_of_any_code_leaves_the_session_open(rogue, mode, says) -> None:
+    srv = rogue(mode)
+    (server,) = rogue.servers
+    async with asyncio.timeout(30):
+        for _ in range(2):
+            with pytest.raises(ToolExecutionError, match=says) as caught:
+                await invoke(srv, "good")
+            assert not isinstance(caught.value, OutcomeUnknownError)
+    assert (server.starts, server.calls) == (1, 2)
 
 
 @pytest.mark.parametrize(

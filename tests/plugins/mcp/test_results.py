@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from delf.errors import OutcomeUnknownError
 from plugins.mcp.conftest import invoke, run
 from plugins.mcp.test_hostile import tool
 
@@ -41,6 +42,25 @@ async def test_files_accompany_a_structured_result(rogue) -> None:
     response, _, _ = await run(srv, "print(await rogue.good())")
     assert response.text == "{'n': 1}"
     assert set(response.files) == {"rogue-1-1.png"}
+
+
+@pytest.mark.parametrize("uri", ["http://[::1", "http://[x]y/z", "http://a:99999/b", "", "\x00"])
+async def test_resource_with_an_invalid_uri_is_a_result(rogue, uri) -> None:
+    resource = {"uri": uri, "text": "glow", "mimeType": "text/plain"}
+    content = [{"type": "resource", "resource": resource}]
+    srv = rogue("plain", does={"answer": {"content": content}})
+    response, _, _ = await run(srv, "print((await rogue.good())[0]['content'])")
+    assert response.text == "glow"
+    assert list(response.files) == ["rogue-1-1-resource.txt"]
+
+
+@pytest.mark.parametrize("data", ["a", "\u00e9", "\ud800"])
+@pytest.mark.parametrize("structured", [{}, {"structuredContent": {"n": 1}}])
+async def test_call_with_unreadable_bytes_has_unknown_outcome(rogue, data, structured) -> None:
+    content = [{"type": "image", "data": data, "mimeType": "image/png"}]
+    srv = rogue("plain", does={"answer": {"content": content, **structured}})
+    with pytest.raises(OutcomeUnknownError, match=r"^rogue: good: the server sent"):
+        await invoke(srv, "good")
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])

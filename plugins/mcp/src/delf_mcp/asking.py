@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
@@ -16,6 +15,7 @@ from mcp.client.session import ClientRequestContext
 from delf import CallContext
 from delf.errors import DelfError, ToolDefinitionError, ToolRefusedError
 from delf.messages import system
+from delf.network.urls import split_http_url
 from delf.tools.json_schema import Checker
 from delf_mcp.questions import Unshowable, form_question, model_question, url_question
 from delf_mcp.results import as_message
@@ -172,7 +172,7 @@ class ServerQuestions:
     async def _elicit_url(
         self, call: PendingCall, params: types.ElicitRequestURLParams
     ) -> types.ElicitResult:
-        if urlsplit(params.url).scheme not in ("http", "https"):
+        if split_http_url(params.url) is None:
             raise Unshowable("only http and https addresses are shown to the user")
         question = url_question(self._name, params)
         approved_arguments = await self._ask_consent(

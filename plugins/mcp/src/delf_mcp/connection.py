@@ -7,12 +7,12 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_Answer = TypeVar("_Answer")
+_Ask: TypeAlias = "Callable[[Client, IdleTimeout], Awaitable[_Answer]]"
+_Listing: TypeAlias = "tuple[dict[str, Action], list[OmittedItem], list[str]]"
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _SENDS_ARGUMENTS: Final[Mapping[str, Any]] = {"egress": True}
@@ -165,7 +168,10 @@ class MCP(Connection[MCPSettings]):
         max_tools = self.settings.max_tools
         seconds = self.settings.start_timeout
         deadline = time.monotonic() + seconds
-        async with self._link(server, "its list of tools", starting=True) as (client, _):
+
+        async def read_tools(
+            client: Client, _: IdleTimeout
+        ) -> tuple[types.ServerCapabilities, list[types.Tool], _Listing]:
             # Before the listing: tools that change meanwhile make the list stale again.
             server.is_tool_list_stale = False
             server.item_filter.forget_omitted("tools")  # of an earlier listing
@@ -175,9 +181,12 @@ class MCP(Connection[MCPSettings]):
                 tools = await whole_list(
                     client.list_tools, "tools", max_tools, _MORE_TOOLS, cache_mode="refresh"
                 )
-            actions, unusable_tools, changed_tools = await asyncio.to_thread(
-                self._make_actions, server, tools, deadline
-            )
+            listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
+            return capabilities, tools, listing
+
+        capabilities, tools, (actions, unusable_tools, changed_tools) = await self._answer(
+            server, "its list of tools", read_tools, starting=True
+        )
         if capabilities.resources is not None:
             for function in (self.list_resources, self.read_resource):
                 action = action_from_function(
@@ -229,11 +238,15 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.limits import MAX_ITEMS
         from delf_mcp.listing import whole_list
 
-        server = self._server()
-        async with self._link(server, "its list of resources") as (client, _):
+        async def read_lists(
+            client: Client, _: IdleTimeout
+        ) -> tuple[list[types.Resource], list[types.ResourceTemplate]]:
             resources = await whole_list(client.list_resources, "resources", MAX_ITEMS)
             list_templates = client.list_resource_templates
-            templates = await whole_list(list_templates, "resource_templates", MAX_ITEMS)
+            return resources, await whole_list(list_templates, "resource_templates", MAX_ITEMS)
+
+        server = self._server()
+        resources, templates = await self._answer(server, "its list of resources", read_lists)
         self._log_omitted(server, "resources", "resourceTemplates")
         return [
             *(_resource(str(item.uri), item) for item in resources),
@@ -248,14 +261,17 @@ class MCP(Connection[MCPSettings]):
         """
         from delf_mcp.results import resource_of
 
-        async with self._link(self._server(), f"resource {uri}") as (client, _):
-            return resource_of((await client.read_resource(uri)).contents)
+        async def read(client: Client, _: IdleTimeout) -> types.ReadResourceResult:
+            return await client.read_resource(uri)
+
+        result = await self._answer(self._server(), f"resource {uri}", read)
+        return resource_of(result.contents)
 
     # -- tools --------------------------------------------------------------------------
 
     def _make_actions(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
-    ) -> tuple[dict[str, Action], list[OmittedItem], list[str]]:
+    ) -> _Listing:
         """Make an action for each tool.
 
         The setting ``effects`` applies only to tools whose description is unchanged since the
@@ -418,15 +434,24 @@ class MCP(Connection[MCPSettings]):
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
         """Call a tool, and return its result; give files in the result to the task."""
         from delf_mcp.repair import note_losses
-        from delf_mcp.results import files_of, result_of
+        from delf_mcp.results import UnreadableContentError, files_of, result_of
 
-        # The timeout restarts at each sign of progress, and is paused during questions.
-        async with self._link(server, tool.name, calling=True) as (client, idle_timeout):
+        async def call(client: Client, idle_timeout: IdleTimeout) -> types.CallToolResult:
+            # The timeout restarts at each sign of progress, and is paused during questions.
             server.questions.set_timeout(idle_timeout)
-            result = await client.call_tool(
+            return await client.call_tool(
                 tool.name, arguments, progress_callback=idle_timeout.restart_on_progress
             )
-        value = result_of(tool.name, result)
+
+        result = await self._answer(server, tool.name, call, calling=True)
+        try:
+            value = result_of(tool.name, result)
+            files = list(files_of(result.content))
+        except UnreadableContentError as error:
+            raise OutcomeUnknownError(
+                f"{self.name}: {tool.name}: {error.message}; whether it did it is not known",
+                hint=_CHECK_FIRST,
+            ) from None
         note_losses(result.meta)  # values that could not be read from the server's JSON
         context = server.questions.context  # None if the call is not made by a task
         wrong_types = await self._results.record_types(tool, value)  # empty if the schema is right
@@ -436,11 +461,42 @@ class MCP(Connection[MCPSettings]):
             if context is not None:
                 context.say(f"{message}\n")
         if context is not None:
-            for name, data in files_of(result.content):
+            for name, data in files:
                 context.add_output_file(f"{self.name}-{context.call_id}-{name}", data)
         return value
 
     # -- the server ---------------------------------------------------------------------
+
+    async def _answer(
+        self,
+        server: _Server,
+        what: str,
+        ask: _Ask[_Answer],
+        *,
+        starting: bool = False,
+        calling: bool = False,
+    ) -> _Answer:
+        """Ask the server; if the server does not know the session, ask again in a new session.
+
+        Args:
+            server: The server.
+            what: The purpose of the request, for messages.
+            ask: Sends the request with the server's client, and returns the server's answer.
+            starting: As for :meth:`_link`.
+            calling: As for :meth:`_link`.
+
+        Raises:
+            DelfError: As :meth:`_link` does.
+        """
+
+        async def ask_once() -> _Answer:
+            async with self._link(server, what, starting=starting, calling=calling) as link:
+                return await ask(*link)
+
+        try:
+            return await ask_once()
+        except _LostSessionError:
+            return await ask_once()
 
     @asynccontextmanager
     async def _link(
@@ -456,6 +512,7 @@ class MCP(Connection[MCPSettings]):
 
         Raises:
             ConnectionUnavailableError: If the start fails.
+            _LostSessionError: If the server does not know the session.
             OutcomeUnknownError: If the response to a tool's call is lost or unreadable.
             ToolExecutionError: If anything else fails.
         """
@@ -466,6 +523,7 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.limits import MAX_ERROR_CHARACTERS
         from delf_mcp.listing import ListError
         from delf_mcp.quiet import quietly
+        from delf_mcp.sessions import is_session_lost
 
         error_type: type[ConnectionUnavailableError | ToolExecutionError] = (
             ConnectionUnavailableError if starting else ToolExecutionError
@@ -475,10 +533,16 @@ class MCP(Connection[MCPSettings]):
         seconds = self.settings.start_timeout if starting else self.settings.timeout
         client = await server.link.client()
         try:
-            with quietly():
+            with quietly(), server.link.request():
                 async with asyncio.timeout(seconds) as limit:
                     yield client, IdleTimeout(limit, seconds)
         except MCPError as error:
+            if is_session_lost(error):
+                server.link.end_session(client)
+                raise _LostSessionError(
+                    f"{self.name}: {what} was not done, because the MCP server has ended the "
+                    "session; the next call begins a new session"
+                ) from None
             if error.code == types.CONNECTION_CLOSED:
                 server_exit = server.link.server_exit
                 server_exit.report()
@@ -548,6 +612,10 @@ class MCP(Connection[MCPSettings]):
                 hint='command = "npx", args = ["-y", "…"]; or url = "https://host/mcp"; or config',
             )
         return settings
+
+
+class _LostSessionError(ConnectionUnavailableError):
+    """A server does not know the session of a request, and has not executed the request."""
 
 
 class _Server:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import functools
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import httpx2
 
 from delf_mcp.repair import needs_repair, repaired
+from delf_mcp.sessions import mark_lost_session, may_reject_session
 
 MAX_MESSAGE_BYTES: Final = 32_000_000
 MAX_INVALID_LINES: Final = 1000
@@ -41,6 +43,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
         max_bytes: The maximum number of bytes of the whole body.
         refusal_message: The reason to refuse the body; None to accept the body.
         is_single_message: Whether the body is a single message instead of an event stream.
+        convert: Converts the body of a single message; the body is not converted when omitted.
     """
 
     def __init__(
@@ -50,17 +53,19 @@ class _LimitedStream(httpx2.AsyncByteStream):
         refusal_message: str | None,
         *,
         is_single_message: bool,
+        convert: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
         self._refusal_message = refusal_message
         self._is_single_message = is_single_message
+        self._convert = convert
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the body, with the message in it or in each of its events repaired."""
         if self._is_single_message:
             body = b"".join([piece async for piece in self._pieces()])
-            yield await _repair(body)
+            yield await _repair(body if self._convert is None else self._convert(body))
             return
         buffer = bytearray()
         async for piece in self._pieces():
@@ -130,13 +135,18 @@ async def limit_response_size(response: httpx2.Response) -> None:
     """Limit the size of a response's body; a response hook of httpx.
 
     A compressed response is refused, because delf requests none, and it could expand without limit.
+    A response that rejects the session becomes an error for :func:`is_session_lost`.
     """
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     is_compressed = encoding not in _UNCOMPRESSED
     refusal = f"the answer is compressed ({encoding[:20]!r})" if is_compressed else None
+    convert: Callable[[bytes], bytes] | None = None
+    if may_reject_session(response):
+        convert = functools.partial(mark_lost_session, response)
+        response.headers["content-type"] = "application/json"  # so that the body is read
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     # An event stream may be endless: _LimitedStream limits the size of each event instead.
     max_bytes = float("inf") if is_stream else MAX_MESSAGE_BYTES
     response.stream = _LimitedStream(
-        response.stream, max_bytes, refusal, is_single_message=not is_stream
+        response.stream, max_bytes, refusal, is_single_message=not is_stream, convert=convert
     )

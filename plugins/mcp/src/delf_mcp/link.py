@@ -7,13 +7,14 @@ import contextlib
 import contextvars
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Self, cast
 
 from mcp import Client
 
 from delf.errors import ConnectionUnavailableError, DelfError
+from delf.terminal import visible
 from delf_mcp.quiet import quietly
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,9 @@ class Link:
         self._start_lock = asyncio.Lock()
         self._client: Client | None = None
         self._client_task: asyncio.Task[None] | None = None
+        self._request_count = 0
+        self._has_no_request = asyncio.Event()
+        self._has_no_request.set()
         self._stop = asyncio.Event()
         self._server_exit = ServerExit(self._on_exit)
         self._failures = 0
@@ -90,10 +94,37 @@ class Link:
             return self._client
         async with self._start_lock:
             if self._client is None:
-                await self._stop_client_task()  # left over from a server that has ended
+                await self._wait_for_requests()
+                await self._stop_client_task()  # left over from an ended server or session
                 await self._wait_for_restart()
                 self._client = await self._start()
             return self._client
+
+    @contextlib.contextmanager
+    def request(self) -> Generator[None]:
+        """Count a request of the client in progress while the block runs."""
+        self._request_count += 1
+        self._has_no_request.clear()
+        try:
+            yield
+        finally:
+            self._request_count -= 1
+            if self._request_count == 0:
+                self._has_no_request.set()
+
+    def end_session(self, client: Client) -> None:
+        """Forget a client whose session the server does not know, so that a new one is opened.
+
+        The client is closed when its other requests have ended.
+        """
+        if self._client is client:
+            self._client = None
+
+    async def _wait_for_requests(self) -> None:
+        """Wait for the ends of requests in progress, so that these get the answers to them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._has_no_request.wait()
 
     @property
     def server_exit(self) -> ServerExit:
@@ -296,10 +327,13 @@ async def watched(
 
 
 def first_of(error: BaseException) -> str:
-    """Format an exception as one line; of exception groups, the first exception inside them."""
+    """Format an exception as one line; of exception groups, the first exception inside them.
+
+    The text may be a server's, so invisible characters are escaped.
+    """
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    text = " ".join(str(error).split())
+    text = visible(" ".join(str(error).split()))
     if text:
         return f"{type(error).__name__}: {text}"[:300]
     return type(error).__name__

@@ -8,9 +8,15 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+import mcp_types as types
+
 from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
 
+# Matches the code with which the client library reports the end of a connection. Servers use the
+# code for errors of their own.
+_CLOSED_CODE: Final = re.compile(rf'"code"\s*:\s*{types.CONNECTION_CLOSED}\b')
+_SERVER_ERROR: Final = -32019
 # Matches the escape of a surrogate, which may be unpaired.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 # The key in a result's metadata for notes about lossy repairs; servers cannot guess the key.
@@ -22,17 +28,21 @@ _WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
 def needs_repair(text: str) -> bool:
     """Return True if a message may need a repair by :func:`repaired`.
 
-    A repair is needed for lone surrogates, and for structured data that is not an object.
+    A repair is needed for lone surrogates, for structured data that is not an object, and for a
+    server's error that would look like the end of the connection.
     """
-    return '"structuredContent"' in text or _SURROGATE.search(text) is not None
+    if '"structuredContent"' in text:
+        return True
+    return _SURROGATE.search(text) is not None or _CLOSED_CODE.search(text) is not None
 
 
 def repaired(text: str) -> str:
     """Return the JSON of a message such that the client library accepts the message.
 
     Lone surrogates are replaced, non-finite numbers become text, and structured data other than an
-    object is wrapped in an object. Notes about lost values are put into the metadata of a tool's
-    result, for :func:`note_losses`.
+    object is wrapped in an object. An error of the server does not keep the code with which the
+    library reports the end of the connection. Notes about lost values are put into the metadata of
+    a tool's result, for :func:`note_losses`.
 
     Raises:
         ValueError: If the text is not JSON.
@@ -44,10 +54,11 @@ def repaired(text: str) -> str:
     # message, from which note_losses() adds them to the call.
     with notes_of_call() as notes:
         reader.add_notes()
-    is_wrapped = False
+    is_changed = False
     if isinstance(value, dict):
-        is_wrapped = _wrap_data(cast("dict[str, Any]", value))
-    is_acceptable = not notes and not is_wrapped and not _SURROGATE.search(text)
+        message = cast("dict[str, Any]", value)
+        is_changed = _wrap_data(message) or _replace_closed_code(message)
+    is_acceptable = not notes and not is_changed and not _SURROGATE.search(text)
     if is_acceptable:
         return text
     if isinstance(value, dict):
@@ -100,6 +111,22 @@ def _wrap_data(message: dict[str, Any]) -> bool:
     meta = record.setdefault("_meta", {})
     if isinstance(meta, dict):
         meta[_WRAPPED_KEY] = True
+    return True
+
+
+def _replace_closed_code(message: dict[str, Any]) -> bool:
+    """Replace the code of an error that would look like the end of the connection.
+
+    Returns:
+        True if the message was such an error.
+    """
+    error = message.get("error")
+    if not isinstance(error, dict):
+        return False
+    fields = cast("dict[str, Any]", error)
+    if fields.get("code") != types.CONNECTION_CLOSED:
+        return False
+    fields["code"] = _SERVER_ERROR
     return True
 
 

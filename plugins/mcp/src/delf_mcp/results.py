@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import mimetypes
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import mcp_types as types
 
 from delf.errors import ToolExecutionError
 from delf.messages import ImagePart, Message, Part, TextPart
+from delf.network.urls import split_url
 from delf.terminal import visible
 from delf_mcp.limits import MAX_ERROR_CHARACTERS
 from delf_mcp.repair import data_of
@@ -23,6 +23,10 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # unknown to mimetypes
 _MAX_NAME_CHARACTERS: Final = 60
 _MAX_EXTENSION_CHARACTERS: Final = 10
+
+
+class UnreadableContentError(ToolExecutionError):
+    """A server's answer has content that cannot be decoded."""
 
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
@@ -36,6 +40,7 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
         result: The result.
 
     Raises:
+        UnreadableContentError: If the content cannot be decoded.
         ToolExecutionError: If the tool reports a failure.
     """
     if result.is_error:
@@ -59,7 +64,9 @@ def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
 
 def _file_name(resource: Any) -> str:
     """Return a file name made from the last part of a resource's URI."""
-    last_part = unquote(urlsplit(str(resource.uri)).path).rpartition("/")[2]
+    parts = split_url(str(resource.uri))
+    path = "" if parts is None else unquote(parts.path)
+    last_part = path.rpartition("/")[2]
     has_dot = "." in last_part
     stem, written_extension = last_part.rsplit(".", 1) if has_dot else (last_part, "")
     safe_stem = _NOT_IN_NAMES.sub("-", stem).strip("-")
@@ -152,8 +159,8 @@ def _contents(item: Any) -> Any:
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ToolExecutionError(f"the server sent invalid bytes: {error}") from None
+    except ValueError as error:  # binascii.Error among them
+        raise UnreadableContentError(f"the server sent invalid bytes: {error}") from None
 
 
 def _text_of(blocks: Sequence[Any]) -> str:
