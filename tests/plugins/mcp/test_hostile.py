@@ -223,7 +223,7 @@ async def test_error_of_a_failed_start_escapes_invisible_characters(rogue, mode)
 async def test_server_error_with_the_code_of_a_closed_connection_is_shown(rogue) -> None:
     srv = rogue("quota")
     for _ in range(2):
-        with pytest.raises(ToolExecutionError, match="^rogue: good: quota exceeded$") as caught:
+        with pytest.raises(ToolExecutionError, match=r"^rogue: good: quota exceeded$") as caught:
             await invoke(srv, "good")
         assert not isinstance(caught.value, OutcomeUnknownError)
 

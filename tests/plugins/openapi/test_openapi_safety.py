@@ -262,7 +262,7 @@ async def test_codec_that_is_no_charset_does_not_decode_an_answer(
         if status == 200:
             assert await invoke(open_api(one({})), "call") == text
         else:
-            with pytest.raises(ToolExecutionError, match="answered 400.*: xn--aaa"):
+            with pytest.raises(ToolExecutionError, match=r"answered 400.*: xn--aaa"):
                 await invoke(open_api(one({})), "call")
 
 
