@@ -128,14 +128,49 @@ def test_quickstart_writes_nothing_if_the_database_cannot_be_used(run, here, mon
     assert "connections" not in (here / "delf.toml").read_text()
 
 
-def test_quickstart_does_not_write_the_password(run, here):
-    url = "postgresql://ada:sesame@localhost/shop"
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:sesame@localhost/shop",
+        "postgresql://sesame:sesame@localhost/shop",
+        "postgresql://localhost/shop?user=ada&password=sesame",
+    ],
+)
+def test_quickstart_writes_no_secret_of_a_database_url(url, run, here):
     arguments = ("--llm", "gpt-4o-mini", "--no-call", "--connect", url, "--folder", ".")
     done = run("quickstart", *arguments)
     assert done.exit_code == 0, done.output
+    assert "export DATABASE_URL=" in done.stderr
     text = (here / "delf.toml").read_text()
     assert "sesame" not in text
     assert 'url = "${DATABASE_URL}"' in text
+
+
+def test_quickstart_writes_no_secret_of_a_model_url(run, here, monkeypatch):
+    answers = ["ok", "```python\nprint(6 * 7)\n```"]
+    with OpenAIServer(answers, models=["llama3"]) as server:
+        url = server.base_url.replace("://", "://ada:sesame%21@")
+        done = run("quickstart", "--base-url", url, "--json", input="1\nnone\n.\n")
+        assert done.exit_code == 0, done.output
+        assert "export LLM_BASE_URL=" in done.stderr
+        assert json.loads(done.stdout)["base_url"] == "${LLM_BASE_URL}"
+        shown = done.output + (here / "delf.toml").read_text()
+        assert "sesame" not in shown
+        missing = run("run", "How many?", "--sandbox", "local")
+        assert (missing.exit_code, "LLM_BASE_URL" in missing.stderr) == (2, True)
+        monkeypatch.setenv("LLM_BASE_URL", url)
+        ran = run("run", "How many?", "--sandbox", "local")
+        assert "42" in ran.stdout, ran.output
+        logins = {request.headers["authorization"] for request in server.requests}
+    assert logins == {"Basic YWRhOnNlc2FtZSE="}
+
+
+def test_quickstart_writes_a_url_without_a_secret(run, here):
+    url = "https://models.example/$team/v1?version=2"
+    done = run("quickstart", "--llm", "m", "--base-url", url, "--no-call", input="none\n.\n")
+    assert done.exit_code == 0, done.output
+    base_url = tomllib.loads((here / "delf.toml").read_text())["agent"]["llm"]["base_url"]
+    assert base_url == "https://models.example/$$team/v1?version=2"
 
 
 @pytest.mark.parametrize(("name", "kind"), [("s.db", "sqlite"), ("s.duckdb", "duckdb")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import json
 import shlex
@@ -13,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -21,6 +22,7 @@ from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLME
 from delf.llm import NO_KEY, LLMConfig
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
+from delf.network.urls import split_url
 from delf.packages.official import how_to_install, package_of
 from delf.providers import Providers
 from delf.specs import ConnectionSpec
@@ -31,6 +33,9 @@ from delf_cli.state import State, state_of
 SERVERS: Final = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 """The default port of each local model server."""
 _DATABASE_TYPE: Final = "sql"
+# The variables that delf.toml names in place of a URL with a secret.
+_MODEL_VARIABLE: Final = "LLM_BASE_URL"
+_DATABASE_VARIABLE: Final = "DATABASE_URL"
 _SERVER_SECONDS: Final = 0.5
 _MAX_BYTES: Final = 1_000_000
 _MODEL_SECONDS: Final = 30.0
@@ -66,7 +71,7 @@ class _ProjectRow(TypedDict):
     Args:
         file: The file that was written.
         model: The chosen model.
-        base_url: The model's server; None for the usual one.
+        base_url: The model's server as the file has it; None for the usual one.
         next: The commands to type next.
     """
 
@@ -142,7 +147,8 @@ def quickstart(
         connection_text = read_and_try(connect)
     file = _ask("Folder of the project", _new_file, ".") if folder is None else _new_file(folder)
     folder = file.parent
-    text = _agent_section(offer) + connection_text
+    base_url_setting = _base_url_setting(offer)
+    text = _agent_section(offer, base_url_setting) + connection_text
     try:
         write_private(file, text.encode())
     except OSError as error:
@@ -150,7 +156,7 @@ def quickstart(
     Trust.here().keep(folder.resolve(), {CONFIG_FILE: items_of(CONFIG_FILE, text)})
     next_commands = list(_next_commands(state, folder, has_database=bool(connection_text)))
     data = _ProjectRow(
-        file=str(file), model=offer.model, base_url=offer.base_url, next=next_commands
+        file=str(file), model=offer.model, base_url=base_url_setting, next=next_commands
     )
     write_result(f"{file} is written", data, as_json=as_json)
     if not as_json:
@@ -272,7 +278,8 @@ def _find_offers(base_url: str | None, providers: Providers) -> Iterator[_Offer]
     """
     if base_url is not None:
         for model in _models_at(base_url):
-            yield _Offer(model=model, base_url=base_url, why=f"of {base_url}")
+            server = urlsplit(base_url).netloc.rpartition("@")[2]
+            yield _Offer(model=model, base_url=base_url, why=f"of {server}")
         return
     for model, key in providers.usable_suggestions(own_variables()):
         yield _Offer(model=model, why=f"as {key} is set")
@@ -289,12 +296,28 @@ def _models_at(url: str) -> list[str]:
     try:
         # Use no proxy, because the server is on this machine or its network.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{url.rstrip('/')}/models", timeout=_SERVER_SECONDS) as response:
+        with opener.open(_models_request(url), timeout=_SERVER_SECONDS) as response:
             data: Any = json.loads(response.read(_MAX_BYTES))
         names = [str(item["id"]) for item in data["data"]]
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return []  # no response, or the response of another kind of server
     return [name for name in names if "embed" not in name.lower()]
+
+
+def _models_request(url: str) -> urllib.request.Request:
+    """Return the request for a server's models; a login in the URL becomes a header.
+
+    Raises:
+        ValueError: If the URL is not valid.
+    """
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    path = f"{parts.path.rstrip('/')}/models"
+    request = urllib.request.Request(parts._replace(netloc=host, path=path).geturl())
+    if login:
+        encoded = base64.b64encode(unquote(login).encode()).decode()
+        request.add_header("Authorization", f"Basic {encoded}")
+    return request
 
 
 async def _try_model(state: State, offer: _Offer) -> None:
@@ -323,12 +346,27 @@ async def _try_model(state: State, offer: _Offer) -> None:
         await pool.aclose()
 
 
-def _agent_section(offer: _Offer) -> str:
+def _base_url_setting(offer: _Offer) -> str | None:
+    """Return the ``base_url`` of ``delf.toml`` for a model; None for the provider's default."""
     if offer.base_url is None:
-        return f"[agent]\nllm = {_quote_toml(offer.model)}\n"
-    settings = {"model": offer.model, "base_url": offer.base_url, "api_key": offer.api_key}
-    lines = [f"{name} = {_quote_toml(value)}" for name, value in settings.items() if value]
-    return "\n".join(["[agent.llm]", *lines, ""])
+        return None
+    return _url_setting(offer.base_url, _MODEL_VARIABLE)
+
+
+def _agent_section(offer: _Offer, base_url_setting: str | None) -> str:
+    """Return the TOML section of the agent.
+
+    Args:
+        offer: The model.
+        base_url_setting: The server's address as ``delf.toml`` has it.
+    """
+    model = _quote_toml(_as_setting(offer.model))
+    if base_url_setting is None:
+        return f"[agent]\nllm = {model}\n"
+    lines = ["[agent.llm]", f"model = {model}", f"base_url = {_quote_toml(base_url_setting)}"]
+    if offer.api_key:
+        lines.append(f"api_key = {_quote_toml(_as_setting(offer.api_key))}")
+    return "\n".join([*lines, ""])
 
 
 def _database_url(typed: str) -> str | None:
@@ -372,15 +410,40 @@ async def _try_database(state: State, url: str) -> None:
 
 
 def _connection_section(url: str) -> str:
-    """Return the TOML section of a connection to a database, without a password."""
-    if urlsplit(url).password is not None:
+    """Return the TOML section of a connection to a database."""
+    setting = _quote_toml(_url_setting(url, _DATABASE_VARIABLE))
+    return f'\n[connections.database]\ntype = "sql"\nurl = {setting}\n'
+
+
+def _url_setting(url: str, variable: str) -> str:
+    """Return a URL as a setting of ``delf.toml``.
+
+    A URL with a secret is not written, because people commit and share the file. In its place the
+    setting names a variable, and the person is told to set the variable.
+
+    Args:
+        url: The URL.
+        variable: The variable to name.
+    """
+    from delf_engine.secrets import secrets_in
+
+    parts = split_url(url)
+    has_password = parts is not None and parts.password is not None
+    if has_password or any(secrets_in(url)):
         click.echo(
-            "the password is not written: export DATABASE_URL=…, or put it in .env", err=True
+            f"the URL holds a password or key, so it is not written: export {variable}=…, or put "
+            "it in .env",
+            err=True,
         )
-        return '\n[connections.database]\ntype = "sql"\nurl = "${DATABASE_URL}"\n'
-    return f'\n[connections.database]\ntype = "sql"\nurl = {_quote_toml(url)}\n'
+        return f"${{{variable}}}"
+    return _as_setting(url)
 
 
-def _quote_toml(text: str) -> str:
-    """Quote a text for ``delf.toml``, and double each ``$``; a single ``$`` begins a variable."""
-    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
+def _as_setting(text: str) -> str:
+    """Double each ``$`` of a text, because a single ``$`` begins a variable in a setting."""
+    return text.replace("$", "$$")
+
+
+def _quote_toml(setting: str) -> str:
+    """Quote a setting for ``delf.toml``."""
+    return json.dumps(setting, ensure_ascii=False)
