@@ -354,6 +354,30 @@ class TestPipes:
         assert left["conversation"] == "b"
         assert conversations("prune", "--older-than", "soon").returncode == 2
 
+    def test_last_continues_only_a_conversation_of_the_project(self, here: Any):
+        env = {**variables_of(here), "DELF_TRUST": str(here)}
+        llm = write_recording(here / "answers.jsonl", "print('done')")
+        for name in ("one", "two"):
+            (here / name).mkdir()
+            (here / name / "delf.toml").write_text("[agent]\n")
+
+        def chat(folder: str, *flags: str) -> str:
+            """Run a task in a folder, then show the messages of its conversation."""
+            command = ("chat", "--llm", llm, *flags)
+            done = run_delf(*command, cwd=here / folder, stdin=f"in {folder}\n/history\n", env=env)
+            assert done.returncode == 0, done.stderr
+            return done.stderr
+
+        chat("one", "--conversation", "a")
+        other = chat("two", "--last")
+        assert "this project has no conversation yet" in other
+        assert "in one" not in other
+        again = chat("one", "--last")  # although the newest conversation of all is another one
+        assert again.count("user: in one") == 2
+        assert "in two" not in again
+        anywhere = chat(".", "--last")
+        assert anywhere.count("user: in one") == 2
+
     @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
     def test_chat_options_are_refused_before_a_subcommand(self, here: Any, option: Any):
         done = run_delf("chat", option, "list", cwd=here)

@@ -13,6 +13,7 @@ from delf_chat.chat import Chat
 from delf_chat.summary import ConversationCompressionError
 from delf_cli.as_json import as_json_option
 from delf_cli.errors import FAILED, say
+from delf_cli.journals import CurrentProject
 from delf_cli.lazy import LazyGroup
 from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.state import State, state_of
@@ -90,7 +91,7 @@ terminal_chat: Final = TerminalChat()
     epilog="Exit status: 0 done, 1 a task of the standard input failed, 2 usage or configuration.",
 )
 @click.option("--conversation", metavar="ID", help="Continue this conversation, or begin it.")
-@click.option("--last", is_flag=True, help="Continue the newest conversation.")
+@click.option("--last", is_flag=True, help="Continue the newest conversation of this project.")
 @as_json_option(
     _ChatRow,
     words="Write each response as a line of JSON, for tasks from the standard input.",
@@ -140,11 +141,12 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
     Args:
         state: The state of the command line.
         options: The options of the session.
-        continue_newest: Whether to continue the newest conversation, if there is any.
+        continue_newest: Whether to continue the project's newest conversation, if there is any.
 
     Returns:
         False if a task failed and no person watched; the exit code then shows the failure.
     """
+    from delf_chat.conversations import newest_of_project
     from delf_chat.lines import history_file, open_reader
     from delf_chat.repl import Repl, SessionOptions
     from delf_chat.slash import COMMANDS
@@ -163,9 +165,11 @@ def _run_session(state: State, options: Options, *, continue_newest: bool) -> bo
         async with await setup.start(new_agent, require_journal=continue_newest) as agent:
             started_agents.append(agent)
             if continue_newest:
-                conversations = await chat.aconversations(1)
-                if conversations:
-                    chat.switch(conversations[0].conversation)
+                newest = await newest_of_project(setup, CurrentProject.of(state))
+                if newest is None:
+                    say("warning", "this project has no conversation yet, so a new one begins")
+                else:
+                    chat.switch(newest)
             session_options = SessionOptions(
                 verbose=setup.options.verbose,
                 as_json=options.as_json,

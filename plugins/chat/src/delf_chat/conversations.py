@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
 
-from delf.errors import DelfError, did_you_mean
+from delf.errors import DelfError, UnknownTaskError, did_you_mean
 from delf.protocols.conversation import ConversationRecord
 from delf_cli.as_json import as_json_option, limit_option
-from delf_cli.journals import work_with
+from delf_cli.journals import CurrentProject, work_with
 from delf_cli.output import format_count, json_text
 from delf_cli.pruning import Pruning, prune_options
 from delf_cli.state import state_of
@@ -21,11 +22,15 @@ from delf_engine.journal.factory import need_durable_journal
 
 if TYPE_CHECKING:
     from delf.protocols.conversation import ConversationStore
+    from delf.protocols.shared_journal import SharedJournal
+    from delf_cli.session import Setup
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _ALL: Final = 2**31 - 1
+_NAMESPACE: Final = "default"
+"""The namespace of the conversations of `delf chat`."""
 
 
 class _RemovedRow(TypedDict):
@@ -54,7 +59,7 @@ def _shared_options(row: type) -> Callable[[F], F]:
         return click.option(
             "--namespace",
             metavar="NAME",
-            default="default",
+            default=_NAMESPACE,
             show_default=True,
             help="The namespace, as of Chat(namespace=NAME).",
         )(command)
@@ -77,6 +82,42 @@ def _with_conversations(
     return work_with(
         context.open_conversation_journal(), lambda journal: work(journal.conversations(namespace))
     )
+
+
+async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None:
+    """Return the id of a project's newest conversation; None if the project has none.
+
+    A conversation belongs to the project of the task of its newest message. If this task is not
+    known any more, the conversation belongs to no project.
+
+    Args:
+        setup: The setup of the chat, with the journal.
+        project: The project; outside of a project the newest conversation of all counts.
+    """
+    from delf_engine.agent_context import AgentContext
+
+    context = AgentContext.of(setup.project, setup.host)
+    async with aclosing(context.open_conversation_journal()) as journal:
+        store = journal.conversations(_NAMESPACE)
+        for record in await store.find(_ALL):
+            if project.owns(await _folder_of(journal, store, record.conversation)):
+                return record.conversation
+    return None
+
+
+async def _folder_of(
+    journal: SharedJournal, store: ConversationStore, conversation: str
+) -> str | None:
+    """Return the folder of the task of a conversation's newest message; None if not known."""
+    last = (await store.load(conversation, 0)).last
+    for message in await store.read(conversation, last - 1, 1):
+        if message.task_id is None:
+            continue
+        try:
+            return (await journal.task(message.task_id)).folder
+        except UnknownTaskError:
+            return None
+    return None
 
 
 @click.command("list")
