@@ -58,6 +58,10 @@ def test_names_in_tables_are_not_wrapped(site: Path) -> None:
     assert "word-break: normal" in rules.partition("td code")[2].partition("}")[0]
 
 
+def test_help_shows_no_mark_of_click() -> None:
+    assert [words for words, ctx in commands().items() if r"\b" in (ctx.command.help or "")] == []
+
+
 def test_site_lists_every_option(site: Path) -> None:
     text = " ".join(text_of(site, "cli").split())
     for words, ctx in commands().items():

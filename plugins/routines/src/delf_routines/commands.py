@@ -188,13 +188,13 @@ def _store(state: State) -> RoutineStore:
     epilog="Exit status: 0 done, 1 a routine failed or its test found differences, 2 usage.",
 )
 def routines() -> None:
-    r"""Save successful tasks as routines: scripts that run again without a model.
+    """Save successful tasks as routines: scripts that run again without a model.
 
     \b
     delf routines save last revenue
     delf run revenue --input month=2026-11
     delf routines test
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
 
 
 @routines.command("list")

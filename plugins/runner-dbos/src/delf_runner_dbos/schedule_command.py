@@ -107,14 +107,14 @@ def add(
     as_json: bool,
     **run_options: Any,
 ) -> None:
-    r"""Do TASK at the times of CRON: minute, hour, day, month, weekday.
+    """Do TASK at the times of CRON: minute, hour, day, month, weekday.
 
     \b
     delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
     delf schedule add income "0 7 1 * *" 'revenue(month="2026-11")' --strategy routine
-    delf schedule add invoices "* * * * *" "Enter the invoice in the mail item." \
+    delf schedule add invoices "* * * * *" "Enter the invoice in the mail item." \\
         --each 'mail.search(query="label:invoices")'
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
     state: State = ctx.find_root().obj
     options = Options(flags=flags_of(run_options), **remaining_options(run_options))
     if state.load_project(options.overrides, options.flags).agent.strategy == ROUTINE:

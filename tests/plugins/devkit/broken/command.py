@@ -118,6 +118,14 @@ class TestHasNoHelp(Suite):
     text = showing('"""Show an order."""', "")
 
 
+class TestHasExamplesInARawDocstring(Suite):
+    breaks = ("test_help_describes_every_command_and_option",)
+    says = r"the help of `delf orders show` shows \b"
+    text = showing(
+        '"""Show an order."""', 'r"""Show an order.\n\n    \\b\n    delf orders show 7\n    """'
+    )
+
+
 class TestHasAnOptionWithoutHelp(Suite):
     breaks = ("test_help_describes_every_command_and_option",)
     says = "--json of `delf orders list` has no help"

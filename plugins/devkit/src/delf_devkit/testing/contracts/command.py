@@ -83,6 +83,10 @@ class CommandContract(Contract):
     def test_help_describes_every_command_and_option(self, command: click.Command) -> None:
         for path, each in _commands(command, (self._name,)):
             assert (each.help or "").strip(), f"`delf {path}` has no help: give it a docstring"
+            assert r"\b" not in (each.help or ""), (
+                rf"the help of `delf {path}` shows \b and wraps its examples: its docstring is raw, "
+                "so the mark of click is two characters; take the r before the quotes out"
+            )
             for parameter in each.params:
                 if isinstance(parameter, click.Option) and not parameter.hidden:
                     assert (parameter.help or "").strip(), (
