@@ -269,6 +269,21 @@ async def test_refusing_webhook_fails_no_task(serve, receive, caplog, answers, t
     await approve(server, asked)
 
 
+async def test_mail_without_a_public_url_names_commands(serve, monkeypatch, caplog):
+    with smtp() as box:
+        mailing(monkeypatch, box)
+        monkeypatch.setenv("DELF_SERVE_PUBLIC_URL", "")
+        server, asked = await ask(serve)
+        await until(lambda: box.mails)
+        await approve(server, asked)
+        await until(lambda: len(box.mails) == 2)  # the mail of the task's end
+    waits, ended = (message.get_content() for _, message in box.mails)
+    assert f"delf approvals show {asked['request_id']}" in waits
+    assert f"delf runs show {asked['task_id']}" in ended
+    assert "/#/" not in waits + ended
+    assert "have no link to the page" in caplog.text
+
+
 async def test_mail_contains_a_link(serve, monkeypatch):
     with smtp() as box:
         mailing(monkeypatch, box)

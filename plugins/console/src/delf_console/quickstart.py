@@ -22,7 +22,7 @@ from delf.errors import ConfigurationError, DelfError, EnvironmentKeyError, LLME
 from delf.llm import NO_KEY, LLMConfig
 from delf.machine.kept_keys import KeptKeys, own_variables
 from delf.machine.own_files import write_private
-from delf.network.urls import split_url
+from delf.network.urls import split_http_url, split_url
 from delf.packages.official import how_to_install, package_of
 from delf.providers import Providers
 from delf.specs import ConnectionSpec
@@ -308,12 +308,14 @@ def _models_request(url: str) -> urllib.request.Request:
     """Return the request for a server's models; a login in the URL becomes a header.
 
     Raises:
-        ValueError: If the URL is not valid.
+        ValueError: If the URL is not a valid HTTP URL.
     """
-    parts = urlsplit(url)
+    parts = split_http_url(url)
+    if parts is None:
+        raise ValueError("not an HTTP URL")
     login, _, host = parts.netloc.rpartition("@")
-    path = f"{parts.path.rstrip('/')}/models"
-    request = urllib.request.Request(parts._replace(netloc=host, path=path).geturl())
+    address = parts._replace(netloc=host, path=f"{parts.path.rstrip('/')}/models").geturl()
+    request = urllib.request.Request(address)  # noqa: S310 - it is an HTTP URL
     if login:
         encoded = base64.b64encode(unquote(login).encode()).decode()
         request.add_header("Authorization", f"Basic {encoded}")

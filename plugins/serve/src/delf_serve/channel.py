@@ -88,7 +88,11 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
         "url": url,
     }
     lines = "\n".join(plain_lines(shown_facts))
-    text = f"{lines}\n\nDecide on the page:\n{url}\n"
+    if settings.public_url:
+        where_to_decide = f"Decide on the page:\n{url}"
+    else:
+        where_to_decide = f"Decide on the page, or with: delf approvals show {request.request_id}"
+    text = f"{lines}\n\n{where_to_decide}\n"
     about = request.message if request.is_question else request.action
     subject = f"delf waits for you: {_one_line(about)}"
     return Notice(name=request.request_id, content=content, subject=subject, text=text)
@@ -152,7 +156,8 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
         "url": url,
     }
     subject = f"delf: {end.state}: {_one_line(task)}"
-    text = f"{message}\n\nTask: {task_text}\n\n{url}\n"
+    where_to_look = url if settings.public_url else f"delf runs show {end.task_id}"
+    text = f"{message}\n\nTask: {task_text}\n\n{where_to_look}\n"
     return Notice(name=f"{end.task_id}-end", content=content, subject=subject, text=text)
 
 
@@ -335,6 +340,11 @@ class WebChannel:
 
     def __init__(self, **options: Any) -> None:
         self._settings = settings_of(options)
+        if self._settings.sends_notices and not self._settings.public_url:
+            _log.warning(
+                "mails and messages have no link to the page, because public_url of "
+                "[plugins.serve] is not set"
+            )
         self._notices = Notices(self._settings)
         self._journal: SharedJournal | None = None
         self._notifying: set[asyncio.Task[None]] = set()
@@ -502,7 +512,10 @@ def _describe_failure(error: Exception) -> str:
 
 
 def link(settings: ServeSettings, request: ApprovalRequest) -> str:
-    """Return the URL at which the server's web page shows an approval request."""
+    """Return the URL at which the server's web page shows an approval request.
+
+    Without ``public_url``, the URL has no host.
+    """
     return f"{settings.public_url}/#/{request.task_id}/{request.request_id}"
 
 

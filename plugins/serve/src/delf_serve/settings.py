@@ -297,6 +297,12 @@ class ServeSettings(PluginSettings):
         """True if people can log in without an API key."""
         return bool(self.user_header or self.oidc_issuer)
 
+    @property
+    def sends_notices(self) -> bool:
+        """True if there is a way to send notices to people or to a webhook."""
+        ways = (self.webhook_url, self.smtp_url, self.slack_token)
+        return any(way is not None for way in ways) or bool(self.notice_hosts)
+
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         if self.user_header and not self.trusted_proxies:

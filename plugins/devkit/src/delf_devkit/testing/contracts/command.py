@@ -84,8 +84,8 @@ class CommandContract(Contract):
         for path, each in _commands(command, (self._name,)):
             assert (each.help or "").strip(), f"`delf {path}` has no help: give it a docstring"
             assert r"\b" not in (each.help or ""), (
-                rf"the help of `delf {path}` shows \b and wraps its examples: its docstring is raw, "
-                "so the mark of click is two characters; take the r before the quotes out"
+                rf"the help of `delf {path}` shows \b and wraps its examples, as the docstring "
+                "is raw: take the r before the quotes out"
             )
             for parameter in each.params:
                 if isinstance(parameter, click.Option) and not parameter.hidden:
