@@ -1,12 +1,14 @@
-"""The tables of settings in the documentation, which are made from the classes of the settings.
+"""The tables of settings and fields in the documentation, which are made from their classes.
 
 A table stands behind ``<!-- settings: module:Class -->``. The class is a settings class of pydantic,
 or a class whose docstring describes its arguments. ``<!-- settings: module:Class without a, b -->``
-leaves out arguments that delf passes itself.
+leaves out arguments that delf passes itself. The fields of a dataclass stand behind
+``<!-- class: module:Class -->``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import pkgutil
@@ -18,16 +20,25 @@ from pydantic import BaseModel, SecretStr
 
 from support.meanings import meanings, plain
 
+_CLASS: Final = re.compile(r"(<!-- class: ([\w.:]+) -->\n)(?:\|[^\n]*\n)*")
 _PLACE: Final = re.compile(
     r"(<!-- settings: ([\w.:]+)(?: without ([\w, ]+))? -->\n)(?:\|[^\n]*\n)*"
 )
 
 
 def with_settings(text: str) -> str:
-    """Return a page with its tables of settings made again."""
+    """Return a page with its tables of settings and fields made again."""
+    text = _CLASS.sub(lambda match: match[1] + _field_table(match[2]), text)
     return _PLACE.sub(
         lambda match: match[1] + _table(match[2], omitted=(match[3] or "").split(", ")), text
     )
+
+
+def _field_table(path: str) -> str:
+    of = pkgutil.resolve_name(path)
+    words = {name: text for base in reversed(of.__mro__) for name, text in meanings(base).items()}
+    lines = [f"| `{each.name}` | {words[each.name]} |" for each in dataclasses.fields(of)]
+    return "\n".join([f"| field of `{of.__name__}` | meaning |", "|---|---|", *lines]) + "\n"
 
 
 def _table(path: str, omitted: Sequence[str]) -> str:

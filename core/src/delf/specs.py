@@ -30,8 +30,7 @@ class Spec:
         factory: ``"module:attribute"``, resolved on first use. It is called as
             ``factory(context, **options)`` with keywords: ``context``, a
             :class:`delf.protocols.context.PluginContext`, if it has this parameter, and the options
-            of ``[plugins.NAME]``. A subclass says which further keywords there are. Connections,
-            formats and commands have no options.
+            of ``[plugins.NAME]``. Connections, formats and commands have no options.
         project_files: ``"module:attribute"`` of a function that returns the project files which
             configure this capability. It receives a :class:`delf.trust.folders.UntrustedFolder`;
             these files have no effect until the user trusts the folder.
@@ -106,7 +105,8 @@ class SandboxSpec(Spec):
             )
 
     Args:
-        isolation: The strength of the isolation from the host.
+        isolation: The isolation from the host: ``process``, ``interpreter``, ``container`` or
+            ``vm``, from the weakest to the strongest.
         subset: Whether the backend supports only a subset of Python. The setting ``auto`` then
             prefers other backends that satisfy ``min_isolation``.
         unsupported: The features that scripts cannot use, in words for the model; may be empty.

@@ -108,12 +108,13 @@ class SessionSpec:
     """The specification of a session.
 
     Args:
-        tools: The callable tools.
-        modules: Importable top-level modules; harmless standard modules and the libraries when
-            None.
-        libraries: Third-party packages that it may import, by their distribution's name.
-        limits: The limits of the session.
-        files: Input files that it may read, as absolute paths of the host.
+        tools: The names of the callable tools.
+        modules: The top-level modules that scripts may import; harmless standard modules and the
+            libraries when None.
+        libraries: The third-party packages that scripts may import, by the names of their
+            distributions.
+        limits: The limits of the session; a later session of a task gets what is left.
+        files: The input files that scripts may read, as absolute paths of the host.
         file_names: The names of the files for scripts, in the same order; the last parts of the
             paths when empty.
         row_files: The suffixes of spreadsheets and other output files that the host writes from

@@ -54,7 +54,7 @@ def reserve_stdout() -> None:
 def _click_stream() -> TextIO:
     """Return the stream of ``click.echo``: the real stdout, but not for the output of a tool.
 
-    A tool may use click, too, and its output must not mix with the answer. Such output goes where
+    A tool may use click, too, and its output must not mix with the answer. The output goes where
     the tool's ``print`` goes: to stderr, or to a stream that replaces ``sys.stdout``.
     """
     return sys.stdout if in_call() else real_stdout()
