@@ -183,6 +183,8 @@ async def test_rule_with_a_misspelt_name_is_refused(start, rules, says):
         ("shop.zzz*", "'shop.zzz*' matches none of this agent's actions"),
         ("bookings.cancel", "which is not one of this agent's actions"),
         ("bookings.list.* -> pay.n", "matches none of this agent's actions"),
+        ("look.title -> pay.m*", "matches none of this agent's actions"),
+        ("look.title -> shop.zzz*", "matches none of this agent's actions"),
     ],
 )
 async def test_rule_that_may_be_void_is_a_warning(start, caplog, rule, says):
@@ -198,6 +200,7 @@ async def test_rule_that_may_be_void_is_a_warning(start, caplog, rule, says):
         "drive.anything",  # a connection of the project that this agent does not use
         *("d*.write_file", "drive.*"),
         *("look.title -> pay.n", "look -> pay.n", "look.* -> pay.*", "* -> *", "look.title -> sh*"),
+        "look.title -> shop.replace.*",  # exists, but is not allowed: its parameters are unknown
         *("shop.read_file.text -> look.page", "drive.read_file.text -> look.page"),
     ],
 )

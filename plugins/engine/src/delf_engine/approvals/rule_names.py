@@ -38,28 +38,38 @@ def check_rule_names(
         source, target = (part.strip() for part in rule.split(ARROW, 1))
         yield from names.check_source(rule, source)
         if _is_pattern(target):
-            # Actions that are not allowed count with any parameter.
-            targets = [*tools.known_names, *_parameter_names(tools)]
-            yield from names.check(rule, target, targets)
-            continue
-        action, _, parameter = target.rpartition(".")
-        yield from names.check(rule, action)
-        bound_action = tools.get(action)
-        if bound_action is not None:
-            parameters = [each.name for each in bound_action.action.parameters]
-            if parameter not in parameters:
-                raise AgentConfirmationError(
-                    f"approval_rules: {rule!r} names the parameter {parameter!r}, which {action} "
-                    f"does not have{did_you_mean(parameter, parameters)}",
-                    hint=f"its parameters: {', '.join(parameters) or 'none'}",
-                )
+            if not _may_be_target(target, tools):
+                yield from names.warn_or_raise(rule, target)
+        else:
+            action, _, parameter = target.rpartition(".")
+            yield from names.check(rule, action)
+            _check_parameter(rule, action, parameter, tools)
 
 
-def _parameter_names(tools: Toolset) -> Iterator[str]:
-    """Yield the names of all parameters as the targets of flows, such as ``mail.send.to``."""
+def _check_parameter(rule: str, action: str, parameter: str, tools: Toolset) -> None:
+    """Raise AgentConfirmationError if an allowed action does not have a parameter."""
+    bound_action = tools.get(action)
+    if bound_action is None:
+        return
+    parameters = [each.name for each in bound_action.action.parameters]
+    if parameter not in parameters:
+        raise AgentConfirmationError(
+            f"approval_rules: {rule!r} names the parameter {parameter!r}, which {action} does not "
+            f"have{did_you_mean(parameter, parameters)}",
+            hint=f"its parameters: {', '.join(parameters) or 'none'}",
+        )
+
+
+def _may_be_target(pattern: str, tools: Toolset) -> bool:
+    """Return whether a pattern may match a parameter of an action, such as ``mail.send.to``."""
+    # The parameters of actions that are not allowed are unknown.
+    not_allowed = set(tools.known_names).difference(each.name for each in tools.actions)
+    if any(_may_begin_with(pattern, name) for name in not_allowed):
+        return True
+    names = [each.name for each in tools.actions]
     for bound_action in tools.actions:
-        for parameter in bound_action.action.parameters:
-            yield f"{bound_action.name}.{parameter.name}"
+        names += [f"{bound_action.name}.{each.name}" for each in bound_action.action.parameters]
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 @dataclass(frozen=True)
@@ -84,22 +94,14 @@ class _Names:
         """The names of actions without a dot."""
         return sorted(name for name in self.known if "." not in name)
 
-    def check(
-        self, rule: str, name: str, candidates: Collection[str] | None = None
-    ) -> Iterator[str]:
+    def check(self, rule: str, name: str) -> Iterator[str]:
         """Check the name or pattern of an action in a rule; yield a warning if it may be void.
-
-        Args:
-            rule: The rule.
-            name: The name or pattern.
-            candidates: The names that the pattern may match; those of actions when omitted.
 
         Raises:
             AgentConfirmationError: If the name is probably misspelt.
         """
-        known_names = self.known if candidates is None else candidates
-        if not any(fnmatchcase(known, name) for known in known_names):
-            yield from self._warn_or_raise(rule, name)
+        if not any(fnmatchcase(known, name) for known in self.known):
+            yield from self.warn_or_raise(rule, name)
 
     def check_source(self, rule: str, source: str) -> Iterator[str]:
         """Check the source of a flow: an action, perhaps with the path of a field in its result.
@@ -107,24 +109,29 @@ class _Names:
         Raises:
             AgentConfirmationError: If the action is probably misspelt.
         """
-        # Fields of results are unknown, so of a pattern only the text before it can be compared.
-        text = source[: _pattern_start(source)]
-        for known in self.known:
-            is_this_action = source == known or text.startswith(f"{known}.")
-            may_be_this_action = _is_pattern(source) and known.startswith(text)
-            if is_this_action or may_be_this_action:
-                return
-        if not _is_pattern(source):
-            # The action is ``connection.method`` or a function; the rest is the path of a field.
-            connection, *methods = source.split(".")
-            is_function = connection not in self.connections and did_you_mean(
-                connection, self.functions
-            )
-            source = connection if is_function else ".".join([connection, *methods[:1]])
-        yield from self._warn_or_raise(rule, source)
+        # The fields of results are unknown.
+        if not any(_may_begin_with(source, known) for known in self.known):
+            name = source if _is_pattern(source) else self._action_in(source)
+            yield from self.warn_or_raise(rule, name)
 
-    def _warn_or_raise(self, rule: str, name: str) -> Iterator[str]:
-        connection, *methods = name.split(".")
+    def _action_in(self, source: str) -> str:
+        """Return the name of the action in a source without wildcards, perhaps misspelt.
+
+        For example ``mail.read`` for ``mail.read.subject``, and ``lookup`` for ``lookup.name``.
+        """
+        first, *others = source.split(".")
+        resembles_function = did_you_mean(first, self.functions) != ""
+        if resembles_function and first not in self.connections:
+            return first
+        return ".".join([first, *others[:1]])
+
+    def warn_or_raise(self, rule: str, name: str) -> Iterator[str]:
+        """Yield a warning about a name or pattern in a rule that fits none of the known actions.
+
+        Raises:
+            AgentConfirmationError: If the name is probably misspelt.
+        """
+        connection, *_ = name.split(".")
         if any(fnmatchcase(other, connection) for other in self.other_connections):
             return
         if _is_pattern(name):
@@ -136,17 +143,31 @@ class _Names:
         suggestion = did_you_mean(name, sorted(self.known))
         text = f"approval_rules: {rule!r} names {name!r}, which is not one of this agent's actions"
         is_probably_misspelt = bool(suggestion) or connection in self.connections
-        if not is_probably_misspelt:
-            yield text
-            return
+        if is_probably_misspelt:
+            raise AgentConfirmationError(text + suggestion, hint=self._hint_for_misspelt(name))
+        yield text
+
+    def _hint_for_misspelt(self, name: str) -> str:
+        connection, *methods = name.split(".")
         names = [each for each in sorted(self.known) if each.split(".")[0] == connection]
         if not names:
-            hint = f"correct the name; for a tool that only a worker has, write {name + '*'!r}"
-        elif methods:
-            hint = f"actions of {connection!r}: {', '.join(names)}"
-        else:
-            hint = f"for all actions of the connection, write {connection + '.*'!r}"
-        raise AgentConfirmationError(text + suggestion, hint=hint)
+            return f"correct the name; for a tool that only a worker has, write {name + '*'!r}"
+        if methods:
+            return f"actions of {connection!r}: {', '.join(names)}"
+        return f"for all actions of the connection, write {connection + '.*'!r}"
+
+
+def _may_begin_with(path: str, action: str) -> bool:
+    """Return whether a path, perhaps with wildcards, may be an action or something below it.
+
+    For example ``mail.read.*`` and ``mail.*`` may be a field of ``mail.read``.
+    """
+    if path == action:
+        return True
+    text_before_wildcard = path[: _pattern_start(path)]
+    if text_before_wildcard.startswith(f"{action}."):
+        return True
+    return _is_pattern(path) and action.startswith(text_before_wildcard)
 
 
 def _is_pattern(name: str) -> bool:
