@@ -1,11 +1,11 @@
-"""Tests of permits to run: released while a person decides, and acquired again."""
+"""Tests of permits to run and of the clock, while a person decides and afterwards."""
 
 import asyncio
 from contextlib import suppress
 
 import pytest
 
-from delf_engine.waiting import Permit
+from delf_engine.waiting import Permit, TaskClock
 
 
 async def turns() -> None:
@@ -125,3 +125,34 @@ async def test_task_ending_meanwhile_reacquires_no_permit(places: asyncio.Semaph
     await cancel(late)
     await turns()
     assert not places.locked()
+
+
+async def test_time_is_up_only_after_the_pauses() -> None:
+    clock = TaskClock(0)
+    work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with clock.stopped():
+        waiting = asyncio.create_task(clock.wait(work))
+        with clock.stopped():
+            assert await is_waiting(waiting)
+        assert await is_waiting(waiting)
+        assert not clock.is_over
+    await waiting
+    assert clock.is_over
+
+
+async def test_second_wait_has_only_the_seconds_that_are_left() -> None:
+    clock = TaskClock(0)
+    loop = asyncio.get_running_loop()
+    done, unfinished = loop.create_future(), loop.create_future()
+    done.set_result(None)
+    await clock.wait(done)
+    assert not clock.is_over
+    await clock.wait(unfinished)
+    assert clock.is_over
+
+
+async def test_clock_that_ignores_pauses_goes_on_in_a_pause() -> None:
+    clock = TaskClock(0, ignores_pauses=True)
+    with clock.stopped():
+        await clock.wait(asyncio.get_running_loop().create_future())
+    assert clock.is_over

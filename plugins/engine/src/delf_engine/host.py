@@ -364,7 +364,6 @@ class TaskHost:
             outcome,
             attempt,
             requested_changes,
-            has_ended_well=has_ended_well,
             was_refused=refusal is not None,
         )
 
@@ -374,7 +373,6 @@ class TaskHost:
         attempt: int,
         requested_changes: list[str],
         *,
-        has_ended_well: bool,
         was_refused: bool,
     ) -> ScriptResult:
         """Describe the outcome of a script for the strategy.
@@ -383,18 +381,13 @@ class TaskHost:
             outcome: The outcome.
             attempt: The script's number in the task.
             requested_changes: The changes that people requested about the script or its calls.
-            has_ended_well: Whether the script ended as done or with a rerun, and nobody requested
-                changes.
             was_refused: Whether the script was refused before its start.
         """
         events = self._run.log.events
         failed_call = self.scripts.failed_call_answer(outcome)
         cause = None if failed_call is None else failed_call.cause
-        # Another script in place of this one needs resources, which the task may have used up. A
-        # script that has ended well needs no other one in its place.
-        can_retry = has_ended_well or self.scripts.may_go_on
-        if failed_call is not None and not failed_call.can_retry:
-            can_retry = False
+        # False if every script would fail, as without a permission.
+        could_call_succeed = failed_call is None or failed_call.can_retry
         changes = [str(change) for change in changes_of(events, attempt)]
         printed = self._printed()
         has_effect = printed.strip() or changes or self.scripts.output.files
@@ -412,7 +405,7 @@ class TaskHost:
             returned=[self._clean(line) for line in returned_texts],
             found_nothing=found_nothing,
             refused=_refusal_behind(cause),
-            can_retry=can_retry,
+            can_retry=could_call_succeed and self.scripts.may_go_on,
             cause=cause,
             rejected=_is_rejection(outcome, failed_call, was_refused=was_refused),
             changes_requested=[self._clean(text) for text in requested_changes],
@@ -421,27 +414,25 @@ class TaskHost:
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
         """Return a failure for a script that certainly exceeds a limit; None for other scripts.
 
-        This is checked before a person is asked to approve the script. In a resumed task, a script
-        that passed the check before is not checked again: its child tasks may have used up the
-        limit in the meantime.
+        This is checked before a person is asked to approve the script. A resumed task repeats the
+        recorded result of the check: the script's child tasks may have used up the limit meanwhile.
         """
         run = self._run
         topic = f"limits of script {attempt}"
-        # A resumed task repeats the recorded decision. A recorded script without a recorded problem
-        # has passed the check before.
-        problem = run.replay.note(topic)
-        if problem is None and run.replay.has_script(attempt):
-            return None
         tools = [*run.tools]
         children = self._children.remaining
-        if problem is None:
-            calls = self.scripts.calls_left
-            problem = excess(code, tools, calls=calls, children=children)
+        was_checked_before = run.replay.has_script(attempt)
+        if was_checked_before:
+            problem = run.replay.note(topic)
+        else:
+            problem = excess(code, tools, calls=self.scripts.calls_left, children=children)
         if problem is not None:
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
-        if (warning := excess_if_all_delegate(code, tools, children=children)) is not None:
-            await run.log.record(Warned, message=warning)
+        if not was_checked_before:
+            warning = excess_if_all_delegate(code, tools, children=children)
+            if warning is not None:
+                await run.log.record(Warned, message=warning)
         return None
 
     async def _warn_of_uncalled(self, code: str, attempt: int) -> None:

@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -199,57 +200,64 @@ class Runtime:
             await self._claims.release(self.journal, task_id)
 
     async def _work(self, request: TaskRequest) -> TaskOutcome:
-        """Run a task within the agent's limits; if its sandbox dies, continue in another one."""
-        permit = Permit(self._task_permits)
-        # True from the moment at which other code records the end of the task, even if the task is
-        # cancelled.
-        is_end_recorded_elsewhere = False
+        """Run a task within the agent's limits."""
         # Adds up the costs of the task. The task is removed from the ledger at a final end.
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
-            # Reserve file descriptors before the permit to run: a task that waits for descriptors
-            # must not hold a permit.
-            await self._reserve_descriptors(request)
-            try:
-                async with permit:
-                    refusal = await _refusal_of_start(request)
-                    if refusal is not None:
-                        is_end_recorded_elsewhere = True
-                        ledger.end(request.task_id)
-                        return await self._refuse_start(request, refusal)
-                    run = await TaskRun.begin(self.resources, request, permit)
-                    # The process that worked on the task before may be alive: its lease must expire
-                    # before a call of unknown outcome is repeated. The previous owner is removed
-                    # from the claims, because only the first run of the task has to wait.
-                    run.replay.previous_owner = self._claims.previous_owners.pop(
-                        request.task_id, None
-                    )
-                    children = self._children_of(run)
-                    self._tell_connections_about_task(request)
-                    while True:
-                        pipeline = self._prepare(run, children)
-                        is_end_recorded_elsewhere = True  # by the pipeline
-                        outcome = await self._run(pipeline, request)
-                        if not isinstance(outcome.error, SandboxDied):
-                            break
-                        run = run.restarted()  # continues as a resumed task does
-                        children.adopt(run)
-            finally:
-                self._release_descriptors(request)
-        except asyncio.CancelledError:
-            # An agent that stops records no end, so that another process can take the task over.
-            is_left_resumable = self._stopped or self._stays_resumable(request)
-            # Otherwise, a task that was cancelled while it waited for its start gets its end here.
-            if not is_end_recorded_elsewhere and not is_left_resumable:
-                await await_despite_cancellation(self._record_cancelled_start(request))
-            raise
+            async with AsyncExitStack() as reserved:
+                run = await self._start(request, reserved)
+                if isinstance(run, ConfigurationError):
+                    ledger.end(request.task_id)
+                    return await self._refuse_start(request, run)
+                outcome = await self._run_in_sandboxes(run, request)
         finally:
             self._resumable_ids.discard(request.task_id)
         # A task at its timeout or budget can be resumed, and its cost must not be added again.
         if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
             ledger.end(request.task_id)
         return outcome
+
+    async def _start(
+        self, request: TaskRequest, reserved: AsyncExitStack
+    ) -> TaskRun | ConfigurationError:
+        """Wait until a task can start, and start the task; return an error if it must not start.
+
+        Args:
+            request: The task.
+            reserved: Gets the file descriptors and the permit of the task, to release them.
+        """
+        try:
+            # Reserve file descriptors before the permit to run: a task that waits for descriptors
+            # must not hold a permit.
+            await self._reserve_descriptors(request)
+            reserved.callback(self._release_descriptors, request)
+            permit = await reserved.enter_async_context(Permit(self._task_permits))
+            refusal = await _refusal_of_start(request)
+            if refusal is not None:
+                return refusal
+            return await TaskRun.begin(self.resources, request, permit)
+        except asyncio.CancelledError:
+            # An agent that stops records no end, so that another process can take the task over.
+            is_left_resumable = self._stopped or self._stays_resumable(request)
+            if not is_left_resumable:
+                await await_despite_cancellation(self._record_cancelled_start(request))
+            raise
+
+    async def _run_in_sandboxes(self, run: TaskRun, request: TaskRequest) -> TaskOutcome:
+        """Run a started task; if its sandbox dies, continue in another one."""
+        # The process that worked on the task before may be alive: its lease must expire before a
+        # call of unknown outcome is repeated. The previous owner is removed from the claims,
+        # because only the first run of the task has to wait.
+        run.replay.previous_owner = self._claims.previous_owners.pop(request.task_id, None)
+        children = self._children_of(run)
+        self._tell_connections_about_task(request)
+        while True:
+            outcome = await self._run(self._prepare(run, children), request)
+            if not isinstance(outcome.error, SandboxDied):
+                return outcome
+            run = run.restarted()  # continues as a resumed task does
+            children.adopt(run)
 
     async def _refuse_start(self, request: TaskRequest, refusal: ConfigurationError) -> TaskOutcome:
         """Record the end of a task that must not start, and return its outcome."""

@@ -203,33 +203,17 @@ class ScriptRunner(ScriptHost):
     async def _run_or_recall(
         self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
-        """Run a script.
-
-        In a resumed task, a script whose recorded end is a crash or a limit is not run again: the
-        recorded outcome is returned.
-
-        Returns:
-            The outcome. ``Crashed`` means that the script itself made the sandbox crash, or that
-            the sandbox died too often.
+        """Run a script, or return its recorded outcome if that is a crash or a limit.
 
         Raises:
             SandboxDied: If the sandbox died, and the task must continue in another one.
         """
         # Tell the gate and the replay that a script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
-        if recorded_script is not None:
-            recorded_loss = self._recall_loss(recorded_script)
-            if recorded_loss is not None:
-                return recorded_loss
-        exhausted_limit = self._budget.exhausted
-        if self._is_session_used and not self.sandbox.alive:
-            # The variables of earlier scripts, which this script relies on, are lost.
-            outcome: Outcome = Crashed(message="the sandbox died between two scripts")
-        elif exhausted_limit is not None:
-            outcome = exhausted_limit
-        else:
-            outcome = await self._run_once(code, is_approved=is_approved)
-            self._is_session_used = True
+        recorded_loss = self._recall_loss(recorded_script)
+        if recorded_loss is not None:
+            return recorded_loss
+        outcome = await self._run_if_possible(code, is_approved=is_approved)
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
             # Only a few restarts in a row are allowed, unless the task makes calls in between.
@@ -242,10 +226,21 @@ class ScriptRunner(ScriptHost):
         self._replay.end_script(*_end_of(outcome))  # no effect in a new task
         return outcome
 
-    def _recall_loss(self, script: RecordedScript) -> Outcome | None:
+    async def _run_if_possible(self, code: str, *, is_approved: bool) -> Outcome:
+        """Run a script, unless a limit is exhausted or the session with its variables is lost."""
+        if self._is_session_used and not self.sandbox.alive:
+            return Crashed(message="the sandbox died between two scripts")
+        exhausted_limit = self._budget.exhausted
+        if exhausted_limit is not None:
+            return exhausted_limit
+        outcome = await self._run_once(code, is_approved=is_approved)
+        self._is_session_used = True
+        return outcome
+
+    def _recall_loss(self, script: RecordedScript | None) -> Outcome | None:
         """Return the recorded outcome of a script that lost its sandbox; None for other scripts."""
-        end = script.finished
-        if end is None or end.status not in ("crashed", "limit"):
+        end = None if script is None else script.finished
+        if script is None or end is None or end.status not in ("crashed", "limit"):
             return None
         # The recorded output belongs to the answer, and the script does not print it again.
         self.printed_text += script.printed
@@ -367,18 +362,17 @@ class ScriptRunner(ScriptHost):
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
-        """End the script without answering its pending call; leave by a CancelledError.
+        """End the script without answering its pending call; always raise CancelledError.
 
         :meth:`_end` lets the sandbox be killed, which cancels the asyncio task of the pending call.
         """
         self._end(reason)
-        # The task may have been cancelled before, and the gate may have raised a TaskLeftError in
-        # place of the CancelledError. The task is not cancelled a second time then, so that the
-        # wait below would never end.
         current_task = asyncio.current_task()
-        was_cancelled_before = current_task is not None and current_task.cancelling() > 0
-        if not was_cancelled_before:
-            await asyncio.get_running_loop().create_future()  # never done: wait to be cancelled
+        if current_task is not None and current_task.cancelling() > 0:
+            # The gate has raised a TaskLeftError in place of the CancelledError. A second
+            # cancellation would never come.
+            raise asyncio.CancelledError
+        await asyncio.get_running_loop().create_future()  # never done: wait to be cancelled
         raise asyncio.CancelledError
 
     def _end(self, reason: Exception | LimitReached) -> None:

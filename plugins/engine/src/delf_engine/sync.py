@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
@@ -388,14 +388,10 @@ class RuntimeLoop:
     async def _started(self) -> Runtime:
         """Return the runtime; start it, or wait if another caller is starting it."""
         if self._runtime_future is None:
-            # Before an event loop ends, it closes all async generators that have begun. This
-            # generator then calls _handle_end_of_loop().
-            loop_watcher = self._loop_watcher = _at_end_of_loop(
-                lambda: self._handle_end_of_loop(loop_watcher)
-            )
-            await anext(loop_watcher)
             # Without the context of the calling task, because all tasks share the runtime.
             self._runtime_future = shared_task(self._make())
+            self._loop_watcher = self._watch_loop(self._runtime_future)
+            await anext(self._loop_watcher)  # begins the generator
         starting = self._runtime_future
         if starting.done() and starting.exception() is None:
             return starting.result()
@@ -408,21 +404,21 @@ class RuntimeLoop:
                 self._runtime_future = None
             raise
 
-    async def _handle_end_of_loop(self, loop_watcher: AsyncGenerator[None]) -> None:
-        """Stop the runtime before its event loop ends.
+    async def _watch_loop(self, runtime_future: asyncio.Future[Runtime]) -> AsyncGenerator[None]:
+        """Stop a runtime before the running event loop ends.
 
-        Also free each runtime that an earlier call began to stop without finishing.
-
-        Args:
-            loop_watcher: The async generator that noticed the end of the loop.
+        Before an event loop ends, it closes all async generators that have begun.
         """
-        # If the runtime was started again in another loop, self._loop_watcher belongs to that loop,
-        # and the runtime goes on.
-        is_loop_of_runtime = self._loop_watcher is loop_watcher
-        if is_loop_of_runtime:
-            await self._stop_runtime()
-        # The runtimes that _stop_runtime() began to stop, and could not stop to the end, for
-        # example because it was cancelled.
+        try:
+            yield
+        finally:
+            # The agent may have started another runtime since then, which goes on.
+            if self._runtime_future is runtime_future:
+                await self._stop_runtime()
+            await self._free_half_stopped_runtimes()
+
+    async def _free_half_stopped_runtimes(self) -> None:
+        """Free each runtime that :meth:`_stop_runtime` began to stop and could not stop fully."""
         for runtime_future in list(self._being_stopped):
             self._being_stopped.discard(runtime_future)
             has_runtime = runtime_future.done() and not runtime_future.cancelled()
@@ -442,7 +438,7 @@ class RuntimeLoop:
         runtime_future, self._runtime_future = self._runtime_future, None
         if runtime_future is None:
             return
-        # If the event loop ends during the stop, _handle_end_of_loop() frees these runtimes.
+        # If the event loop ends during the stop, _watch_loop() frees these runtimes.
         self._being_stopped.add(runtime_future)
         if not runtime_future.done():
             runtime_future.cancel()
@@ -459,17 +455,6 @@ class RuntimeLoop:
         self._runtime_future = None
         if runtime is not None:
             runtime.abandon()
-
-
-async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Call ``stop`` before the running loop closes.
-
-    A loop closes its async generators when it ends; this generator uses that moment.
-    """
-    try:
-        yield
-    finally:
-        await stop()
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:

@@ -51,10 +51,9 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a call waits for a person or a child task.
 
-        The permit belongs to the task, and several of its calls may be in this block at once. A
-        call that leaves the block while another one waits in it goes on without the permit. The
-        last call that leaves waits until the task holds the permit again. If the last call is being
-        cancelled, it does not wait: the permit is reacquired in the background.
+        Several calls of the task may be in this block at once. Only the last call to leave the
+        block waits until the task holds the permit again; the earlier calls go on without a permit.
+        If the last call is cancelled, the permit is reacquired in the background.
         """
         call = asyncio.current_task()
         self._calls_in_released.append(call)
@@ -63,31 +62,27 @@ class Permit:
             yield
         finally:
             self._calls_in_released.remove(call)
-            is_needed = not self._calls_in_released and not self._is_over
-            # Reacquire in a separate asyncio task, which goes on if this call is being cancelled.
-            if is_needed and not self._held:
-                self.reacquisition = asyncio.create_task(self._acquire())
-        # Returns at once if another call still waits in the block.
+            if not self._calls_in_released:
+                self._begin_reacquisition()
         await self.wait_until_held()
 
     async def wait_until_held(self) -> None:
         """Wait until the task holds its permit again, unless a call still waits in released().
 
-        Call this before heavy work. A task gives its permit back while one of its calls waits for a
-        person or a child task. If the script continues meanwhile, this method returns without a
-        permit.
+        Call this before heavy work.
         """
-        while not (self._held or self._is_over or self._has_waiting_call):
-            # Here, the permit was given back, and no call waits for a person or a child task any
-            # more. Either it is being reacquired, or the calls in released() are being cancelled.
-            # The last of these calls to leave the block starts the reacquisition.
+        while not self._held:
+            if self._is_over or self._has_waiting_call:
+                return
             if self.reacquisition is not None:
                 await asyncio.wait({self.reacquisition})
                 continue
-            calls_being_cancelled = {call for call in self._calls_in_released if call is not None}
-            if not calls_being_cancelled:
+            # The calls that are left in released() are being cancelled. The last of them to leave
+            # the block begins the reacquisition.
+            cancelled_calls = {call for call in self._calls_in_released if call is not None}
+            if not cancelled_calls:
                 return
-            await asyncio.wait(calls_being_cancelled, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(cancelled_calls, return_when=asyncio.FIRST_COMPLETED)
 
     @property
     def _has_waiting_call(self) -> bool:
@@ -98,6 +93,11 @@ class Permit:
             if not is_being_cancelled:
                 return True
         return False
+
+    def _begin_reacquisition(self) -> None:
+        """Reacquire the permit in an asyncio task, which no cancellation of a call ends."""
+        if not self._held and not self._is_over:
+            self.reacquisition = asyncio.create_task(self._acquire())
 
     async def _acquire(self) -> None:
         await self._permits.acquire()
@@ -129,11 +129,11 @@ class TaskClock:
     ) -> None:
         self.seconds = seconds
         self._ignores_pauses = ignores_pauses
-        # The seconds left at the latest pause, or at the end of the latest wait().
+        # The seconds that were left when the timeout was stopped last.
         self._remaining_seconds = seconds
         self._parent = parent
         self._pause_count = 0
-        # The timeout of the running wait(); None without one. A pause suspends it.
+        # The timeout of the running wait(); None without one. It has no deadline during a pause.
         self._timeout: asyncio.Timeout | None = None
         self._is_over = False
 
@@ -151,65 +151,51 @@ class TaskClock:
     def stopped(self) -> Generator[None]:
         """Pause the clock while the block runs; pauses may overlap."""
         with nullcontext() if self._parent is None else self._parent.stopped():
-            if not self._pause_count:
-                self._pause()
+            if self._ignores_pauses:
+                yield
+                return
             self._pause_count += 1
+            self._stop_timeout()
             try:
                 yield
             finally:
                 self._pause_count -= 1
-                if not self._pause_count:
-                    self._resume()
-
-    def _pause(self) -> None:
-        """Stop the timeout of the task, and remember the seconds that are left."""
-        timeout = self._pausable_timeout()
-        if timeout is not None:
-            deadline = timeout.when() or 0.0
-            self._remaining_seconds = deadline - asyncio.get_running_loop().time()
-            # The timeout is rescheduled and not replaced, because wait() awaits the work inside its
-            # block.
-            timeout.reschedule(None)
-
-    def _resume(self) -> None:
-        timeout = self._pausable_timeout()
-        if timeout is not None:
-            deadline = asyncio.get_running_loop().time() + self._remaining_seconds
-            timeout.reschedule(deadline)
-
-    def _pausable_timeout(self) -> asyncio.Timeout | None:
-        """Return the running timeout; None without one, or if the clock ignores pauses."""
-        timeout = self._timeout
-        if timeout is None or self._ignores_pauses or timeout.expired():
-            return None
-        return timeout
+                self._start_timeout()
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
-        """Wait until work is done or the time is up.
+        """Wait until work is done or the time is up; pauses of the clock do not count.
 
-        If the sandbox of a script dies, the script is run again, and this method is called a second
-        time, with the seconds that are left.
-
-        A pause of the clock suspends the timeout; at the end of the pause, it continues with the
-        seconds that were left.
+        A second call has the seconds that the first call left.
         """
-        # The second call may find the clock paused: a child task of the first script may still wait
-        # for a person, and that pauses the clocks of its parents, too. The timeout then starts
-        # without a deadline, and _resume() sets the deadline at the end of the pause.
-        is_paused = self._pause_count and not self._ignores_pauses
-        timeout_seconds = None if is_paused else self._remaining_seconds
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(timeout_seconds) as self._timeout:
-                await asyncio.wait({work})
+            async with asyncio.timeout(None) as timeout:
+                self._timeout = timeout
+                self._start_timeout()
+                try:
+                    await asyncio.wait({work})
+                finally:
+                    self._stop_timeout()
+                    self._timeout = None
         except TimeoutError:
             self._is_over = not work.done()  # the work may have ended just at the timeout
-        finally:
-            # None during a pause, for which _pause() has set _remaining_seconds already.
-            deadline = None if self._timeout is None else self._timeout.when()
-            if deadline is not None:
-                self._remaining_seconds = deadline - loop.time()
-            self._timeout = None
+
+    def _start_timeout(self) -> None:
+        """Let the timeout run for the seconds that are left, unless the clock is paused."""
+        timeout = self._timeout
+        if timeout is not None and not timeout.expired() and not self._pause_count:
+            timeout.reschedule(asyncio.get_running_loop().time() + self._remaining_seconds)
+
+    def _stop_timeout(self) -> None:
+        """Stop the timeout if it runs, and keep the seconds that are left."""
+        timeout = self._timeout
+        if timeout is None:
+            return
+        deadline = timeout.when()
+        if deadline is None:  # stopped already
+            return
+        self._remaining_seconds = deadline - asyncio.get_running_loop().time()
+        if not timeout.expired():
+            timeout.reschedule(None)
 
 
 T = TypeVar("T")

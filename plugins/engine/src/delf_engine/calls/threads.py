@@ -10,7 +10,55 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-Ended = tuple[Any, BaseException | None]
+
+class _Job:
+    """A function that waits for a thread or runs in it.
+
+    Args:
+        function: The function. The job frees it, with its arguments, when it ends or is cancelled.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function: Callable[[], Any] | None = function
+        self._outcome: tuple[Any, BaseException | None] = (None, None)
+        self.future: Future[None] = Future()
+        """Done when the function has ended or was cancelled before its start."""
+
+    def cancel(self) -> bool:
+        """Cancel the function unless it has started; return whether it never starts."""
+        is_cancelled = self.future.cancel()
+        if is_cancelled:
+            self._function = None
+        return is_cancelled
+
+    def run(self) -> None:
+        """Run the function in the current thread, unless it was cancelled."""
+        # The future's own lock decides: either the event loop has cancelled it, or it starts here.
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self._outcome = (self._take_function()(), None)
+        except BaseException as error:
+            self._outcome = (None, error)
+        self.future.set_result(None)
+
+    def _take_function(self) -> Callable[[], Any]:
+        """Return the function, so that only its caller keeps it alive."""
+        function, self._function = self._function, None
+        assert function is not None  # noqa: S101 - a job that has started was not cancelled
+        return function
+
+    def result(self) -> Any:
+        """Return the function's result or raise its exception; call this once, after the end."""
+        result, error = self._outcome
+        self._outcome = (None, None)
+        if error is None:
+            return result
+        try:
+            raise error
+        finally:
+            # The error refers to this frame and to the job, which must not refer to the error.
+            del error
 
 
 class ToolThreads:
@@ -22,7 +70,7 @@ class ToolThreads:
 
     def __init__(self, max_threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="delf-tool")
-        self._jobs: set[Future[Ended]] = set()  # queued or running
+        self._futures: set[Future[None]] = set()  # those of queued and running jobs
         self._closed = False
 
     async def run(
@@ -44,71 +92,52 @@ class ToolThreads:
             RuntimeError: After :meth:`close`, at the interpreter's shutdown, or if no thread can be
                 started.
         """
-        # The pool keeps a cancelled job in its queue. The function is therefore put in a list: the
-        # list is cleared at the cancellation, which frees the function and its arguments.
-        pending_work: list[Callable[[], Any]] = [partial(copy_context().run, function)]
+        job = _Job(partial(copy_context().run, function))
         # This frame would keep the function, and with it the arguments of a cancelled call, alive.
         del function
-        job: Future[Ended] = Future()
-        self._submit(job, pending_work)
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
+        self._submit(job)
+        self._futures.add(job.future)
+        job.future.add_done_callback(self._futures.discard)
         try:
-            await _completion(job)
+            await _completion(job.future)
         except asyncio.CancelledError:
-            # Only a job that has not begun can be cancelled; then the tool is certainly not called.
-            if job.cancel():
-                pending_work.clear()
-                raise
-            if abandoned():
+            if job.cancel() or abandoned():
                 raise
             # The function goes on, so its result is returned in spite of the cancellation. A second
             # cancellation ends this wait, too.
-            await _completion(job)
-        if job.cancelled():  # by close()
+            await _completion(job.future)
+        if job.future.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
-        result, error = job.result()
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error, job  # breaks the reference cycle of the error and this frame
-        return result
+        return job.result()
 
-    def _submit(self, job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
+    def _submit(self, job: _Job) -> None:
         """Queue a job for the pool's threads.
-
-        Args:
-            job: The job.
-            pending_work: A list with the function as its only item, from which the thread takes it.
 
         Raises:
             RuntimeError: If no thread will ever run the job.
         """
         try:
-            self._pool.submit(_run_job, job, pending_work)
+            self._pool.submit(job.run)
         except RuntimeError as error:
             # After close() and at the interpreter's shutdown, submit() does not queue the job.
             is_refused = self._closed or "interpreter shutdown" in str(error)
             # Otherwise submit() has queued the job before it failed to start a new thread. If the
             # pool has earlier jobs, one of their threads takes this job from the queue later.
-            has_thread = bool(self._jobs)
+            has_thread = bool(self._futures)
             if is_refused or not has_thread:
-                # The function will never run. The queue still refers to the list: an empty list
-                # does not keep the function and its arguments in memory.
-                pending_work.clear()
+                job.cancel()  # frees the function, because the queue may keep the job
                 raise
 
     def close(self) -> None:
         """Cancel queued functions and refuse new ones, without waiting for running functions."""
         self._closed = True
-        for job in tuple(self._jobs):
-            job.cancel()
+        for future in tuple(self._futures):
+            future.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _completion(job: Future[Ended]) -> asyncio.Future[None]:
-    """Return an asyncio future that is done when a job is done.
+def _completion(future: Future[None]) -> asyncio.Future[None]:
+    """Return an asyncio future that is done when the future of a job is done.
 
     Cancelling the returned future does not cancel the job. ``asyncio.wrap_future`` and
     ``asyncio.wait`` would take two more iterations of the event loop, a third of the time of a
@@ -117,35 +146,14 @@ def _completion(job: Future[Ended]) -> asyncio.Future[None]:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
 
-    def wake_loop(_job: Future[Ended]) -> None:
+    def wake_loop(_: Future[None]) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(_finish, end)
 
-    job.add_done_callback(wake_loop)
+    future.add_done_callback(wake_loop)
     return end
 
 
 def _finish(end: asyncio.Future[None]) -> None:
     if not end.done():
         end.set_result(None)
-
-
-def _run_job(job: Future[Ended], pending_work: list[Callable[[], Any]]) -> None:
-    """Run a queued function in a pool thread, and store the outcome in its job.
-
-    The outcome is a pair of the result and None, or of None and the exception. A job that was
-    cancelled before is skipped.
-
-    Args:
-        job: The job, which receives the outcome.
-        pending_work: A list with the function as its only item. The item is removed, so that the
-            function and its arguments are freed as soon as the call ends.
-    """
-    # The job's own lock decides: either the event loop has cancelled the job, or it starts here.
-    is_cancelled = not job.set_running_or_notify_cancel()
-    if is_cancelled:
-        return
-    try:
-        job.set_result((pending_work.pop()(), None))
-    except BaseException as error:
-        job.set_result((None, error))

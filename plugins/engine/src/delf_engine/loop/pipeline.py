@@ -273,34 +273,41 @@ class TaskPipeline:
         if not work.done():
             timeout_error = await self._time_out(work)
             return host.output, timeout_error
-        error = host.stopped or work.exception()
-        keeps_variables = (
-            error is None and bool(host.scripts.variables) and host.scripts.sandbox.alive
-        )
-        if keeps_variables:
-            async with self._run.failures_as_warnings(
-                "the variables are not kept for the next task"
-            ):
-                session = await host.scripts.sandbox.session()
-                await keep_variables(self._run, session, host.scripts.variables)
-        host.close(stays_resumable=isinstance(error, TaskLeftError))
+        failure = host.stopped or work.exception()
+        if failure is None:
+            await self._keep_variables()
+        host.close(stays_resumable=isinstance(failure, TaskLeftError))
         host.scripts.sandbox.retire()
-        if error is None:
-            text = work.result()
-            error = host.check_answer(text)
-            if error is not None:
-                return host.output, error
-            if not text and host.value is not None:
-                text = _as_text(host.value)
-            return text, None
-        if not isinstance(error, DelfError):
-            error = self._internal_error(error)
+        if failure is None:
+            return self._checked_answer(work.result())
         # A tool's refusal becomes the answer of a task without a parent. The parent of a child task
         # would take such an answer for a success, so a child task fails with the refusal.
         is_child_task = self._run.request.child is not None
-        if isinstance(error, ToolException) and not is_child_task:
-            return await self._refused(error)
-        return host.output, error
+        if isinstance(failure, ToolException) and not is_child_task:
+            return await self._refused(failure)
+        if isinstance(failure, DelfError):
+            return host.output, failure
+        return host.output, self._internal_error(failure)
+
+    async def _keep_variables(self) -> None:
+        """Keep the last script's variables for the next task, if there are any; warn on failure."""
+        scripts = self._host.scripts
+        if scripts.variables and scripts.sandbox.alive:
+            async with self._run.failures_as_warnings(
+                "the variables are not kept for the next task"
+            ):
+                session = await scripts.sandbox.session()
+                await keep_variables(self._run, session, scripts.variables)
+
+    def _checked_answer(self, text: str) -> tuple[str, DelfError | None]:
+        """Return the strategy's answer and None, or the output and why the answer is invalid."""
+        host = self._host
+        error = host.check_answer(text)
+        if error is not None:
+            return host.output, error
+        if not text and host.value is not None:
+            return _as_text(host.value), None
+        return text, None
 
     def _internal_error(self, error: BaseException) -> DelfError:
         """Log an unexpected exception, and convert it to a ``DelfError``."""
