@@ -56,7 +56,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
 
 
 def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:
-    """Describe a limit that a script certainly exceeds; None if the script exceeds no limit.
+    """Describe a limit that a script certainly exceeds; None without such a limit.
 
     Args:
         code: The script.
@@ -65,14 +65,13 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
         children: The number of child tasks that the task can still start.
     """
     tools = [*tools]
-    # The actions that start child tasks: a repeated call of such an action resumes its child tasks.
-    starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
-    # Many calls are left, and a script without a large number rarely makes that many.
-    is_surely_enough = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
-    if is_surely_enough and not starters:
-        return None  # the usual case, decided without parsing
+    child_starters = {bound_action.name for bound_action in tools if bound_action.action.resumes}
+    # A script without a large number rarely makes _MANY_CALLS calls.
+    is_usual_script = calls >= _MANY_CALLS and _LARGE_NUMBER.search(code) is None
+    if is_usual_script and not child_starters:
+        return None  # decided without parsing, which takes longer
     min_calls = least_calls(code, [bound_action.name for bound_action in tools])
-    child_count = sum(min_calls[name] for name in starters)
+    child_count = sum(min_calls[name] for name in child_starters)
     if child_count > children:
         return (
             f"the script starts at least {child_count:,} child tasks, and the task can have "

@@ -383,7 +383,7 @@ def _script_name(connection: str, method: str) -> str:
 
 
 def _with_all_parameters_reviewed(action: Action) -> Action:
-    """Return an action none of whose parameters counts as content, which would need no review.
+    """Return an action without content parameters, so that people review all its parameters.
 
     An action that only reads, or declares which parameters need review, is returned unchanged.
     """

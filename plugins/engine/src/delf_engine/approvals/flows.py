@@ -119,6 +119,13 @@ class TaskFlows:
         """The number of the model's answers that list the calls which the user's words ask for."""
         return self._origins.outline.answers
 
+    @property
+    def _seen_text_count(self) -> int:
+        """The number of the user's texts that the model has certainly seen."""
+        # A resumed task has recorded answers, and has shown no text itself. Each answer is about at
+        # least one text that was new.
+        return max(self._shown_text_count, self._outline_answer_count)
+
     async def _extend_outline(self, known_answer_count: int) -> bool:
         """Ask the model which calls the user's texts ask for, and add the answer to the outline.
 
@@ -141,18 +148,36 @@ class TaskFlows:
                 return False
             texts_to_obey = [*origins.texts_to_obey()]
             text_count = 1 + len(texts_to_obey)  # with the task
-            # Each request shows the model all texts so far. _shown_text_count is the number of
-            # texts in the last request, but a resumed task begins with 0 again. The number of
-            # answers is then used instead, which the journal keeps. As each request needs at least
-            # one new text, the model has seen at least as many texts as it gave answers.
-            seen_text_count = max(self._shown_text_count, self._outline_answer_count)
-            if seen_text_count >= text_count:
+            if self._seen_text_count >= text_count:
                 return False
             self._shown_text_count = text_count
             # The answer is recorded as an event, from which follow() adds it to the outline.
             await self._request_outline(texts_to_obey)
             origins.follow(self._log.events)
             return self._outline_answer_count > known_answer_count
+
+
+@dataclass(frozen=True)
+class _PlanComparison:
+    """The differences of a call from the planned calls of its action.
+
+    A planned call is a call that the user's words ask for.
+
+    Args:
+        differences: For each planned call, the parameters in which the compared call differs.
+    """
+
+    differences: Sequence[Sequence[str]]
+
+    @property
+    def fewest_differences(self) -> Sequence[str] | None:
+        """The differences from the most similar planned call; None without a planned call."""
+        return min(self.differences, key=len, default=None)
+
+    @property
+    def equal_call_count(self) -> int:
+        """The number of planned calls from which the call does not differ."""
+        return sum(len(differing_parameters) == 0 for differing_parameters in self.differences)
 
 
 @dataclass(frozen=True)
@@ -205,20 +230,18 @@ class _Suspect:
         paths_to_review = [path for path in checked_paths if self._needs_review(path)]
         if not paths_to_review:
             return None
-        # In ``note(title="Invoices", text=mail.body)``, all values are content. The title is the
-        # user's own, which shows that the user's script means this call. Content beside it, such as
-        # the text, may be a stranger's, as in a call with other values.
-        all_values_are_content = not deciding_paths
-        if all_values_are_content and len(paths_to_review) < len(checked_paths):
+        # In ``note(title="Invoices", text=mail.body)``, the user's own title shows that this call
+        # is meant. The text is content, and may be a stranger's.
+        has_own_content = len(paths_to_review) < len(checked_paths)
+        if has_own_content and not deciding_paths:
             return None
-        # For each planned call of this action, the parameters in which this call differs from it.
-        differences = self._differences_from_plan(self._untrusted_sources(paths_to_review))
-        if not differences:  # the user's words ask for no call of this action
-            return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
-        fewest_parameters = min(differences, key=len)  # those of the most similar planned call
-        if not fewest_parameters:  # the call equals a planned call
+        plan = self._compare_with_plan(self._untrusted_sources(paths_to_review))
+        differing_parameters = plan.fewest_differences
+        if differing_parameters is None:  # the user's words ask for no call of this action
+            differing_parameters = [parameter_of(paths_to_review[0])]
+        if not differing_parameters:  # the call equals a planned call
             return None
-        return self._reason_of(fewest_parameters, paths_to_review)
+        return self._reason_of(differing_parameters, paths_to_review)
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -226,20 +249,17 @@ class _Suspect:
         Args:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
-        # One item for each planned call of this action: the parameters in which this call differs
-        # from that planned call, such as ``[["to"], []]`` if it equals the second planned call.
-        differences = self._differences_from_plan(sources_by_parameter=None)  # of all parameters
-        if not differences:  # the user's words ask for no call of this action
+        plan = self._compare_with_plan(sources_by_parameter=None)  # compares all parameters
+        differing_parameters = plan.fewest_differences
+        if differing_parameters is None:  # the user's words ask for no call of this action
             if not deciding_paths:
                 return "the model wrote this call after it had read what others wrote"
-            return self._reason_of([*map(parameter_of, deciding_paths)], deciding_paths)
-        fewest_parameters = min(differences, key=len)  # those of the most similar planned call
-        if fewest_parameters:
-            # The reason names a value of a parameter that differs.
-            return self._reason_of(fewest_parameters, self._paths_to_check(deciding_paths))
+            differing_parameters = [*map(parameter_of, deciding_paths)]
+        if differing_parameters:
+            return self._reason_of(differing_parameters, self._paths_to_check(deciding_paths))
         # The call equals a planned call, but its content may be a stranger's, and the planned call
         # may have been made already.
-        return self._reason_of_content() or self._reason_of_repetition(differences)
+        return self._reason_of_content() or self._reason_of_repetition(plan.equal_call_count)
 
     @property
     def _has_only_content(self) -> bool:
@@ -261,14 +281,12 @@ class _Suspect:
             return [*self.text_by_path]
         return deciding_paths
 
-    def _differences_from_plan(
+    def _compare_with_plan(
         self, sources_by_parameter: SourcesByParameter | None
-    ) -> Sequence[Sequence[str]]:
-        """Compare the checked call with each planned call, and return the parameters that differ.
+    ) -> _PlanComparison:
+        """Compare the checked call with the planned calls of its action.
 
-        A planned call is a call of the same action that the user's words ask for. Content, such as
-        the body of a mail, may differ. The result has one sequence for each planned call, with the
-        names of the parameters whose arguments differ.
+        Content, such as the body of a mail, may differ.
 
         Args:
             sources_by_parameter: The parameters to compare, each with the untrusted results from
@@ -276,13 +294,14 @@ class _Suspect:
                 An argument that is computed from the same results as in the planned call does not
                 differ. Without this mapping, all parameters are compared.
         """
-        return self.origins.outline.differing_arguments(
+        differences = self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
             self._is_content,
             has_only_content=self._has_only_content,
             sources_by_parameter=sources_by_parameter,
         )
+        return _PlanComparison(differences)
 
     def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
@@ -371,14 +390,13 @@ class _Suspect:
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 
-    def _reason_of_repetition(self, differences: Sequence[Sequence[str]]) -> str | None:
+    def _reason_of_repetition(self, planned_count: int) -> str | None:
         """Return the reason to review a call that was already made as often as the task asks.
 
         Args:
-            differences: For each planned call, the parameters in which this call differs.
+            planned_count: The number of planned calls that equal this call.
         """
-        # The planned calls that equal this call. The outline admits as many calls, and counts them.
-        planned_count = sum(len(differing_parameters) == 0 for differing_parameters in differences)
+        # The outline counts the calls that it admits.
         is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )

@@ -45,8 +45,8 @@ class Case:
 
     Args:
         key: The id of the case within the task.
-        make_request: Makes the request that a person is shown. Its fields ``flow`` and ``rule`` are
-            filled in later.
+        make_request: Makes the request about the case that a person is shown. Its fields ``flow``
+            and ``rule`` are filled in later.
         call: The call; None for a whole script.
         verdict: The result of the connection's check of the call.
         outcome_unknown: Whether the call was begun before, so that approving repeats the call.
@@ -58,7 +58,7 @@ class Case:
     """
 
     key: CallKey
-    make_request: Callable[[], ApprovalRequest]
+    make_request: Callable[[Case], ApprovalRequest]
     call: Call | None = None
     verdict: NeedsApproval | Allowed | None = None
     outcome_unknown: bool = False
@@ -70,7 +70,7 @@ class Case:
     @cached_property
     def request(self) -> ApprovalRequest:
         """The request to show to a person; made on first use, as many cases need no person."""
-        return self.make_request()
+        return self.make_request(self)
 
     @property
     def is_question(self) -> bool:
@@ -287,12 +287,9 @@ class FlowsJudge:
         if call is None or self._flows is None:
             return ruling
         if not self._can_require_review:
-            # A request shows the flow to people. A request is made if a person has to answer
-            # (``answer`` is None), or if the journal records one with the answer of the settings.
-            is_request_made = ruling.answer is None or ruling.needs_journal
-            if is_request_made:
-                return replace(ruling, flow=self._flows.reason(call))
-            return ruling
+            # Without a request, nobody would see the flow.
+            has_request = ruling.answer is None or ruling.needs_journal
+            return replace(ruling, flow=self._flows.reason(call)) if has_request else ruling
         bound_action = call.bound
         flow = await self._flows.reason_to_review(
             call,
@@ -301,10 +298,12 @@ class FlowsJudge:
             ),
         )
         ruling = replace(ruling, flow=flow)
-        # The task's option ``settle`` may have answered already whether to repeat an interrupted
-        # call. The user has chosen this option, so that a flow does not overrule the answer.
-        is_answered_by_settle = case.outcome_unknown and ruling.answer is not None
-        if flow is None or is_answered_by_settle:
+        if flow is None:
+            return ruling
+        # An interrupted call was answered by the task's option ``settle``, with which the user has
+        # decided whether to repeat such calls.
+        is_answered_by_user = case.outcome_unknown and ruling.answer is not None
+        if is_answered_by_user:
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")

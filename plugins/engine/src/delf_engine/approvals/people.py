@@ -53,22 +53,31 @@ class PeopleJudge:
         self._decisions = decisions
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Ask a person about an undecided call; journal the request and the answer."""
-        is_decided_without_journal = ruling.answer is not None and not ruling.needs_journal
-        if is_decided_without_journal:
-            return ruling
-        request = self._request_of(case, ruling)
+        """Ask a person about an undecided case; journal the request and the answer."""
         answer = ruling.answer
-        if case.is_question and not self._approvals.can_answer(self._task):
-            answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
-        elif answer is None and self._approvals.is_strict and not case.is_question:
-            answer = Answer.given(_STRICT, "policy", "mode strict")
+        if answer is not None and not ruling.needs_journal:
+            return ruling
+        if answer is None:
+            answer = self._answer_without_people(case)
+        request = self._request_of(case, ruling)
         record = JournaledRequest(case, request, self._log, self._decisions)
-        if answer is not None:
+        if answer is None:
+            recorded_answer = await self._ask_people(case, request, record)
+        else:
             async with record.closed_on_cancellation():
                 await record.announce(by_policy=True)
-            return replace(ruling, answer=await record.close(answer))
-        return replace(ruling, answer=await self._ask_people(case, request, record))
+            recorded_answer = await record.close(answer)
+        return replace(ruling, answer=recorded_answer)
+
+    def _answer_without_people(self, case: Case) -> Answer | None:
+        """Return the answer to a case about which no person can or may be asked; else None."""
+        if case.is_question:
+            if self._approvals.can_answer(self._task):
+                return None
+            return Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
+        if self._approvals.is_strict:
+            return Answer.given(_STRICT, "policy", "mode strict")
+        return None
 
     async def _ask_people(
         self, case: Case, request: ApprovalRequest, record: JournaledRequest

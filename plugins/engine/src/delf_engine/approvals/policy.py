@@ -137,7 +137,7 @@ class TaskApprovals:
         request_event, decision_event = _applicable_record(request, recorded_request)
         case = Case(
             key=call_key(request),
-            make_request=lambda: request,
+            make_request=lambda _: request,
             request_event=request_event,
             decision_event=decision_event,
         )
@@ -189,8 +189,7 @@ class TaskApprovals:
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
-            # Called later, with the case that _with_record() below may assign to ``case``.
-            make_request=lambda: self._request_for_call(case),
+            make_request=self._request_for_call,
             has_changed_since_request=has_changed_since_request,
             call=call,
             verdict=verdict,

@@ -286,15 +286,11 @@ class Gate:
             return self._replay_answer(call, recorded_call, recorded_call.finished)
         # Further events of this call must have the number under which the journal knows it.
         call.number = recorded_call.call_id
-        was_begun = recorded_call.started is not None
-        # The first flag is also set when this process begins the call; the second is not.
-        call.has_start_event = was_begun
-        call.was_begun_before = was_begun
+        call.was_begun_before = call.has_start_event = recorded_call.started is not None
         self._records.register(request.call_id, call)
-        # A read is repeated; any other call may have taken effect already.
-        if recorded_call.started is not None and recorded_call.started.effect != "read":
-            return await self._repeat_or_ask(call, recorded_call)
-        return await self._ask_and_make(call, recorded_call)
+        if recorded_call.started is None or recorded_call.started.effect == "read":
+            return await self._ask_and_make(call, recorded_call)
+        return await self._repeat_or_ask(call, recorded_call)  # it may have taken effect already
 
     def _replay_answer(
         self, call: Call, recorded_call: RecordedCall, end: CallFinished
@@ -645,13 +641,8 @@ class Gate:
         """Ask people for approval of a call, and apply their edits.
 
         A call that a person approved or edited is checked again before it is made. People are asked
-        again in these cases:
-
-        - A person approved the call, and the check now shows something else: the ``digest`` of the
-          verdict has changed.
-        - A person edited the call, and the state that the person saw (``basis``) has changed. The
-          edited call itself may show something else, because the person wanted another effect.
-        - A rule demands that another person approves the edited call.
+        again if its effect or state is no longer what they saw, or if a rule demands that another
+        person approves an edited call.
 
         Returns:
             The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
@@ -693,6 +684,7 @@ class Gate:
             new_verdict = await self._verdict(call)
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
+            # With an edit, a person approves the effect of the edited call.
             is_effect_approved = (
                 isinstance(decision, Edited) or new_verdict.digest == verdict.digest
             )
