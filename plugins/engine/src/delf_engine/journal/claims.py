@@ -6,6 +6,7 @@ import asyncio
 import logging
 from asyncio import sleep
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Any, Final
 
@@ -94,16 +95,17 @@ class Claims:
         """
         if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
-        # Marked before the first await: two callers on this loop must not both pass the check.
-        self.claimed.add(task_id)
-        claiming: asyncio.Future[PreviousOwner | None] | None = None
-        is_claimed = False
-        try:
+        # Leaving the block undoes the claim, unless undo.pop_all() is called.
+        async with AsyncExitStack() as undo:
+            # Marked before the first await: two callers on this loop must not both pass the check.
+            self.claimed.add(task_id)
+            undo.callback(self.claimed.discard, task_id)
             events = await journal.read(task_id)
             if not _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit):
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
+                undo.push_async_callback(self._release_if_granted, journal, task_id, claiming)
                 # A claim that is cancelled halfway could succeed unnoticed and never be released,
                 # so wait for its end even if cancelled.
                 previous_owner = await await_despite_cancellation(claiming)
@@ -116,15 +118,19 @@ class Claims:
                     end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))
                 )
                 events = await journal.read(task_id)
-            is_claimed = _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit)
+            if _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit):
+                undo.pop_all()
             return events
-        finally:
-            if not is_claimed:
-                self.claimed.discard(task_id)
-                # If this method was cancelled during the claim, the journal may have granted the
-                # claim. Unreleased, it would keep other processes away until the lease expires.
-                if _has_succeeded(claiming):
-                    await self.release(journal, task_id)
+
+    async def _release_if_granted(
+        self, journal: SharedJournal, task_id: str, claiming: asyncio.Future[Any]
+    ) -> None:
+        """Release the claim on a task if the journal has granted it, perhaps after a cancellation.
+
+        Unreleased, the claim would keep other processes away until its lease expires.
+        """
+        if not claiming.cancelled() and claiming.exception() is None:
+            await self.release(journal, task_id)
 
 
 def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool:
@@ -148,10 +154,6 @@ async def _claim(
     if owner is None:
         return None
     return PreviousOwner(owner.process, until=monotonic() + owner.lease)
-
-
-def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
-    return claiming is not None and not claiming.cancelled() and claiming.exception() is None
 
 
 def is_over(events: Sequence[Event]) -> bool:

@@ -235,7 +235,7 @@ def _copied_events(events: Sequence[Event], at: int) -> list[Event]:
 
 
 def _track_open_calls(open_calls: set[int], event: Event) -> None:
-    """Update the numbers of the calls that have started and not ended by an event."""
+    """Add the call that an event starts to the open calls, or remove the call that it ends."""
     if isinstance(event, CallStarted):
         open_calls.add(event.call_id)
     # A call that was cut off, because its sandbox died, ends later: its script is run again.

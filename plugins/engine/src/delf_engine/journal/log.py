@@ -364,20 +364,19 @@ class TaskLog:
         # numbers.
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
-        # Until the journal has answered, it is not known whether the journal has the event. If the
-        # append is cancelled, the event stays in this attribute (CancelledError is no Exception),
-        # and the next write first appends it again with the same number.
         self._unconfirmed_event = event
         try:
-            await self._confirm(event)  # sets self._unconfirmed_event to None
+            await self._confirm(event)
         except Exception:
-            self._unconfirmed_event = None  # the caller gets the error; the number is reused
+            # The append failed, so the event is given up. If the append is cancelled instead, the
+            # event stays unconfirmed, because the journal may have stored it.
+            self._unconfirmed_event = None
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an event to the journal, which ignores the event if it is stored already.
+        """Append the unconfirmed event to the journal, and mark the event as confirmed.
 
-        The event may be stored already if an earlier append was cancelled.
+        The journal ignores an event that it has already, from an append that was cancelled.
         """
         if self._journal is not None:
             await self._journal.append(event)

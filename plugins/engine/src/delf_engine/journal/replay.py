@@ -100,10 +100,7 @@ class _CallOrder:
         recorded_call = self._unclaimed[digest].popleft()
         # No-op for a call that the recorded script abandoned.
         self._unrepeated_calls.pop(recorded_call.call_id, None)
-        # The next recorded step may have been this call, which has now happened. _advance() removes
-        # the step. If the step after it is the answer to another call, which waits for its turn,
-        # _advance() also wakes this other call.
-        self._advance()
+        self._advance()  # another call may have waited until this call was made
         return recorded_call
 
     async def turn(self, recorded_call: RecordedCall | None, *, blocks_script: bool) -> None:
@@ -116,19 +113,8 @@ class _CallOrder:
         Raises:
             ReplayMismatch: If the turn can never come.
         """
-        # The remaining steps are recorded calls and answers. A new call waits until no step is
-        # left, a recorded call without an answer until no answer is left, and any other recorded
-        # call until its own answer is the next step.
-        if recorded_call is None:
-            turn_key = _AFTER_ALL_STEPS
-            is_turn = not self._remaining_steps
-        elif recorded_call.finished is None:
-            turn_key = _AFTER_ALL_ANSWERS
-            is_turn = not self._remaining_answer_count
-        else:
-            turn_key = recorded_call.call_id
-            answer_step = RecordedStep(recorded_call.call_id, is_answer=True)
-            is_turn = bool(self._remaining_steps) and self._remaining_steps[0] == answer_step
+        turn_key = _turn_key(recorded_call)
+        is_turn = self._is_turn(turn_key)
         if not is_turn and blocks_script:
             # A blocked script makes no other call, so the steps before this one never happen:
             # waiting would last until the task's timeout.
@@ -137,14 +123,25 @@ class _CallOrder:
             if not is_turn:
                 await self._wait(turn_key)
         finally:
-            # Only a call with a recorded answer has a step for the answer. The step is removed only
-            # after the wait: if it were removed at the wake-up, the next answer could overtake this
-            # one. It is also removed if the script stopped waiting, or else later calls would wait
-            # for the step.
+            # Also if the script stopped waiting, or else later calls would wait for this answer.
+            # Not already at the wake-up, or else the next answer could overtake this one.
             if recorded_call is not None and recorded_call.finished is not None:
-                self._remaining_steps.remove(RecordedStep(recorded_call.call_id, is_answer=True))
-                self._remaining_answer_count -= 1
-                self._advance()
+                self._remove_answer(recorded_call.call_id)
+
+    def _is_turn(self, turn_key: int) -> bool:
+        """Return whether calls with a turn key need not wait."""
+        if turn_key == _AFTER_ALL_STEPS:
+            return not self._remaining_steps
+        if turn_key == _AFTER_ALL_ANSWERS:
+            return self._remaining_answer_count == 0
+        answer = RecordedStep(turn_key, is_answer=True)
+        return bool(self._remaining_steps) and self._remaining_steps[0] == answer
+
+    def _remove_answer(self, call_id: int) -> None:
+        """Remove the recorded answer to a call, which has been given, from the remaining steps."""
+        self._remaining_steps.remove(RecordedStep(call_id, is_answer=True))
+        self._remaining_answer_count -= 1
+        self._advance()
 
     @property
     def waits_for_end_of_script(self) -> bool:
@@ -174,7 +171,8 @@ class _CallOrder:
     def _advance(self) -> None:
         """Remove the calls that the script has made again, and wake the calls whose turn it is.
 
-        Each recorded step is a call or the answer to a call. Answers are removed in :meth:`turn`.
+        Each recorded step is a call or the answer to a call. :meth:`_remove_answer` removes
+        answers.
         """
         steps = self._remaining_steps
         while steps:
@@ -200,15 +198,25 @@ class _CallOrder:
             if not waiter.done():
                 waiter.set_result(None)
 
+    @property
+    def next_steps(self) -> str:
+        """The first of the remaining calls, or an answer if only answers remain; for messages."""
+        if not self._unrepeated_calls:
+            return "an earlier answer"
+        return ", ".join(_named(call) for call in self.unrepeated_calls[:3])
+
     def _wrong_order_error(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
-        next_calls = ", ".join(_named(call) for call in self.unrepeated_calls[:3])
-        # If all recorded calls were made again, only the answer to one of them can be next.
-        expected = next_calls or "an earlier answer"
-        if recorded_call is None:
-            description = "a call that is not recorded"
-        else:
-            description = _named(recorded_call)
-        return _mismatch(f"the script makes {description} where the journal has {expected}")
+        made = "a call that is not recorded" if recorded_call is None else _named(recorded_call)
+        return _mismatch(f"the script makes {made} where the journal has {self.next_steps}")
+
+
+def _turn_key(recorded_call: RecordedCall | None) -> int:
+    """Return what a call waits for; None stands for a call that is not recorded."""
+    if recorded_call is None:
+        return _AFTER_ALL_STEPS
+    if recorded_call.finished is None:
+        return _AFTER_ALL_ANSWERS
+    return recorded_call.call_id  # for its own recorded answer
 
 
 class Replay:
@@ -312,17 +320,15 @@ class Replay:
             ReplayMismatch: If the script ended with another status than the recorded status, or
                 before it made all recorded calls.
         """
-        recorded_order = self._recorded_order
+        script_order = self._recorded_order  # set by begin_script(); None for a new script
         # From now on, the strategy's own calls are made, until the next script begins.
         self._set_order(self._order_between_scripts)
-        # Only begin_script() of a recorded script sets an order of the script's own.
-        has_own_order = recorded_order is not self._order_between_scripts
-        if recorded_order is None or not has_own_order:
+        if script_order is None:
             return
         if status == "crashed":
             return  # the script is run again, so its missing calls are no mismatch
-        script = recorded_order.script
-        unrepeated_calls = recorded_order.unrepeated_calls
+        script = script_order.script
+        unrepeated_calls = script_order.unrepeated_calls
         if unrepeated_calls:
             raise _mismatch(f"the script ended without the recorded {_named(unrepeated_calls[0])}")
         if script.finished is not None and script.finished.status != status:
@@ -345,13 +351,8 @@ class Replay:
     async def call(self, digest: str, *, blocks_script: bool = False) -> RecordedCall | None:
         """Wait for a call's turn in the recorded order; return its record, None for a new call.
 
-        - A recorded call is returned when it is its turn.
-        - A call that is not recorded is new, and None is returned when all recorded calls and
-          answers have happened again. Only a script without a recorded end makes new calls.
-        - If the recorded script abandoned the call, or ended without making it, this method never
-          returns: the script is expected to cancel the call, as it did before, or to end. If
-          ``blocks_script`` is set and the script has a recorded end, the script can do neither, and
-          the method raises instead.
+        If the recorded script abandoned the call, or ended without making it, wait until the script
+        cancels the call or ends.
 
         Args:
             digest: The digest of the call.
@@ -368,14 +369,15 @@ class Replay:
         if order is None:
             return None
         recorded_call = order.take(digest)
-        recorded_end = order.script.finished
         was_abandoned = recorded_call is not None and recorded_call.was_abandoned
         if not was_abandoned:
             # A new call, too, has to wait: other coroutines of the script may still have to make
             # recorded calls.
             await order.turn(recorded_call, blocks_script=blocks_script)
-        has_no_answer = was_abandoned or recorded_call is None
-        if recorded_end is not None and has_no_answer and blocks_script:
+            if recorded_call is not None:
+                return recorded_call
+        recorded_end = order.script.finished
+        if recorded_end is not None and blocks_script:
             # The recorded script came to its end without an answer to this call. A script that the
             # call blocks cannot do that, so it differs from the recorded one.
             raise _further_call_error(recorded_end)
@@ -383,12 +385,12 @@ class Replay:
             # Wait until the script cancels the call again.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
-        if recorded_end is not None and recorded_call is None:
+        if recorded_end is not None:
             # The recorded script may have ended just after it made this call, before the call was
             # recorded. If the script ends here again, its end cancels this call; otherwise the call
             # waits until the task's timeout.
             await order.wait_for_end_of_script()
-        return recorded_call
+        return None
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
         """Return the error for a task that timed out while a call waited in :meth:`call`.
@@ -405,9 +407,7 @@ class Replay:
         recorded_end = order.script.finished
         if recorded_end is not None and order.waits_for_end_of_script:
             return _further_call_error(recorded_end)
-        next_calls = ", ".join(map(_named, order.unrepeated_calls[:3]))
-        expected = next_calls or "an earlier answer"
-        return _mismatch(f"the task timed out before the replay reached {expected}")
+        return _mismatch(f"the task timed out before the replay reached {order.next_steps}")
 
 
 def _further_call_error(script_end: ev.ScriptFinished) -> ReplayMismatch:

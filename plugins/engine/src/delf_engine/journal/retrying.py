@@ -62,21 +62,25 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             remaining.append(event)
             continue
-        # Of the ended tasks, only those at their budget or timeout are resumed. At the timeout no
-        # call has failed; a postponement and an exhausted budget may come from a failed call.
+        # A task that ended at its timeout, and is resumed, had no failed call.
         is_postponement = isinstance(event, ev.TaskPostponed)
-        may_have_failed_call = is_postponement or event.code == BudgetExceededError.code
-        if not may_have_failed_call:
-            continue
-        read_index = _failed_read(remaining)
-        if read_index is not None:
-            # The read is made again, and the script continues from there. Events such as its output
-            # and its end will happen again, and are removed. The ends of other calls and people's
-            # decisions are kept, so that the retry neither repeats these calls nor asks again.
-            later_events = remaining[read_index + 1 :]
-            kept_types = (ev.CallFinished, ev.ApprovalDecided)
-            remaining[read_index:] = [e for e in later_events if isinstance(e, kept_types)]
+        if is_postponement or event.code == BudgetExceededError.code:
+            remaining = _without_failed_read(remaining)
     return remaining
+
+
+def _without_failed_read(events: list[ev.Event]) -> list[ev.Event]:
+    """Remove the end of the read that made a script fail, and what the script did afterwards.
+
+    The read is made again, and the script continues from there. The ends of other calls and
+    people's decisions are kept, so that the retry neither repeats these calls nor asks again.
+    """
+    read_index = _failed_read(events)
+    if read_index is None:
+        return events
+    kept_types = (ev.CallFinished, ev.ApprovalDecided)
+    later_events = events[read_index + 1 :]
+    return events[:read_index] + [e for e in later_events if isinstance(e, kept_types)]
 
 
 def _is_temporary(error: BaseException | None) -> bool:

@@ -228,36 +228,28 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete; the message has an excerpt.
             DelfError: If the call failed after retries.
         """
-        # The original request, or after a truncated reply a request for the rest of the answer.
-        current_request = request
-        # The text of the truncated replies, which the next reply continues. Empty at the beginning,
-        # and when the model has to write the answer again.
-        received_text = ""
+        partial_answer = _PartialAnswer(request=request)
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
-        # The model of the last reply; None if a resumed task has read the reply from its journal.
-        last_model: LLMConfig | None = None
         while True:
-            # The model that began the answer. No other model continues the answer.
-            writer = last_model if received_text else None
+            writer = partial_answer.writer
             models = self._available(config) if writer is None else [writer]
             try:
-                reply, last_model = await self._ask_in_order(models, current_request, attempt)
+                reply, model = await self._ask_in_order(models, partial_answer.request, attempt)
             except LLMExecutionError as error:
-                if writer is None or not continuations_left:
+                if writer is None or not continuations_left or not _is_unavailable(error):
                     raise
                 other_models = [other for other in self._available(config) if other != writer]
-                if not other_models or not _is_unavailable(error):
+                if not other_models:
                     raise
                 await self._fall_back(writer, other_models[0], error)
                 # Another model writes the whole answer.
-                current_request = request
-                received_text = ""
+                partial_answer = _PartialAnswer(request=request)
                 continuations_left -= 1
                 continue
             # The answer so far, without what the reply repeats of the received text. None if it is
             # not clear where the reply continues the received text.
-            joined_text = join_continuation(received_text, reply.text)
+            joined_text = join_continuation(partial_answer.text, reply.text)
             answer = _final_answer(reply, joined_text, is_limited_by_settings=is_limited)
             if answer is not None:
                 return answer
@@ -266,12 +258,11 @@ class ModelClient:
             if is_connection_broken:
                 continuations_left = min(continuations_left, _MAX_BREAKS)
             if reply.broken_by in ("filter", "refusal") or not continuations_left:
-                raise truncation_error(replace(reply, text=received_text + reply.text))
+                raise truncation_error(replace(reply, text=partial_answer.text + reply.text))
             continuations_left -= 1
             if not is_connection_broken:  # after a break, the same request is sent again
-                current_request, received_text = _request_for_rest(
-                    request, reply, received_text, joined_text
-                )
+                partial_answer = _rest_of(request, reply, partial_answer.text, joined_text)
+            partial_answer = replace(partial_answer, model=model)
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""
@@ -450,45 +441,19 @@ class ModelClient:
         """
         # Answers to the model calls that a script makes are not shown to people.
         is_watched = self.stream and request.purpose != "call"
-        if session is None:
+        if session is not None:
+            pieces = session.send(request)
+        else:
             model = self.pool.get(config)
             if on_delta is None and not is_watched:
                 return await _complete(model, request, config)
             pieces = model.stream(request)
-        else:
-            pieces = session.send(request)
-        show_to_people = self.on_delta if is_watched else None
-
-        def dispatch(delta: ModelDelta) -> None:
-            """Pass a piece of the answer on.
-
-            The strategy's listener gets each piece of text and each complete call. It may run the
-            beginning of a script before the answer is complete. The draft therefore gets the same
-            pieces: if that script makes a call, the draft is journalled before the call.
-
-            The people who watch see the pieces that the listener returns. If the listener returns
-            None, or if there is no listener, these people see the text of the answer.
-            ``received_pieces`` gets all text, whatever the listener returns.
-            """
-            # The arguments of a call arrive in pieces; the last one has the whole call, too.
-            completes_call = delta.whole is not None
-            is_answer_text = bool(delta.text) and delta.call is None
-            chosen_deltas: Iterable[ModelDelta] | None = None
-            if on_delta is not None and (delta.text or completes_call):
-                # First the draft: the listener may cause a call at once.
-                if draft is not None:
-                    draft.add(delta)
-                chosen_deltas = on_delta(delta)
-            if is_answer_text:
-                received_pieces.append(delta.text)
-            if show_to_people is None:
-                return
-            if chosen_deltas is not None:
-                for chosen_delta in chosen_deltas:
-                    show_to_people(chosen_delta)
-            elif is_answer_text:
-                show_to_people(delta)
-
+        receivers = _Receivers(
+            strategy=on_delta,
+            draft=draft,
+            people=self.on_delta if is_watched else None,
+            received_pieces=received_pieces,
+        )
         final: ModelReply | None = None
         async with aclosing(bounded(pieces, config)) as stream:
             async for piece in stream:
@@ -496,10 +461,71 @@ class ModelClient:
                     require_type(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
                 else:
-                    dispatch(self.redactor.redact_value(piece))
+                    receivers.dispatch(self.redactor.redact_value(piece))
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+
+@dataclass(slots=True, kw_only=True)
+class _Receivers:
+    """The receivers of an answer's pieces.
+
+    Args:
+        strategy: The strategy's listener. Returns the pieces to show to people, or None to show
+            them the text of the answer.
+        draft: Collects the pieces that the strategy gets.
+        people: Shows a piece to the people who watch; None if nobody does.
+        received_pieces: Gets the text outside of calls.
+    """
+
+    strategy: OnDelta | None
+    draft: Draft | None
+    people: Callable[[ModelDelta], None] | None
+    received_pieces: list[str]
+
+    def dispatch(self, delta: ModelDelta) -> None:
+        """Pass a piece of the answer to all receivers."""
+        shown_deltas = self._pass_to_strategy(delta)
+        is_answer_text = bool(delta.text) and delta.call is None
+        if is_answer_text:
+            self.received_pieces.append(delta.text)
+        if shown_deltas is None:
+            shown_deltas = [delta] if is_answer_text else []
+        if self.people is not None:
+            for shown_delta in shown_deltas:
+                self.people(shown_delta)
+
+    def _pass_to_strategy(self, delta: ModelDelta) -> Iterable[ModelDelta] | None:
+        """Return the pieces that the strategy's listener wants to show in place of a piece."""
+        # The arguments of a call arrive in pieces; the last one has the whole call, too.
+        completes_call = delta.whole is not None
+        if self.strategy is None or not (delta.text or completes_call):
+            return None
+        # First the draft: if the strategy makes a call at once, the draft is journalled before.
+        if self.draft is not None:
+            self.draft.add(delta)
+        return self.strategy(delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PartialAnswer:
+    """An answer of which some text may have arrived.
+
+    Args:
+        request: The request for the rest of the answer, or for the whole answer.
+        text: The text that the next reply continues; empty if the whole answer is requested.
+        model: The model of the last reply; None if a resumed task has read it from its journal.
+    """
+
+    request: ModelRequest
+    text: str = ""
+    model: LLMConfig | None = None
+
+    @property
+    def writer(self) -> LLMConfig | None:
+        """The model that has to write the rest; None if any model may write the answer."""
+        return self.model if self.text else None
 
 
 def _account_of(model: LLMConfig) -> _Account:
@@ -545,13 +571,13 @@ def _final_answer(
     return None
 
 
-def _request_for_rest(
+def _rest_of(
     request: ModelRequest, reply: ModelReply, received_text: str, joined_text: str | None
-) -> tuple[ModelRequest, str]:
-    """Build the next request after a truncated reply, and return the text that it continues.
+) -> _PartialAnswer:
+    """Build the next request after a truncated reply: for the rest, or for the whole answer again.
 
-    The text is empty if the model has to write the answer again: after a truncated tool call, an
-    empty answer, or a reply for which ``joined_text`` is None.
+    The whole answer is requested after a truncated tool call, an empty answer, or a reply for which
+    ``joined_text`` is None.
 
     Args:
         request: The original request.
@@ -560,11 +586,12 @@ def _request_for_rest(
         joined_text: The received text, continued by the reply's text; None if it is not clear where
             the reply continues the received text.
     """
-    has_text = joined_text is not None and joined_text.strip() != ""
-    must_restart = not has_text or bool(reply.calls)
-    answer_so_far = joined_text or received_text
-    next_request = _continuation_of(request, reply, answer_so_far, must_restart=must_restart)
-    return next_request, "" if must_restart else answer_so_far
+    if joined_text is not None and joined_text.strip() and not reply.calls:
+        next_request = _continuation_of(request, reply, joined_text, must_restart=False)
+        return _PartialAnswer(request=next_request, text=joined_text)
+    shown_text = joined_text or received_text
+    next_request = _continuation_of(request, reply, shown_text, must_restart=True)
+    return _PartialAnswer(request=next_request)
 
 
 def _continuation_of(
