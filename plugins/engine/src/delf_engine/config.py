@@ -72,24 +72,35 @@ def llm_config(value: Any) -> Any:
     if isinstance(value, str):
         return as_llm_config(value)
     if isinstance(value, (list, tuple)):
-        models = [llm_config(item) for item in cast("Sequence[Any]", value)]
-        for model in models:
-            if not isinstance(model, LLMConfig):
-                raise ModelConfigurationError(f"a list of models holds {model!r:.80}")
-        return as_llm_config(models)
-    if not isinstance(value, Mapping):
-        return value
-    fields = dict(cast("Mapping[str, Any]", value))
+        return as_llm_config(_llm_configs(cast("Sequence[Any]", value)))
+    if isinstance(value, Mapping):
+        return _llm_config_of_table(cast("Mapping[str, Any]", value))
+    return value
+
+
+def _llm_configs(values: Sequence[Any]) -> list[LLMConfig]:
+    """Convert a list of models, each given by a name or table."""
+    configs: list[LLMConfig] = []
+    for value in values:
+        config = llm_config(value)
+        if not isinstance(config, LLMConfig):
+            raise ModelConfigurationError(f"a list of models holds {config!r:.80}")
+        configs.append(config)
+    return configs
+
+
+def _llm_config_of_table(table: Mapping[str, Any]) -> LLMConfig:
+    fields = dict(table)
+    fallbacks: Any = fields.pop("fallbacks", None) or ()
     for key, item in fields.items():
         _check_llm_key(key)
-        if key != "fallbacks":  # each fallback is converted and checked below
-            _check_llm_value(key, item)
+        _check_llm_value(key, item)
     if "model" not in fields:
         raise ModelConfigurationError("model is missing")
-    fallbacks: Any = fields.pop("fallbacks", None) or ()
     if not isinstance(fallbacks, Sequence) or isinstance(fallbacks, (str, bytes)):
         fallbacks = [fallbacks]
-    return llm_config([LLMConfig(**fields), *fallbacks])
+    models = _llm_configs([LLMConfig(**fields), *cast("Sequence[Any]", fallbacks)])
+    return as_llm_config(models)
 
 
 def _check_llm_key(key: object) -> None:
@@ -564,11 +575,13 @@ def _with_rules_of_both(earlier: Mapping[str, Any], later: Mapping[str, Any]) ->
 
 
 def _has_same_provider(llm: LLMConfig, main: LLMConfig, providers: Providers) -> bool:
-    """Return whether a model is one of the main model's provider, so that it can use its key."""
+    """Return whether ``llm`` and ``main`` are models of one provider, and can share a key."""
     provider = providers.for_model(providers.resolve_provider(llm).model)
-    if provider is None or main.provider not in (AUTO, provider.name):
+    main_provider = providers.for_model(providers.resolve_provider(main).model)
+    if provider is None or provider != main_provider:
         return False
-    return provider == providers.for_model(providers.resolve_provider(main).model)
+    # A ``provider`` that the user has set overrules the provider of the model's name.
+    return main.provider in (AUTO, provider.name)
 
 
 def explain(

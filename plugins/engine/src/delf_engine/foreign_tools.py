@@ -448,23 +448,32 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
-    # The keywords that restrict values, except ``type``. A keyword such as ``required`` restricts
-    # nothing if its value is empty.
-    restricting_keywords: set[str] = set()
-    for key in schema.keys() - _UNRESTRICTING_KEYWORDS:
-        if _UNRESTRICTING_VALUES.get(key) != schema[key]:
-            restricting_keywords.add(key)
-    if restricting_keywords & _CHOICES:
-        # For a schema with ``enum`` or another choice, the type is made of the choice alone. A
-        # further keyword, such as ``minimum``, would be missing in the type.
-        return len(restricting_keywords) == 1 and _is_choice_exact(schema, root, depth)
-    # The type has no counterpart for keywords such as ``pattern``.
-    if not all(_is_limit(key, schema) for key in restricting_keywords - {"items"}):
-        return False
-    if "items" not in restricting_keywords:
-        return True
-    # Without the keyword ``type``, the type is ``Any``, which allows any items.
-    return "type" in schema and _is_type_exact(schema["items"], root, depth + 1)
+    keywords = _restricting_keywords(schema)
+    if keywords & _CHOICES:
+        # The type of ``{"enum": [1, 9], "minimum": 5}`` has the choice alone, without the minimum.
+        return len(keywords) == 1 and _is_choice_exact(schema, root, depth)
+    for keyword_name in keywords:
+        if keyword_name == "items":
+            # Without the keyword ``type``, the type is ``Any``, which allows any items.
+            is_exact = "type" in schema and _is_type_exact(schema["items"], root, depth + 1)
+        else:
+            # The type has no counterpart for keywords such as ``pattern``.
+            is_exact = _is_limit(keyword_name, schema)
+        if not is_exact:
+            return False
+    return True
+
+
+def _restricting_keywords(schema: Mapping[str, Any]) -> set[str]:
+    """Return the keywords of a schema that restrict values, except ``type``.
+
+    A keyword such as ``required`` restricts nothing if its value is empty.
+    """
+    keywords: set[str] = set()
+    for key, value in schema.items():
+        if key not in _UNRESTRICTING_KEYWORDS and value != _UNRESTRICTING_VALUES.get(key):
+            keywords.add(key)
+    return keywords
 
 
 def _is_limit(keyword: str, schema: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import enum
 import html
 import json
 import logging
+import math
 import re
 import sys
 import threading
@@ -417,16 +418,22 @@ def forms_of(secret: str) -> Iterator[str]:
         yield text.replace("/", "\\/")
     yield data.hex()
     yield data.hex().upper()
-    # In base64, three bytes become four characters of 6 bits, so the form depends on the position
-    # of the secret modulo three. Characters that also have bits of the bytes before or after the
-    # secret are left out: one byte before reaches into characters 0 and 1, two into 0 to 2.
-    for bytes_before, first_own_character in ((0, 0), (1, 2), (2, 3)):
+    for encoded in _in_base64(data):
+        yield encoded
+        yield encoded.replace("+", "-").replace("/", "_")
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """Yield the forms of a secret within base64.
+
+    Three bytes become four characters of 6 bits, so the form depends on the number of bytes before
+    the secret. Characters with bits of other bytes are left out.
+    """
+    for bytes_before in range(3):
         encoded = base64.b64encode(bytes(bytes_before) + data).decode()
-        bit_count = (bytes_before + len(data)) * 8
-        own_character_end = bit_count // 6  # without a last character that has fewer bits
-        own_characters = encoded[first_own_character:own_character_end]
-        yield own_characters
-        yield own_characters.replace("+", "-").replace("/", "_")
+        first_bit = 8 * bytes_before
+        end_bit = first_bit + 8 * len(data)
+        yield encoded[math.ceil(first_bit / 6) : end_bit // 6]
 
 
 def _in_url(data: bytes) -> set[str]:
@@ -469,10 +476,10 @@ def _in_nested_literal(text: str) -> Iterator[str]:
 
 def _in_repr(text: str, represent: Callable[[str], str]) -> Iterator[str]:
     """Yield the forms of a text within a ``repr`` in single and in double quotes."""
-    # Without a single quote, a part always stands between single quotes.
+    # The parts have no single quotes, so ``represent`` puts them all into single quotes.
     parts = [represent(part)[1:-1] for part in text.split("'")]
-    yield "\\'".join(parts)
-    yield "'".join(parts)
+    yield "\\'".join(parts)  # as ``it\'s`` in single quotes
+    yield "'".join(parts)  # as ``it's`` in double quotes
 
 
 def _repr_of_bytes(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -60,13 +60,20 @@ def _remove_outputs(paths: Iterable[str]) -> None:
         output_folder = _output_folder_of(path, temporary_folder)
         if output_folder is None or ".." in path.parts:
             continue
-        # An error also ends the removal of folders: at the first one with other files.
-        with contextlib.suppress(OSError):  # already deleted, or owned by another user
+        # An OSError means that another user owns the file, or that a folder has other files. Its
+        # outer folders are then not empty either.
+        with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-            for folder in path.parents:  # from the innermost
+            for folder in _folders_up_to(output_folder, path):
                 folder.rmdir()
-                if folder == output_folder:
-                    break
+
+
+def _folders_up_to(outer_folder: Path, path: Path) -> Iterator[Path]:
+    """Yield the folders that hold a file, from the innermost to ``outer_folder``."""
+    for folder in path.parents:
+        yield folder
+        if folder == outer_folder:
+            return
 
 
 def _output_folder_of(path: Path, temporary_folder: Path) -> Path | None:

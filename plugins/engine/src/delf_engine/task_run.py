@@ -372,7 +372,7 @@ class TaskRun:
             yield ContextText(trust, fact, MEMORY)
 
     def _texts_of_connections(self) -> Iterator[ContextText]:
-        """Yield the texts of connections in the prompt in which an argument may have its origin."""
+        """Yield the facts of connections in the prompt, and descriptions that others wrote."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
             # Facts have the trust that the user or the connection's class declares, else "outside".

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
@@ -39,6 +39,8 @@ _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
 _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
 _CANARY: Final = ("-I", "-S", "-c", "import sys; sys.stdin.read()")
+# From weak to strong.
+_ISOLATIONS: Final[Sequence[Isolation]] = ("process", "interpreter", "container", "vm")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -78,19 +80,17 @@ class Measured:
         Args:
             claimed: The declared isolation.
         """
-        # The levels from weak to strong: process, interpreter, container, vm.
         is_confined = self.protects_files and self.blocks_network and self.protects_processes
-        if claimed == "process" or not is_confined:
+        if not is_confined:
             return "process"
-        if claimed == "interpreter":
-            return "process" if self.can_make_system_calls else claimed
-        if not self.can_make_system_calls:
-            # The protection is measured by system calls. As no test script could make any, the
-            # protection from a script that can make system calls is unknown.
-            return "interpreter"
-        if claimed == "vm" and not self.has_own_kernel:
-            return "container"
-        return claimed
+        if self.can_make_system_calls:
+            if claimed == "interpreter":
+                return "process"  # an interpreter promises that scripts make no system calls
+            measured: Isolation = "vm" if self.has_own_kernel else "container"
+        else:
+            # The other tests prove nothing about a script that can make system calls.
+            measured = "interpreter"
+        return claimed if _ISOLATIONS.index(claimed) < _ISOLATIONS.index(measured) else measured
 
 
 class _Host(ScriptHost):

@@ -77,15 +77,15 @@ class Prompt:
 
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
-    """Compress the messages of a prompt without those that the previous prompt begins with, too.
+    """Compress the messages that a prompt adds to the previous prompt.
 
     Args:
         messages: The messages of the prompt.
         before: The messages of the previous prompt.
 
     Returns:
-        The number of leading messages that both prompts have, and the messages after them,
-        compressed.
+        The number of leading messages that both prompts share, and the other messages of the
+        prompt, compressed.
     """
     shared_count = 0
     for one, other in zip(messages, before, strict=False):

@@ -218,15 +218,14 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # The rest is an unfinished line or, if the limit is reached, all the text beyond the limit.
-        *complete_lines, rest = text.split("\n", self._remaining_line_count())
-        for line in complete_lines:
-            # The first line ends the unfinished line, if any; its parts become one text.
-            self._continue_printed_line(line, event.at)
+        # At the limit, ``rest`` has all further lines, which are dropped.
+        *line_ends, rest = text.split("\n", self._remaining_line_count())
+        for line_end in line_ends:
+            self._continue_printed_line(line_end, event.at)
             self._join_unfinished_line()
             self._unfinished_line_parts.clear()  # the next text begins a line
-        is_unfinished_line = self._remaining_line_count() > 0
-        if rest and is_unfinished_line:
+        is_within_limit = self._remaining_line_count() > 0
+        if rest and is_within_limit:
             self._continue_printed_line(rest, event.at)
 
     def _remaining_line_count(self) -> int:
@@ -290,15 +289,14 @@ class Trace:
             self._register_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        # A call that was cancelled may be made again after a resume. The entry in the timeline then
-        # gets the status and duration of the new end.
-        cancelled_entry = self._cancelled_call_entries.pop(event.call_id, None)
-        entry = self._running_entries.pop(event.call_id, cancelled_entry)
+        entry = self._running_entries.pop(event.call_id, None)
+        if entry is None:
+            # A call that was cancelled may be made again after a resume, and ends once more.
+            entry = self._cancelled_call_entries.pop(event.call_id, None)
         if entry is None:
             return
-        # Replace the status "error" of a cancellation, which _finish() would keep.
-        entry.status = "running"
-        _finish(entry, event.duration_ms, ok=event.status == "ok")
+        entry.duration_ms = round(event.duration_ms)
+        entry.status = "success" if event.status == "ok" else "error"
         if event.status == "cancelled":
             self._cancelled_call_entries[event.call_id] = entry
 
