@@ -206,11 +206,11 @@ class Runtime:
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
             async with AsyncExitStack() as reserved:
-                run = await self._start(request, reserved)
-                if isinstance(run, ConfigurationError):
+                run_or_refusal = await self._start(request, reserved)
+                if isinstance(run_or_refusal, ConfigurationError):
                     ledger.end(request.task_id)
-                    return await self._refuse_start(request, run)
-                outcome = await self._run_in_sandboxes(run, request)
+                    return await self._refuse_start(request, run_or_refusal)
+                outcome = await self._run_in_sandboxes(run_or_refusal, request)
         finally:
             self._resumable_ids.discard(request.task_id)
         # A task at its timeout or budget can be resumed, and its cost must not be added again.

@@ -369,27 +369,29 @@ class Replay:
         if order is None:
             return None
         recorded_call = order.take(digest)
-        was_abandoned = recorded_call is not None and recorded_call.was_abandoned
-        if not was_abandoned:
-            # A new call, too, has to wait: other coroutines of the script may still have to make
-            # recorded calls.
-            await order.turn(recorded_call, blocks_script=blocks_script)
-            if recorded_call is not None:
-                return recorded_call
         recorded_end = order.script.finished
+        if recorded_call is not None and not recorded_call.was_abandoned:
+            await order.turn(recorded_call, blocks_script=blocks_script)
+            return recorded_call
+        if recorded_call is None:
+            # Other coroutines of the script may still have to make recorded calls.
+            await order.turn(None, blocks_script=blocks_script)
+            if recorded_end is None:
+                return None
+        # The recorded script never got an answer to this call.
         if recorded_end is not None and blocks_script:
-            # The recorded script came to its end without an answer to this call. A script that the
-            # call blocks cannot do that, so it differs from the recorded one.
+            # A script that the call blocks cannot come to its end without the answer, so this
+            # script differs from the recorded one.
             raise _further_call_error(recorded_end)
-        if was_abandoned:
-            # Wait until the script cancels the call again.
-            never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            await never_done
-        if recorded_end is not None:
+        if recorded_call is None:
             # The recorded script may have ended just after it made this call, before the call was
             # recorded. If the script ends here again, its end cancels this call; otherwise the call
             # waits until the task's timeout.
             await order.wait_for_end_of_script()
+        else:
+            # Wait until the script cancels the call again.
+            never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            await never_done
         return None
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
