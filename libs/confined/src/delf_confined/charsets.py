@@ -150,27 +150,31 @@ def _sample_of(data: bytes) -> bytes:
 def _latin_share(sample: bytes) -> float:
     """Return the share of the non-ASCII bytes that fit words of a Latin script, from 0 to 1.
 
-    Most letters of such words are ASCII. Runs of non-ASCII bytes are therefore short; those with
-    letters touch an ASCII letter. In other scripts, whole words are runs.
+    Most letters of such words are ASCII, so that runs of non-ASCII bytes are short. In other
+    scripts, whole words are runs.
     """
     latin_count = 0
     total_count = 0
     for match in _NON_ASCII_RUN.finditer(sample):
-        run = match[0]
-        total_count += len(run)
-        byte_before = sample[max(match.start() - 1, 0) : match.start()]
-        byte_after = sample[match.end() : match.end() + 1]
-        follows_letter = _ASCII_LETTER.match(byte_before) is not None
-        precedes_letter = _ASCII_LETTER.match(byte_after) is not None
-        # A run of odd length is not of an encoding that has two bytes a character.
-        is_odd = len(run) % 2 == 1
-        may_be_letters = follows_letter or precedes_letter or is_odd
-        if may_be_letters and len(run) <= _MAX_CONSECUTIVE:
-            latin_count += len(_LATIN_LETTER.findall(run))
-        # Punctuation, such as a quotation mark, has even fewer non-ASCII neighbours than a letter,
-        # so that a run with punctuation must be shorter.
-        if len(run) < _MAX_CONSECUTIVE:
-            latin_count += len(_LATIN_PUNCTUATION.findall(run))
+        total_count += len(match[0])
+        latin_count += _count_latin(sample, match.start(), match.end())
     if total_count == 0:
         return 0.0
     return latin_count / total_count
+
+
+def _count_latin(sample: bytes, start: int, end: int) -> int:
+    """Count the bytes of a run of non-ASCII bytes that fit words of a Latin script."""
+    run = sample[start:end]
+    if len(run) > _MAX_CONSECUTIVE:
+        return 0
+    count = 0
+    is_beside_letter = _ASCII_LETTER.search(sample[max(start - 1, 0) : end + 1]) is not None
+    # A run of odd length is not of an encoding that has two bytes a character.
+    is_odd = len(run) % 2 == 1
+    if is_beside_letter or is_odd:
+        count += len(_LATIN_LETTER.findall(run))
+    # Punctuation has even fewer non-ASCII neighbours than a letter.
+    if len(run) < _MAX_CONSECUTIVE:
+        count += len(_LATIN_PUNCTUATION.findall(run))
+    return count

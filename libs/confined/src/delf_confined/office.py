@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
 from urllib.parse import unquote
@@ -79,9 +79,24 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         return {name: name for name in names}
     paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
-    # The usual names, by normalised name: first of the parts that each document may have.
     names_by_key = {_normalise_name(name): name for name in _KNOWN}
-    # The content types and the .rels parts refer to other parts by their usual names.
+    for name in _referenced_names(archive, paths):
+        names_by_key.setdefault(_normalise_name(name), name)
+    usual_names: dict[str, str] = {}
+    for name, path in paths.items():
+        usual_path = names_by_key.get(_normalise_name(path), path)
+        # No part refers to a .rels part, whose usual name follows from the part that it describes.
+        usual_names[name] = _usual_name_of_rels(usual_path, names_by_key) or usual_path
+    return usual_names
+
+
+def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield the usual names by which the content types and the .rels parts refer to other parts.
+
+    Args:
+        archive: The archive.
+        paths: The path of each part, by the part's name in the archive.
+    """
     for name, path in paths.items():
         lowered_path = path.lower()
         if lowered_path != _CONTENT_TYPES.lower() and not lowered_path.endswith(".rels"):
@@ -91,14 +106,7 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
         text = archive.read(name).decode("utf-8", "replace")
         for target in _references(text):
             full_path = target.lstrip("/") if target.startswith("/") else folder + target
-            full_path = _resolve_path(full_path.replace("\\", "/").split("/"))
-            names_by_key.setdefault(_normalise_name(full_path), full_path)
-    usual_names: dict[str, str] = {}
-    for name, path in paths.items():
-        usual_path = names_by_key.get(_normalise_name(path), path)
-        # No part refers to a .rels part, whose usual name follows from the part that it describes.
-        usual_names[name] = _usual_name_of_rels(usual_path, names_by_key) or usual_path
-    return usual_names
+            yield _resolve_path(full_path.replace("\\", "/").split("/"))
 
 
 def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | None:

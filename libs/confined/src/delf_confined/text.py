@@ -17,6 +17,8 @@ _CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
 _PRINTABLE_ASCII: Final = re.compile(rb"[\t\n\r -~]")
 _MAX_PRINTABLE_SHARE_OF_UTF16: Final = 0.7
 _MIN_ZERO_SHARE_OF_UTF16: Final = 0.35
+# The encoding of UTF-8 text with a byte order mark or invalid bytes, as opposed to "utf-8".
+_IMPERFECT_UTF8: Final = "utf-8-sig"
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
 _WARNING: Final = "; if its letters look wrong, give encoding="
@@ -97,8 +99,8 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 def encoding_of_file(path: str, about: str) -> str:
     """Detect the encoding of a file of any size.
 
-    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. If the
-    encoding is a guess, the task gets a note that says so.
+    The result is "utf-8" only if the whole file is valid UTF-8 and has no byte order mark. Any
+    other UTF-8 text is "utf-8-sig". If the encoding is a guess, the task gets a note that says so.
 
     Args:
         path: The path of the file.
@@ -109,7 +111,7 @@ def encoding_of_file(path: str, about: str) -> str:
         chunk = file.read(_CHUNK_BYTES)
         encoding = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
         if encoding is not None:
-            return "utf-8-sig" if encoding == "utf-8" else encoding
+            return _IMPERFECT_UTF8 if encoding == "utf-8" else encoding
         # The numbers of the lines on which the chunk and the previous chunk begin.
         line = previous_line = 1
         previous_chunk = b""
@@ -127,9 +129,7 @@ def encoding_of_file(path: str, about: str) -> str:
                 # answers "utf-8", without a note.
                 line_breaks_before_error = error.object.count(b"\n", 0, error.start)
                 _note_replaced_bytes(about, encoding, line + line_breaks_before_error)
-                # Not "utf-8", because that result says that all bytes are valid. "utf-8-sig"
-                # decodes a file without a byte order mark in the same way.
-                return "utf-8-sig"
+                return _IMPERFECT_UTF8
             if not chunk:
                 return "utf-8"
             previous_chunk = chunk
@@ -257,12 +257,12 @@ def _utf16_variant(data: bytes) -> str | None:
         data = data[:-1]
     # In UTF-16, half of the bytes of an ASCII text are zero bytes, and half are printable. The
     # limits are far from a half, because a text may also have other characters.
-    has_few_zeros = zero_count < _MIN_ZERO_SHARE_OF_UTF16 * len(sample)
-    printable_count = len(_PRINTABLE_ASCII.findall(sample))
-    is_mostly_ascii = printable_count > _MAX_PRINTABLE_SHARE_OF_UTF16 * len(sample)
-    # A few stray zero bytes in UTF-8 or ASCII do not make the text UTF-16.
-    if has_few_zeros and (_is_utf8(data) or is_mostly_ascii):
-        return None
+    zero_share = zero_count / len(sample)
+    printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
+    if zero_share < _MIN_ZERO_SHARE_OF_UTF16 and (
+        printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16 or _is_utf8(data)
+    ):
+        return None  # ASCII or UTF-8 with a few stray zero bytes
     for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
         all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zero_count
         if not all_zeros_are_high_bytes:

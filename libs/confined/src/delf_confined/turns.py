@@ -197,16 +197,14 @@ class Turns:
         if not restartable:
             return
         waiting_use = self._recent_use(waiting_call.key)
-        with_more_use = [call for call in restartable if self._recent_use(call.key) > waiting_use]
-        # If no caller has more use yet, watch the calls of all other callers: a caller has more use
-        # after some further running time.
-        candidates = with_more_use or restartable
+        candidates = [call for call in restartable if self._recent_use(call.key) > waiting_use]
+        if not candidates:  # a caller has more use after some further running time
+            self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
+            return
         first_call = min(candidates, key=preemption_time)
         time = preemption_time(first_call)
         request = first_call.preemption_request
-        if time > now:  # the call has not run long enough: try again when it has
+        if time > now:  # the call has not run long enough
             self._timer = loop.call_at(time, self._preempt_one_call)
-        elif with_more_use and request is not None:
+        elif request is not None:
             request.set_result(None)
-        else:  # the caller does not have more use yet
-            self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)

@@ -20,6 +20,7 @@ guest may abandon a call or end.
 """
 # The estimated size in memory of a call and its asyncio task, without the arguments.
 _BYTES_PER_CALL: Final = 4 * 1024
+_CANCELLED: Final = Raised("ToolError", "the call was cancelled before it had a result")
 
 
 class OpenCall:
@@ -126,7 +127,7 @@ class OpenCalls:
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
-        """Make a call when the concurrency limit permits, and send its answer to the guest.
+        """Make a call, and send its answer to the guest.
 
         No answer is sent to a call that the script abandoned, that was still queued when its script
         ended, or that :meth:`clear` has removed.
@@ -135,30 +136,37 @@ class OpenCalls:
         # not journal the call. So :meth:`abandon` cancels the task only once this flag is set.
         call.has_begun = True
         answer: CallAnswer | None = None
-        must_queue = self._permits.locked()
         try:
-            async with self._permits:
-                is_script_running = call.script_number == self._current_script_number
-                # A call that found a free permit is made even if the script has just ended. How
-                # soon the end arrives depends on the machine, and a replay must make the same calls
-                # as the recorded run.
-                if is_script_running or not must_queue:
-                    answer = await host.call(call.request)
+            answer = await self._make_when_permitted(call, host)
         except asyncio.CancelledError:
-            if call.is_abandoned:
-                raise
-            answer = Raised("ToolError", "the call was cancelled before it had a result")
-            # A tool may raise CancelledError itself, which is a failure like any other; only a
-            # cancellation from outside is passed on.
-            current_task = asyncio.current_task()
-            if current_task is not None and current_task.cancelling():
-                raise
-        except Exception:
-            _log.exception("a tool call failed outside of its tool")
-            answer = Raised("ToolError", "the call failed inside delf; see the log")
+            if not call.is_abandoned:
+                answer = _CANCELLED
+            raise
         finally:
             if self._end(call) and answer is not None:
                 self._answer(call.request.call_id, answer)
+
+    async def _make_when_permitted(self, call: OpenCall, host: ScriptHost) -> CallAnswer | None:
+        """Make a call when the concurrency limit permits; None if its script ended meanwhile."""
+        must_queue = self._permits.locked()
+        async with self._permits:
+            is_script_running = call.script_number == self._current_script_number
+            # A call that found a free permit is made even if the script has just ended. How soon
+            # the end arrives depends on the machine, and a replay must make the same calls as the
+            # recorded run.
+            if must_queue and not is_script_running:
+                return None
+            try:
+                return await host.call(call.request)
+            except asyncio.CancelledError:
+                current_task = asyncio.current_task()
+                if current_task is not None and current_task.cancelling():
+                    raise
+                # The tool raised CancelledError itself, which is a failure like any other.
+                return _CANCELLED
+            except Exception:
+                _log.exception("a tool call failed outside of its tool")
+                return Raised("ToolError", "the call failed inside delf; see the log")
 
     def _end(self, call: OpenCall) -> bool:
         """Remove a call from the open calls. Return False if it had been removed before."""

@@ -103,10 +103,9 @@ class WireSession(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a buffer for the next read, which is small except within a large frame.
+        """Return a small buffer for the next read, or a large one within a large frame.
 
-        A small read has few calls. Many calls that start in one iteration of the event loop would
-        delay each other.
+        The calls of one read start in the same iteration of the event loop, and delay each other.
         """
         is_large = self._reader.pending >= _SMALL_READ_SIZE
         return self._buffer if is_large else self._buffer[:_SMALL_READ_SIZE]

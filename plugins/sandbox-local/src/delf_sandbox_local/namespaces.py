@@ -92,21 +92,15 @@ def enter() -> list[str]:
     user = os.geteuid()
     group = os.getegid()
     isolated = _NEWNET | _NEWIPC | _NEWUTS
-
-    def unshare_with_or_without_mounts(flags: int) -> bool:
-        # Some systems refuse mounts.
-        return libc.unshare(flags | _NEWNS) == 0 or libc.unshare(flags) == 0
-
     created: list[str] = []
-    if unshare_with_or_without_mounts(isolated | _NEWUSER):
+    if libc.unshare(isolated | _NEWUSER) == 0:
         created += ["user", "network"]
         _map_ids(user, group)
-    elif unshare_with_or_without_mounts(isolated):
+    elif libc.unshare(isolated) == 0:  # allowed with privileges
         created.append("network")
     if "network" in created:
         libc.sethostname(_HOST_NAME, len(_HOST_NAME))
-    # Mounts alone are tried once more, because the successful attempt above may have left them out;
-    # if not, a second namespace does no harm. A mount on /tmp shows whether mounts are allowed.
+    # Some systems refuse mounts even in the new namespaces, which only a mount on /tmp shows.
     if (
         libc.unshare(_NEWNS) == 0
         and libc.mount(None, b"/", None, _REC | _PRIVATE, None) == 0

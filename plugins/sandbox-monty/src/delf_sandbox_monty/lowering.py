@@ -107,7 +107,7 @@ class MontyRewriting(Rewriting):
             self._replace_call_of_connection(place)
 
     def _replace_method_value(self, place: Any) -> None:
-        """Replace a connection's method that is used as a value by the name of a plain function."""
+        """Replace a method that is not called by a plain function, as in ``f = mail.send``."""
         node = place.node
         connection = getattr(node.value, "id", "")
         is_method = node.attr in self._initial_names.tools.get(connection, ())
@@ -676,10 +676,8 @@ class Lowering(ast.NodeTransformer):
     def _may_be_wrapper(self, word: str) -> bool:
         """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.
 
-        In Python, such a wrapper has the name of the wrapped function. In Monty, it keeps its own
-        name, such as ``wrapper``, because the prelude's ``wraps`` copies nothing. In a script with
-        ``wraps(function)``, only ``function`` itself certainly means a wrapped function, and any
-        other name may mean a wrapper.
+        In a script with ``wraps(function)``, this is any name but ``function``: a decorator may
+        have replaced the value of the name.
         """
         uses_wraps = bool(self._functions_passed_to_wraps)
         return uses_wraps and word not in self._functions_passed_to_wraps

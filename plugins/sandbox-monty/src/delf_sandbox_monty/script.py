@@ -85,7 +85,7 @@ def _rewrite(source: str, initial_names: InitialNames) -> Prepared:
     # Add each missing ``await`` first; then replace syntax and modules missing in Monty.
     rewritten = MontyRewriting(tree, initial_names).result
     reassigned_tools = rewritten.rebound_names
-    # Lowering takes attributes that are not called for items of records: row.price is row["price"].
+    # Lowering replaces ``row.price`` by ``row["price"]``, but not a method such as ``row.keys()``.
     mark_called_attributes(tree)
     Lowering(set(initial_names.tools).difference(reassigned_tools)).lower(tree)
     _export_main_variables(tree)
