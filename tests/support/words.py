@@ -16,6 +16,7 @@ from typing import Final, get_args
 from delf.events import ApprovalRequest, Event
 from delf.protocols.sandbox import Limits
 from delf.types import Effect, Isolation, TaskState
+from delf_serve.operations import OPERATIONS
 from support.json_rows import with_rows
 from support.kinds import actions, kinds, providers, suites
 from support.meanings import in_json, meanings, plain
@@ -127,6 +128,18 @@ def _events() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _operations() -> str:
+    lines = ["", "| operation | takes | does |", "|---|---|---|"]
+    for each in OPERATIONS:
+        fields_of_request = [
+            *(each.body.model_fields if each.body else ()),
+            *each.query.model_fields,
+        ]
+        takes = ", ".join(f"`{name}`" for name in fields_of_request)
+        lines.append(f"| `{each.method} {each.path}` | {takes} | {each.summary} |")
+    return "\n".join(lines) + "\n"
+
+
 _LISTED: Final[Mapping[str, Callable[[], str]]] = {
     "states": lambda: _or(list(TaskState)),
     "effects": lambda: _or(list(get_args(Effect))),
@@ -134,6 +147,7 @@ _LISTED: Final[Mapping[str, Callable[[], str]]] = {
     "limits": _limits,
     "events": _events,
     "kinds": kinds,
+    "operations": _operations,
     "providers": providers,
     "suites": suites,
 }
