@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from delf.network.addresses import is_public
+from delf.network.addresses import is_private, is_public
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,15 @@ def test_internet_addresses_are_public(text: str) -> None:
 )
 def test_private_and_tunnelled_addresses_are_not_public(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        *((host, True) for host in ("127.0.0.1", "2130706433", "0x7f.1", "[::1]", "localhost")),
+        *((host, False) for host in ("93.184.216.34", "[2606:4700::1111]", "unknown.invalid")),
+        ("a" * 70 + ".invalid", False),
+    ],
+)
+def test_private_host_is_recognised_in_every_notation(host: str, private: bool) -> None:
+    assert is_private(host) is private

@@ -1,4 +1,4 @@
-"""Logging in without a browser."""
+"""Logging in, in a browser and without one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import jwt
@@ -16,9 +16,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from delf.errors import ConnectionConfigurationError
-from delf_mcp.oauth import login, open_browser
+from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
+from delf_mcp.oauth import OpenURL, login, open_browser
 from delf_mcp.settings import MCPSettings
+from support.server import free_port
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -30,6 +31,7 @@ class Company(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.place = f"http://127.0.0.1:{self.server_port}"
         self.asked: list[dict[str, str]] = []
+        self.names_login_server = True
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -39,6 +41,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         place = self.company.place
+        if self.path.startswith("/.well-known/") and not self.company.names_login_server:
+            return self._say({}, 404)
         if self.path.startswith("/.well-known/oauth-protected-resource"):
             return self._say({"resource": f"{place}/mcp", "authorization_servers": [place]})
         if self.path.startswith("/.well-known/oauth-authorization-server"):
@@ -82,12 +86,14 @@ def company() -> Iterator[Company]:
         thread.join()
 
 
-async def logged_in(company: Company, folder: Path, **options: Any) -> tuple[str, list[str]]:
+async def logged_in(
+    company: Company, folder: Path, open_url: OpenURL = open_browser, **options: Any
+) -> tuple[str, list[str]]:
     """Log in; return the server's answer, and the secrets that the connection learned."""
     url = f"{company.place}/mcp"
     learned: list[str] = []
     given = {"url": url, "tokens": str(folder / "tokens.json"), **options}
-    made = login("srv", MCPSettings.for_instance("srv", given), learned.append, open_browser)
+    made = login("srv", MCPSettings.for_instance("srv", given), learned.append, open_url)
     assert made is not None
     auth, check = made
     async with httpx2.AsyncClient(auth=auth, event_hooks={"request": [check]}) as http:
@@ -101,7 +107,11 @@ async def test_private_key_authenticates_the_client(company: Company, tmp_path: 
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ).decode()
-    options = {"oauth": "client_credentials", "client_id": "delf-1", "private_key": pem}
+    options: dict[str, Any] = {
+        "oauth": "client_credentials",
+        "client_id": "delf-1",
+        "private_key": pem,
+    }
     message, learned = await logged_in(
         company, tmp_path, signing_algorithm="ES256", issuer=company.place, **options
     )
@@ -132,3 +142,65 @@ async def test_error_names_the_missing_login_setting(
     with pytest.raises(ConnectionConfigurationError) as caught:
         await logged_in(company, tmp_path, **options)
     assert missing in (caught.value.hint or "")
+
+
+# -- in a browser -------------------------------------------------------------------------------
+
+
+class Browser:
+    """A user's browser: it returns to delf with given answers, in which STATE is the login's."""
+
+    def __init__(self, *answers: dict[str, str]) -> None:
+        self.answers = answers
+        self.opened: list[str] = []
+        self.pages: list[str] = []
+
+    async def open(self, url: str) -> None:
+        self.opened.append(url)
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        async with httpx2.AsyncClient() as http:
+            for answer in self.answers:
+                params = {
+                    name: text.replace("STATE", asked["state"]) for name, text in answer.items()
+                }
+                self.pages.append((await http.get(asked["redirect_uri"], params=params)).text)
+
+
+def browser_options(**options: Any) -> dict[str, Any]:
+    return {"oauth": "browser", "client_id": "me", "oauth_port": free_port(), **options}
+
+
+ACCEPTED = {"code": "c", "state": "STATE"}
+
+
+async def test_forged_answers_do_not_end_a_browser_login(company: Company, tmp_path: Path) -> None:
+    forged = [{"code": "bad"}, {"code": "bad", "state": "x"}, {"error": "bad", "state": "x"}, {}]
+    browser = Browser(*forged, ACCEPTED)
+    answer, learned = await logged_in(company, tmp_path, browser.open, **browser_options())
+    assert json.loads(answer) == {"hello": "you"}
+    assert learned == ["the-token"]
+    assert [request["code"] for request in company.asked] == ["c"]
+    assert ["You are logged in" in page for page in browser.pages] == [False] * 4 + [True]
+
+
+async def test_refused_browser_login_is_an_error_at_once(company: Company, tmp_path: Path) -> None:
+    words = {"error": "access_denied", "error_description": "\x1b[2Jnot you", "state": "STATE"}
+    browser = Browser(words)
+    with pytest.raises(ConnectionUnavailableError, match=r"^srv: .*: access_denied .*not you$"):
+        await logged_in(company, tmp_path, browser.open, **browser_options())
+    assert "You are not logged in" in browser.pages[0]
+
+
+@pytest.mark.parametrize("names_login_server", [True, False])
+async def test_browser_login_goes_only_to_the_permitted_issuer(
+    company: Company, tmp_path: Path, names_login_server: bool
+) -> None:
+    company.names_login_server = names_login_server
+    browser = Browser(ACCEPTED)
+    options = browser_options(issuer="https://login.example")
+    with pytest.raises(ConnectionConfigurationError, match=r"permits only https://login.example"):
+        await logged_in(company, tmp_path, browser.open, **options)
+    assert (browser.opened, company.asked) == ([], [])
+    options = browser_options(issuer=company.place)
+    answer, _ = await logged_in(company, tmp_path, browser.open, **options)
+    assert json.loads(answer) == {"hello": "you"}

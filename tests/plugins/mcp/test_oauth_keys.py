@@ -103,3 +103,18 @@ async def test_crash_while_storing_tokens_does_not_change_their_issuer(tokens, m
         ("https://login.example", "r"),
         ("https://login.invalid", "s"),
     )
+
+
+PUBLIC, METADATA = "https://93.184.216.34/mcp", "http://169.254.169.254/latest/meta-data"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_public_server_cannot_lead_the_login_into_the_private_network(method, tokens):
+    public = settings(url=PUBLIC, client_secret="s")
+    for private in (METADATA, "http://127.0.0.1:8080/register", "http://[::1]/", "http://10.0.0.1"):
+        with pytest.raises(ConnectionConfigurationError, match="a private address") as caught:
+            await credential_guard("tools", public, tokens)(httpx2.Request(method, private))
+        assert "issuer" in caught.value.hint
+    own_network = (settings(url="http://127.0.0.1/mcp"), settings(url=PUBLIC, issuer=METADATA))
+    for given in own_network:
+        await credential_guard("tools", given, tokens)(httpx2.Request(method, METADATA))

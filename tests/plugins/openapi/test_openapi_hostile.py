@@ -12,7 +12,6 @@ from delf.errors import ToolRefusedError
 from delf.tools.action import Action
 from delf_openapi import APITool
 from delf_openapi.failures import SpecError
-from delf_openapi.sources import is_private
 from support.openapi_specs import body, one, param, spec
 
 HUGE = "x" * 200_000
@@ -148,32 +147,6 @@ async def test_ordinary_merge_keys_are_applied(tmp_path: pathlib.Path) -> None:
     for value in (1, 10):
         with pytest.raises(ToolRefusedError):
             action.validate({"q": value})
-
-
-# -- addresses ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("host", "private"),
-    [
-        ("127.0.0.1", True),
-        ("2130706433", True),
-        ("169.254.169.254", True),
-        ("100.64.0.1", True),
-        ("[::1]", True),
-        ("::ffff:10.0.0.1", True),
-        ("64:ff9b::7f00:1", True),
-        ("2002:7f00:1::", True),
-        ("168.63.129.16", True),
-        ("224.0.0.1", True),
-        ("2001:0:1:2:3:4:80ff:fffe", True),
-        ("93.184.216.34", False),
-        ("2606:4700::1111", False),
-        ("64:ff9b::5db8:d822", False),
-    ],
-)
-def test_private_addresses_are_recognised_in_every_notation(host: str, private: bool) -> None:
-    assert is_private(host) is private
 
 
 # -- arguments ----------------------------------------------------------------------------

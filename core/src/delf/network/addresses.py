@@ -1,8 +1,9 @@
-"""Classification of IP addresses as public or not."""
+"""Classification of IP addresses and hosts as public or not."""
 
 from __future__ import annotations
 
 import ipaddress
+import socket
 from typing import Final, TypeAlias
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -22,6 +23,21 @@ def is_public(address: Address) -> bool:
     if embedded is not None:
         return is_public(embedded)
     return address in _GLOBAL_V6 and address.is_global
+
+
+def is_private(host: str) -> bool:
+    """Return whether a host is, or resolves to, a non-public address.
+
+    False for a host that cannot be resolved.
+    """
+    try:
+        addresses = {ipaddress.ip_address(host.strip("[]"))}
+    except ValueError:
+        try:
+            addresses = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
+        except (OSError, ValueError):
+            return False
+    return any(not is_public(address) for address in addresses)
 
 
 def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

@@ -193,6 +193,9 @@ class Link:
             raise
         except Exception as error:
             self._back_off(self._failures + 1)
+            cause = _first_exception(error)
+            if isinstance(cause, DelfError):  # such as a refused login
+                raise cause from None
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server cannot be reached: {first_of(error)}"
             ) from None
@@ -331,9 +334,15 @@ def first_of(error: BaseException) -> str:
 
     The text may be a server's, so invisible characters are escaped.
     """
+    first = _first_exception(error)
+    text = visible(" ".join(str(first).split()))
+    if text:
+        return f"{type(first).__name__}: {text}"[:300]
+    return type(first).__name__
+
+
+def _first_exception(error: BaseException) -> BaseException:
+    """Return the first exception inside of exception groups; any other exception itself."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    text = visible(" ".join(str(error).split()))
-    if text:
-        return f"{type(error).__name__}: {text}"[:300]
-    return type(error).__name__
+    return error

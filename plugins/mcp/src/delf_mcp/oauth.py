@@ -8,31 +8,35 @@ import hashlib
 import json
 import logging
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
     SignedJWTParameters,
 )
+from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import ValidationError
 
 from delf.errors import ConnectionConfigurationError, ConnectionUnavailableError
 from delf.machine.own_files import write_private
+from delf.network.addresses import is_private
+from delf.terminal import visible
+from delf.tools.json_schema import clean
 from delf_mcp.settings import MCPSettings
-
-if TYPE_CHECKING:
-    import httpx2
 
 _log = logging.getLogger(__name__)
 
 _LOGIN_SECONDS: Final = 300.0
-_PAGE: Final = b"You are logged in, and can close this page."
+_LOGGED_IN: Final = b"You are logged in, and can close this page."
+_NOT_LOGGED_IN: Final = b"You are not logged in. You can close this page."
+_MAX_REASON_CHARACTERS: Final = 300
 
 OpenURL = Callable[[str], Awaitable[None]]
 
@@ -124,13 +128,16 @@ class RedirectListener:
     """A local HTTP server to which the browser is redirected after a login.
 
     Args:
+        name: The connection's name, for messages.
         port: The loopback port.
         open_url: Shows a URL to the user.
     """
 
-    def __init__(self, port: int, open_url: OpenURL) -> None:
+    def __init__(self, name: str, port: int, open_url: OpenURL) -> None:
+        self._name = name
         self._port = port
         self._open_url = open_url
+        self._state: str | None = None
         self._result: asyncio.Future[AuthorizationCodeResult] | None = None
         self._server: asyncio.Server | None = None
 
@@ -145,12 +152,14 @@ class RedirectListener:
         Raises:
             ConnectionUnavailableError: If the port is in use.
         """
+        self._state = _first_values(url).get("state")
         self._result = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._handle_request, "127.0.0.1", self._port)
         except OSError as error:
             raise ConnectionUnavailableError(
-                f"port {self._port} of loopback is in use, but the login page must answer there",
+                f"{self._name}: port {self._port} of loopback is in use, but the login page must "
+                "answer there",
                 hint="oauth_port in the connection's settings",
             ) from error
         await self._open_url(url)
@@ -159,16 +168,17 @@ class RedirectListener:
         """Wait until the browser is redirected here; return the authorization code.
 
         Raises:
-            ConnectionUnavailableError: If nobody logs in within five minutes.
+            ConnectionUnavailableError: If nobody logs in within five minutes, or if the login
+                server reports an error.
         """
         if self._result is None:
-            raise ConnectionUnavailableError("no login was begun")
+            raise ConnectionUnavailableError(f"{self._name}: no login was begun")
         try:
             async with asyncio.timeout(_LOGIN_SECONDS):
                 return await self._result
         except TimeoutError:
             raise ConnectionUnavailableError(
-                f"nobody logged in within {_LOGIN_SECONDS:g} s"
+                f"{self._name}: nobody logged in within {_LOGIN_SECONDS:g} s"
             ) from None
         finally:
             if self._server is not None:
@@ -178,24 +188,97 @@ class RedirectListener:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Read the result of a login from the browser's request, and answer with a page."""
-        # Any local program may connect, so ignore requests without a login's result.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            query = parse_qs(urlsplit(head.split(" ")[1]).query)
-            if "code" in query and self._result is not None and not self._result.done():
-                first = {name: values[0] for name, values in query.items()}
-                self._result.set_result(
-                    AuthorizationCodeResult(
-                        code=first["code"], state=first.get("state"), iss=first.get("iss")
-                    )
-                )
+            is_logged_in = self._take_result(_first_values(head.split(" ")[1]))
+            page = _LOGGED_IN if is_logged_in else _NOT_LOGGED_IN
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n")
-            writer.write(b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(_PAGE) + _PAGE)
+            writer.write(b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(page) + page)
             await writer.drain()
         writer.close()
 
+    def _take_result(self, query: Mapping[str, str]) -> bool:
+        """Take the result of the login from the query of a request.
 
-RequestHook = Callable[["httpx2.Request"], Awaitable[None]]
+        Any local program and any page in the browser can send a request. Only the login server
+        knows the login's ``state``, so all requests without it are ignored.
+
+        Returns:
+            True if the user has logged in.
+        """
+        result = self._result
+        is_from_login_server = self._state is not None and query.get("state") == self._state
+        if not is_from_login_server or result is None or result.done():
+            return False
+        if "code" not in query:
+            reason = " ".join(query[key] for key in ("error", "error_description") if key in query)
+            shown_reason = clean(reason, _MAX_REASON_CHARACTERS) or "it gives no reason"
+            message = f"{self._name}: the login server refuses the login: {shown_reason}"
+            result.set_exception(ConnectionUnavailableError(message))
+            return False
+        result.set_result(
+            AuthorizationCodeResult(code=query["code"], state=query["state"], iss=query.get("iss"))
+        )
+        return True
+
+
+def _first_values(url: str) -> dict[str, str]:
+    """Return the parameters of a URL's query; of a repeated parameter, the first value."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+
+
+class _BrowserLogin(OAuthClientProvider):
+    """A login by the user in a browser, at no other login server than the permitted one.
+
+    Args:
+        name: The connection's name, for messages.
+        issuer: The only permitted login server; None to use the one that the MCP server names.
+        options: The arguments of the base class.
+    """
+
+    def __init__(self, name: str, issuer: str | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._name = name
+        self._issuer = issuer
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        """Return the login server to use, of those that the MCP server names.
+
+        Raises:
+            ConnectionConfigurationError: If the permitted login server is not among them.
+        """
+        if self._issuer is None:
+            return advertised[0]
+        for server in advertised:
+            if issuers_match(server, self._issuer):
+                return server
+        raise self._wrong_server_error(advertised[0])
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        """Let the user log in.
+
+        Raises:
+            ConnectionConfigurationError: If the MCP server itself would be the login server, but
+                is not the permitted one.
+        """
+        metadata = self.context.oauth_metadata
+        if metadata is None:  # the library uses addresses of the MCP server
+            server = self.context.get_authorization_base_url(self.context.server_url)
+        else:
+            server = str(metadata.issuer)
+        if self._issuer is not None and not issuers_match(server, self._issuer):
+            raise self._wrong_server_error(server)
+        return await super()._perform_authorization()
+
+    def _wrong_server_error(self, server: str) -> ConnectionConfigurationError:
+        return ConnectionConfigurationError(
+            f"{self._name}: the MCP server wants you to log in at {visible(server)}, and the "
+            f"setting issuer permits only {self._issuer}",
+            hint="if that is right, change issuer in the connection's settings",
+        )
+
+
+RequestHook = Callable[[httpx2.Request], Awaitable[None]]
 
 
 def login(
@@ -234,7 +317,7 @@ def _provider(
     if settings.oauth == "client_credentials":
         return _client_credentials_login(name, settings, url, tokens)
     secret = settings.client_secret.get_secret_value() if settings.client_secret else None
-    listener = RedirectListener(settings.oauth_port, open_url)
+    listener = RedirectListener(name, settings.oauth_port, open_url)
     fields: dict[str, Any] = {
         "client_name": "delf",
         "redirect_uris": [listener.address],
@@ -247,10 +330,12 @@ def _provider(
         storage = _RegisteredClient(
             tokens, {**fields, "client_id": settings.client_id, "client_secret": secret}
         )
-    return OAuthClientProvider(
-        url,
-        OAuthClientMetadata.model_validate(fields),
-        storage,
+    return _BrowserLogin(
+        name,
+        settings.issuer,
+        server_url=url,
+        client_metadata=OAuthClientMetadata.model_validate(fields),
+        storage=storage,
         redirect_handler=listener.show,
         callback_handler=listener.wait,
         client_metadata_url=settings.client_metadata_url,
@@ -298,22 +383,37 @@ def _client_credentials_login(
 
 
 def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> RequestHook:
-    """Return a request hook that prevents an MCP server from stealing the user's credentials.
+    """Return a request hook that prevents an MCP server from misusing the login.
 
-    The MCP server chooses the login server. The hook therefore raises if the user's secret or
-    private key would go to another origin than the MCP server's or ``issuer``, or a refresh token
-    to another origin than the one that issued the token.
+    The MCP server chooses the addresses of the login. The hook therefore raises if the user's
+    secret or private key would go to another origin than the MCP server's or ``issuer``, or a
+    refresh token to another origin than the one that issued the token. It also raises if an MCP
+    server in the public internet leads a request into a private network.
 
     Args:
         name: The connection's name, for messages.
         settings: The settings with addresses, secret and private key.
         tokens: The stored tokens.
     """
-    allowed_origins = {_origin(url) for url in (settings.url, settings.issuer) if url is not None}
+    own_addresses = [url for url in (settings.url, settings.issuer) if url is not None]
+    own_hosts = {urlsplit(url).hostname or "" for url in own_addresses}
+    allowed_origins = {_origin(url) for url in own_addresses}
     has_key = settings.client_secret is not None or settings.private_key is not None
+
+    async def raise_if_private(host: str, origin: str) -> None:
+        if host in own_hosts or not await asyncio.to_thread(is_private, host):
+            return
+        for own_host in own_hosts:
+            if await asyncio.to_thread(is_private, own_host):
+                return  # the login is in the user's own network
+        raise ConnectionConfigurationError(
+            f"{name}: the MCP server wants the login to go to {origin}, a private address",
+            hint="if that is right, set issuer to the address of the login server",
+        )
 
     async def check(request: httpx2.Request) -> None:
         origin = _origin(str(request.url))
+        await raise_if_private(request.url.host, origin)
         fields = parse_qs(request.content.decode("latin-1")) if _is_form(request) else {}
         # A request for new tokens: the refresh token goes only to the server that issued it.
         if "refresh_token" in fields and origin != tokens.issuer:

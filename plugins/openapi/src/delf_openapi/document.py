@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from delf.network.addresses import is_private
 from delf.values.numbers import parse_count
 from delf_openapi.failures import SpecError
-from delf_openapi.sources import Source, is_private, origin_of, path_of, uri_of
+from delf_openapi.sources import Source, origin_of, path_of, uri_of
 
 Read = Callable[[str], Source]
 """Reads and parses the document at an address."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import ipaddress
 import json
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +17,6 @@ from delf.errors import (
     ConnectionFileNotFoundError,
     ConnectionUnavailableError,
 )
-from delf.network.addresses import is_public
 from delf.network.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.network.proxies import transport
 from delf.network.tls import default_context
@@ -201,21 +198,6 @@ def origin_of(uri: str) -> str:
         if port is None:
             port = {"http": 80, "https": 443}.get(scheme)
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
-
-
-def is_private(host: str) -> bool:
-    """Return whether a host is, or resolves to, a non-public address.
-
-    False for a host that cannot be resolved.
-    """
-    try:
-        addresses = {ipaddress.ip_address(host.strip("[]"))}
-    except ValueError:
-        try:
-            addresses = {ipaddress.ip_address(i[4][0]) for i in socket.getaddrinfo(host, None)}
-        except (OSError, ValueError):
-            return False
-    return any(not is_public(address) for address in addresses)
 
 
 def _parse(uri: str, data: bytes) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from delf.errors import ToolExecutionError
 from delf.machine.contexts import shared_task
+from delf.network.addresses import is_private
 from delf_openapi.answers import Answer
 from delf_openapi.requests import Request
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import is_private
 
 _MAX_MARGIN_SECONDS: Final = 30.0
 _MARGIN_SHARE: Final = 0.1

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
+from delf.network.addresses import is_private
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError
 from delf.network.client import Attempts, HttpClient, NoAnswerError, Progress, Retry
 from delf.network.retries import pause, retry_after
@@ -15,7 +16,7 @@ from delf.network.urls import join_url
 from delf_openapi.answers import CHECK_HINT, Answer, scrub
 from delf_openapi.requests import IDEMPOTENT, Request
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import is_private, origin_of
+from delf_openapi.sources import origin_of
 from delf_openapi.tokens import Tokens
 
 _TEMPORARY_STATUSES: Final = frozenset({429, 502, 503, 504})
