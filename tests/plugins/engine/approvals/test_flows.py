@@ -191,6 +191,29 @@ def test_show_mode_reports_origins_without_further_questions(run):
     assert not run(code, flows="show")[1]
 
 
+def test_show_mode_does_not_claim_to_know_what_the_task_asks_for(delf_host, scripted_model):
+    scripted_model.writes(READ).writes(f"print(send('{OWN}'))")
+    asked = []
+
+    @tool(effect="irreversible")
+    def send(iban: str) -> str:
+        """Send."""
+        return iban
+
+    def decide(request):
+        asked.append(request.flow)
+        return True
+
+    tools = [mails, send]
+    with Agent(
+        tools=tools, llm="scripted", host=delf_host, flows="show", on_confirm=decide
+    ) as agent:
+        assert agent.run(f"Send to {OWN}").status
+    assert asked == [
+        "iban: in the task, but it was not checked whether the task means this value here"
+    ]
+
+
 def test_request_states_the_origin_of_each_value(delf_host, scripted_model):
     scripted_model.writes("b = mails()[0]['body']\nprint(send(b[24:51], 250, [b, 'Thank you']))")
     asked = []

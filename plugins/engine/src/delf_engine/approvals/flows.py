@@ -357,14 +357,19 @@ class _Suspect:
         origins = {path: self.origins.find(self.text_by_path[path]) for path in traced}
         path = min(traced, key=lambda traced_path: _rank(origins[traced_path]))
         origin = origins[path]
+        # Without an outline, as with flows = "show", nobody has said what the task asks for.
+        has_outline = self.origins.outline.answers > 0
+        not_checked = "it was not checked whether the task means this value here"
         if origin.kind == "task":
-            return f"{path}: {origin.text}, but the task does not ask for this value here"
+            doubt = "the task does not ask for this value here"
+            return f"{path}: {origin.text}, but {doubt if has_outline else not_checked}"
         if origin.is_from_untrusted_data or origin.kind != "result":
             return f"{path}: {origin.text}"
         # The value comes from a result with the user's own data.
         if self.bound.action.effect == "read":
             return f"it sends your own data out as {path}: {origin.text}"
-        return f"{path}: {origin.text}; the task does not say that this value is meant"
+        doubt = "the task does not say that this value is meant"
+        return f"{path}: {origin.text}; {doubt if has_outline else not_checked}"
 
     def _reason_of_content(self) -> str | None:
         """Return why content of the call, such as the body of a mail, needs review; otherwise None.
