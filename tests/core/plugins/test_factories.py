@@ -61,7 +61,7 @@ def test_relative_path_option_is_resolved_beside_delf_toml(tmp_path):
         ({"most": "many"}, "most: Input should be a valid integer"),
         ({"rules": "a"}, "rules: Input should be a valid dictionary"),
         ({"order": "worst"}, "order: Input should be 'best' or 'first'"),
-        ({"moost": 3}, "got an unexpected keyword argument 'moost'"),
+        ({"moost": 3}, "there is no setting 'moost'; did you mean 'most'?"),
     ],
 )
 def test_invalid_option_error_names_plugin_and_option(options, says):
@@ -70,7 +70,7 @@ def test_invalid_option_error_names_plugin_and_option(options, says):
     assert caught.value.message.startswith(f"the prefilter 'words': [plugins.{PLUGIN}]")
     assert says in caught.value.message
     assert ("moost" in options) == (
-        caught.value.hint == "it takes: mode, most, rules, order, wait, path"
+        caught.value.hint == "its settings: mode, most, rules, order, wait, path"
     )
 
 
@@ -173,7 +173,8 @@ class TestOptionsOfAPlugin:
             ),
             ("approval-slack", {"chanel": "x"}, "there is no setting 'chanel'"),
             ("strategy-stream", {"x": 1}, "there is no setting 'x'"),
-            ("otel", {"foo": 1}, "unexpected keyword argument 'foo'"),
+            ("otel", {"foo": 1}, "there is no setting 'foo'"),
+            ("sandbox-local", {"pool_siz": 1}, "did you mean 'pool_size'?"),
             ("chat", {"keep": 1}, "[plugins.chat]: the plugin takes no options"),
             ("gmail", {"token": 1}, "[plugins.gmail]: the plugin takes no options"),
         ],

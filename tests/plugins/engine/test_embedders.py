@@ -124,7 +124,7 @@ def test_embedder_options_come_from_its_plugin(host, tmp_path):
     made = add(host, "mini")
     embedders_of(host, tmp_path, options={"test-embedder-mini": {"factor": 3.0}}).get()
     assert made[0].factor == 3.0
-    with pytest.raises(ConfigurationError, match="unexpected keyword argument 'size'"):
+    with pytest.raises(ConfigurationError, match="there is no setting 'size'"):
         embedders_of(host, tmp_path, options={"test-embedder-mini": {"size": 3}}).get()
 
 

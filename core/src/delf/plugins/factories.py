@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -98,18 +98,33 @@ def fitting_options(host: PluginHost, spec: Spec, options: Mapping[str, Any]) ->
     """
     factory = host.resolve(spec)
     place = _place(host, spec)
-    signature = inspect.signature(factory)
-    try:
-        signature.bind_partial(**options)
-    except TypeError as error:
-        hint = f"it takes: {', '.join(signature.parameters) or 'none'}"
-        raise ConfigurationError(f"{place}: {error}", hint=hint) from None
+    _check_names(inspect.signature(factory), options, place)
     try:
         declares = factory.__init__ if isinstance(factory, type) else factory
         hints = typing.get_type_hints(declares, include_extras=True)
     except (AttributeError, NameError, TypeError):  # a name that only type checkers import
         hints = {}
     return {name: _fit(hints.get(name, Any), options[name], f"{place} {name}") for name in options}
+
+
+def _check_names(signature: inspect.Signature, options: Mapping[str, Any], place: str) -> None:
+    """Raise for an option that a factory does not take."""
+    parameters = signature.parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    keywords = [parameter.name for parameter in parameters if parameter.kind in by_keyword]
+    known_names = [name for name in keywords if name != "context"]  # delf itself gives the context
+    for name in options:
+        if name not in known_names:
+            raise _unknown_setting(place, name, known_names)
+
+
+def _unknown_setting(place: str, name: str, known_names: Sequence[str]) -> ConfigurationError:
+    return ConfigurationError(
+        f"{place}: there is no setting {name!r}{did_you_mean(name, known_names)}",
+        hint=f"its settings: {', '.join(known_names)}" if known_names else None,
+    )
 
 
 _KINDS_WITHOUT_OPTIONS: Final = frozenset({"command", "connection", "format", "model"})
@@ -166,11 +181,7 @@ def _check_settings(settings: type[PluginSettings], options: Mapping[str, Any], 
                 raise ConfigurationError(
                     f"{place} {'.'.join(tables)}: there is no setting {name!r}"
                 ) from None
-            known_names = list(settings.model_fields)
-            raise ConfigurationError(
-                f"{place}: there is no setting {name!r}{did_you_mean(name, known_names)}",
-                hint=f"its settings: {', '.join(known_names)}" if known_names else None,
-            ) from None
+            raise _unknown_setting(place, name, list(settings.model_fields)) from None
 
 
 def _place(host: PluginHost, spec: Spec) -> str:
