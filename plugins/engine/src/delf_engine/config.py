@@ -103,6 +103,40 @@ def _llm_config_of_table(table: Mapping[str, Any]) -> LLMConfig:
     return as_llm_config(models)
 
 
+def _as_rule(pattern: str, rule: Any) -> Any:
+    """Return a value of ``approval_rules`` as ``approve`` or an ApprovalRule.
+
+    Args:
+        pattern: The actions or the flow.
+        rule: The value.
+
+    Raises:
+        ValueError: If the value is not a rule.
+    """
+    if rule == "approve" or isinstance(rule, ApprovalRule):
+        return rule
+    # "gmail.read.sender -> gmail.send.to" is a flow of data from one action to another.
+    if ARROW in pattern:
+        raise ValueError(f"{pattern}: a flow can only be 'approve'")
+    is_table = isinstance(rule, Mapping)
+    if not is_table:
+        raise ValueError(
+            f"{pattern}: {rule!r} is no rule; write 'approve', or a table that says who may decide"
+        )
+    known_keys = list(ApprovalRule.model_fields)
+    for key in cast("Mapping[Any, Any]", rule):
+        if key not in known_keys:
+            raise ValueError(
+                f"{pattern}: known keys are {', '.join(known_keys)}, not {key!r}"
+                f"{did_you_mean(str(key), known_keys)}"
+            )
+    try:
+        return ApprovalRule.model_validate(rule)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{pattern}: {first['loc'][0]}: {first['msg']}") from None
+
+
 def _check_llm_key(key: object) -> None:
     if key in LLM_KEYS:
         return
@@ -329,20 +363,12 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     @field_validator("approval_rules", mode="before")
     @classmethod
-    def _check_rules(cls, value: Any) -> Any:
-        """Validate that each rule is ``approve`` or names the people who decide."""
+    def _as_rules(cls, value: Any) -> Any:
+        """Convert each rule to ``approve``, or to the people who decide."""
         if not isinstance(value, Mapping):
             return value
-        for pattern, rule in cast("Mapping[str, Any]", value).items():
-            if rule == "approve":
-                continue
-            # "gmail.read.sender -> gmail.send.to" is a flow of data from one action to another.
-            if ARROW in str(pattern):
-                raise ValueError(f"{pattern}: a flow can only be 'approve'")
-            names_people = isinstance(rule, (Mapping, ApprovalRule))
-            if not names_people:
-                raise ValueError(f"{pattern}: 'approve', or a table that says who may decide")
-        return cast("Any", value)
+        rules = cast("Mapping[Any, Any]", value)
+        return {pattern: _as_rule(str(pattern), rule) for pattern, rule in rules.items()}
 
     @field_validator("timeout", "approval_timeout", "lease", mode="before")
     @classmethod

@@ -112,9 +112,14 @@ def test_rules_of_a_program_are_added_to_those_of_its_project(delf_host, tmp_pat
     ("rules", "says"),
     [
         ({"a.b -> c.d": {"four_eyes": True}}, "a flow can only be 'approve'"),
-        ({"pay": "yes"}, "pay: 'approve', or a table that says who may decide"),
-        ({5: "yes"}, "5: 'approve', or a table that says who may decide"),
-        ({"pay": {"who": "ann"}}, "who"),
+        ({"pay": "aprove"}, "pay: 'aprove' is no rule; write 'approve', or a table"),
+        ({5: "yes"}, "5: 'yes' is no rule; write 'approve', or a table"),
+        ({"pay": 3}, "pay: 3 is no rule; write 'approve', or a table"),
+        (
+            {"pay": {"approver": ["ann"]}},
+            "two_of, not 'approver'; did you mean 'approvers'?",
+        ),
+        ({"pay": {"four_eyes": "perhaps"}}, "pay: four_eyes: Input should be a valid boolean"),
     ],
 )
 def test_invalid_rule_is_refused(rules, says):
