@@ -80,6 +80,29 @@ async def test_four_eyes_rule_applies_in_two_browsers(ruled, open_page):  # noqa
     assert ruled.box.sent == [("bob", 1)]
 
 
+async def test_enter_after_a_form_approves_nothing(ruled, open_page):  # noqa: F811
+    await ask(ruled, "print(await send('bob'))")
+    page = await open_page(f"{ruled.url}/#/inbox")
+    await logged_in(page, "bo-key")
+    row = page.locator(".inbox-row")
+    await expect(row).to_contain_text("asked by ada")
+    await page.keyboard.press("j")
+    await page.keyboard.press("m")
+    await page.keyboard.type("is this right?")
+    await page.keyboard.press("Control+Enter")
+    await expect(row).to_contain_text("comment by bo: is this right?")
+    await expect(row).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("r")
+    await row.get_by_role("button", name="Back").focus()
+    await page.keyboard.press("Enter")
+    await expect(row).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("m")  # the request still waits
+    await expect(row.get_by_label("Comment")).to_be_focused()
+    assert ruled.box.sent == []
+
+
 async def test_requester_can_withdraw_with_the_keyboard(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/{name}")

@@ -138,7 +138,7 @@ export class Card {
     if (!this.isWriting) {
       const hadFocus = this.buttons.contains(document.activeElement);
       fill(this.buttons);
-      if (hadFocus) this.node.closest("[tabindex]").focus(); // never a button that was not looked at
+      if (hadFocus) this.focusCard();
     }
     this.update();
     this.tell.changed();
@@ -347,8 +347,12 @@ export class Card {
     fill(this.buttons);
     setText(this.problem, "");
     this.offer();
-    const next = this.approve || this.buttons.querySelector("button");
-    (next || this.node).focus();
+    this.focusCard();
+  }
+
+  /** Focus the card, where letters answer, and no button: the next Enter must not approve what was not looked at. */
+  focusCard() {
+    this.node.closest("[tabindex]").focus();
   }
 
   edited() {
