@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import contextlib
 import datetime as dt
 import inspect
 import json
@@ -343,14 +342,20 @@ class ConnectionContract(Contract):
             # Encode at once: the result may change later.
             return dumps(await self._make(call, connection))
 
+        async def encoded_result_if_accepted(call: Call) -> bytes | None:
+            try:
+                return await encoded_result(call)
+            except Exception:
+                return None  # a simulated service may refuse the arguments
+
         calls = [*self._calls()]
         first_results = [await encoded_result(call) for call in calls]
         # The same calls with other arguments have other results, which could be mixed up.
         variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
         for variant in variants[:_MAX_VARIANTS]:
-            # A simulated service may refuse a variant.
-            with contextlib.suppress(Exception):
-                first_results.append(await encoded_result(variant))
+            variant_result = await encoded_result_if_accepted(variant)
+            if variant_result is not None:
+                first_results.append(variant_result)
                 calls.append(variant)
         # Make the calls again one by one, to know which results are the same in each call.
         second_results = [await encoded_result(call) for call in calls]
