@@ -31,6 +31,8 @@ COMMANDS = {
     "no suffix": ('command = "make"\nargs = ["serve"]', "Makefile"),
     "environment": ('command = "python3"\nargs = ["x.py"]', ".venv/lib/site-packages/x.py"),
     "mcp.json": ('config = "mcp.json"', "server.py"),
+    "other name": ('config = "servers"', "server.py"),
+    "text": ('command = "python3"\nargs = ["server.txt"]', "server.txt"),
 }
 JSON = '{"mcpServers": {"tools": {"command": "python3", "args": ["-m", "server"]}}}'
 
@@ -44,6 +46,7 @@ def here(tmp_path: Path) -> Path:
 
 def write_project(here: Path, command: str, file: str) -> Path:
     (here / "mcp.json").write_text(JSON)
+    (here / "servers").write_text(JSON.replace("command", "comm\\u0061nd"))
     (here / "delf.toml").write_text(f'[connections.tools]\ntype = "mcp"\n{command}\n')
     path = here / file
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -214,7 +214,26 @@ def test_effects_include_those_of_files_named_in_settings(tmp_path):
     assert "mcpServers.x.command = bash" in found["start"]
     assert found["read"] == {"SECRET"}
     assert found["contact"] == {"https://evil.test"}
-    assert "run.sh" in found["set"] | found.get("run", set())
+    assert found["run"] == {"run.sh"}
+
+
+@pytest.mark.parametrize("name", ["servers", "servers.txt", "servers.conf", "SERVERS.JSON"])
+def test_effects_include_servers_of_a_file_with_any_suffix(tmp_path, name):
+    (tmp_path / name).write_text('{"mcpServers": {"x": {"comm\\u0061nd": "bash"}}}')
+    (tmp_path / "server.py").write_text("")
+    found = effects_by_kind(tmp_path, delfDOTtoml=f"[connections.x]\nconfig = '{name}'\n")
+    assert found["start"] == {"mcpServers.x.command = bash"}
+    assert found["run"] == {"server.py"}
+
+
+def test_effects_include_links_out_of_the_folder(tmp_path):
+    folder, secret = tmp_path / "shop", tmp_path / "id_rsa"
+    folder.mkdir()
+    secret.write_text("secret")
+    for name in ("notes.txt", "shop.db"):
+        (folder / name).symlink_to(secret)
+    toml = "[agent]\nfiles = ['notes.txt']\n[connections.shop]\nurl = 'sqlite:///shop.db'\n"
+    assert effects_by_kind(folder, delfDOTtoml=toml)["reach"] == {str(secret)}
 
 
 def test_effects_list_workers_and_their_files(tmp_path):

@@ -235,10 +235,12 @@ class UntrustedFolder:
     Args:
         root: The folder's real path.
         document: The contents of its ``delf.toml``, with variable references expanded.
+        variables: The variables of its ``.env`` file.
     """
 
     root: Path
     document: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def resolve_path(self, text: str) -> Path | None:
         """Resolve a path within the folder; None for a path that leads out of it."""

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast
-from urllib.parse import unquote
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
@@ -20,6 +19,7 @@ from delf.trust.decisions import digest_items
 from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file, texts_in
 from delf_engine.config import PREFIX, AgentConfig, InProject
 from delf_engine.project.folder import Folder
+from delf_engine.project.paths import is_local, leads_outside
 
 Kind = Literal["start", "run", "instruct", "contact", "read", "loosen", "reach", "ask", "set"]
 KINDS: Final[Mapping[Kind, str]] = {
@@ -45,14 +45,8 @@ _MODEL_KEY: Final = re.compile(r"(^|_)llm$")
 _ADDRESS: Final = re.compile(
     r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://(?:[^\s/?#@]*@)?([^\s/?#,;'\"<>\\]*)"
 )
-_LOCAL_SCHEMES: Final = frozenset({"sqlite", "file", "duckdb"})
-# Matches what stands before the path in an address such as ``file://localhost/path``.
-_LOCAL_HOST: Final = re.compile(r"^//(?:localhost)?(?=/)", re.IGNORECASE)
-_WINDOWS_DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 _ADDRESS_KEY: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
 _VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
-# Matches a reference to a variable with a default, such as ``${SHOP_URL:-sqlite:///shop.db}``.
-_DEFAULT: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_]\w*:-([^{}]*)\}")
 _DOCUMENT_SUFFIXES: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
 _FRONT_MATTER_MARK: Final = "---"
 _SPECIFICATION_KEYS: Final = frozenset({"openapi", "swagger"})
@@ -103,21 +97,28 @@ def _effects_by_file(folder: Folder) -> Iterator[Effect]:
             yield from _document_effects(name, folder.document, root)
         elif path == folder.env.path:
             yield from _variable_effects(name, folder)
+        elif name in folder.links_outside:
+            yield Effect(kind="reach", what=folder.links_outside[name], where=f"{name}, a link")
         elif path.suffix == ".py" or os.access(path, os.X_OK):
             yield Effect(kind="run", what=name, where=name)
         elif path.suffix.lower() == ".md":
             short_name = _shorten_deep_path(name)
             yield Effect(kind="instruct", what=short_name, where=short_name)
-        elif path.suffix in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
+        elif path.suffix.lower() in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
             # A file with any other suffix that begins with front matter describes a worker.
-            is_worker = path.suffix not in _DOCUMENT_SUFFIXES
+            is_worker = path.suffix.lower() not in _DOCUMENT_SUFFIXES
             if is_worker:
                 yield Effect(kind="run", what=name, where=name)
-            is_yaml = path.suffix not in (".json", ".toml")
+            is_yaml = path.suffix.lower() not in (".json", ".toml")
             if is_yaml and is_file(path):
                 remaining_yaml_bytes -= path.stat().st_size
             exceeds_limit = is_yaml and remaining_yaml_bytes < 0
             yield from _file_effects(name, path, folder, exceeds_yaml_limit=exceeds_limit)
+        elif name in folder.named_files and _begins_like_json(path, root):
+            # The plugin that reads the file decides its format, whatever the suffix is.
+            yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
+        elif name in folder.named_files:
+            yield Effect(kind="run", what=name, where=name)
         else:
             yield Effect(kind="set", what=name, where=name)
 
@@ -134,11 +135,20 @@ def _shorten_deep_path(name: str) -> str:
 
 
 def _has_front_matter(path: Path, root: Path) -> bool:
+    return _begins_with(path, root, (_FRONT_MATTER_MARK,))
+
+
+def _begins_like_json(path: Path, root: Path) -> bool:
+    """Return True if a file begins like an object or a list, or a comment above it."""
+    return _begins_with(path, root, ("{", "[", "/"))
+
+
+def _begins_with(path: Path, root: Path, marks: tuple[str, ...]) -> bool:
     try:
         content = read_file(path, root, _MAX_BYTES) or b""
     except ConfigurationError:
         return True  # the caller then reads the file's settings, and reports the error
-    return content.decode("utf-8-sig", "replace").lstrip().startswith(_FRONT_MATTER_MARK)
+    return content.decode("utf-8-sig", "replace").lstrip().startswith(marks)
 
 
 def _file_effects(
@@ -187,21 +197,26 @@ def _check_can_be_shown(*, is_changed: bool, exceeds_yaml_limit: bool) -> None:
 
 
 def _document(path: Path, text: str) -> Mapping[str, Any]:
-    """Parse a JSON, TOML or YAML document, or the front matter of a Markdown file.
+    """Parse a JSON, TOML or YAML document, or the front matter of another file.
+
+    A file with another suffix and without front matter is parsed as JSON.
 
     A document that is no mapping, such as a list, is returned under the key ``""``.
     """
-    if path.suffix == ".json":
-        document: Any = json.loads(text)
-    elif path.suffix == ".toml":
-        document = parse_toml(text)
+    suffix = path.suffix.lower()
+    has_front_matter = text.lstrip().startswith(_FRONT_MATTER_MARK)
+    is_yaml = suffix in (".yaml", ".yml") or has_front_matter
+    if suffix == ".toml":
+        document: Any = parse_toml(text)
+    elif suffix == ".json" or not is_yaml:
+        document = json.loads(text)
     else:
         # Parsing time grows with the number of open brackets.
         if sum(map(text.count, "[{")) > _MAX_BRACKETS:
             raise ValueError(f"it has more than {_MAX_BRACKETS} brackets")
         import yaml  # installed by the plugins that read YAML
 
-        if path.suffix not in _DOCUMENT_SUFFIXES:
+        if suffix not in _DOCUMENT_SUFFIXES:
             # The front matter is between two lines with the mark.
             _, _, text_after_mark = text.partition(_FRONT_MATTER_MARK)
             text, _, _ = text_after_mark.partition(f"\n{_FRONT_MATTER_MARK}")
@@ -354,66 +369,12 @@ def _text_effects(text: str, place: str, root: Path) -> Iterator[Effect]:
     the project.
     """
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
-        if not _is_local(scheme):
+        if not is_local(scheme):
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=place)
     for variable in _VARIABLE_REFERENCE.findall(text):
         yield Effect(kind="read", what=variable, where=place)
-    if _leads_outside(text, root):
+    if leads_outside(text, root):
         yield Effect(kind="reach", what=_display_value(text), where=place)
-
-
-def _leads_outside(text: str, root: Path) -> bool:
-    """Return True if a text may be a path, or the address of a file, outside the folder ``root``.
-
-    A reference such as ``${SHOP_DB:-../shop.db}`` has its default if the variable is not set.
-    """
-    text_with_defaults = _DEFAULT.sub(r"\1", text)
-    for each in dict.fromkeys((text, text_with_defaults)):
-        if any(_is_outside(path, root) for path in _paths_of(each.strip())):
-            return True
-    return False
-
-
-def _is_outside(path: str, root: Path) -> bool:
-    if "\n" in path or "\0" in path:  # no path: a text of several lines, or of no file
-        return False
-    if os.name != "nt" and _WINDOWS_DRIVE.match(path):
-        return True  # it is for another system, where it may be anywhere
-    whole_path = os.path.normpath(root / os.path.expanduser(path))  # noqa: PTH111
-    return not Path(whole_path).is_relative_to(root)
-
-
-def _paths_of(text: str) -> Iterator[str]:
-    """Yield the paths that a text can mean.
-
-    After ``sqlite:///`` and ``duckdb:///`` a path is relative, and after four slashes absolute. It
-    may be a ``file:`` address itself. An address can have encoded characters, so its path is
-    yielded as it is written, and decoded.
-    """
-    scheme, separator, address = text.partition(":")
-    if not separator or not _is_local(scheme):
-        yield text
-        return
-    is_file_address = scheme.lower() == "file"
-    if is_file_address:
-        path = _LOCAL_HOST.sub("", address)  # with another host it begins with //, and is absolute
-    elif address.startswith("//"):
-        path = address.removeprefix("//").removeprefix("/")
-    else:
-        yield text  # a relative path with a colon
-        return
-    for each in dict.fromkeys((path, unquote(path))):
-        if each.startswith("${"):
-            yield f"/{each}"  # a variable can hold an absolute path
-        elif each.lower().startswith("file:") and not is_file_address:
-            yield from _paths_of(each)
-        else:
-            yield each.removeprefix("/") if _WINDOWS_DRIVE.match(each, 1) else each
-
-
-def _is_local(scheme: str) -> bool:
-    """Return True for the scheme of files; ``sqlite+pysqlite`` is ``sqlite`` with a driver."""
-    return scheme.lower().partition("+")[0] in _LOCAL_SCHEMES
 
 
 def _display_value(value: Any) -> str:

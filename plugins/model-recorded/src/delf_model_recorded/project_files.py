@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from delf.trust.folders import UntrustedFolder, is_file, texts_in
 
 PREFIX: Final = "recorded:"
+_END_OF_NAME: Final = re.compile(r"""["',}\]]""")
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
@@ -16,8 +18,10 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
 
     The configuration names each recording as a model, such as ``recorded:PATH``.
     """
-    for text in texts_in(folder.document.get("agent")):
-        if text.startswith(PREFIX):
-            path = folder.resolve_path(text.removeprefix(PREFIX))
-            if path is not None and is_file(path):
-                yield path
+    for text in texts_in((folder.document, folder.variables)):
+        for rest in text.split(PREFIX)[1:]:
+            # A variable may hold a list or a table as text, in which the name ends earlier.
+            for name in dict.fromkeys((rest, _END_OF_NAME.split(rest)[0])):
+                path = folder.resolve_path(name)
+                if path is not None and is_file(path):
+                    yield path

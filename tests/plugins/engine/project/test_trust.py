@@ -156,6 +156,81 @@ def test_trusted_files_are_those_named_by_the_settings(folder):
     assert "conf/mcp.json" not in files(folder, NOWHERE="elsewhere.json")
 
 
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("config", "servers"),
+        ("config", "servers.txt"),
+        ("config", "servers.conf"),
+        ("config", "SERVERS.JSON"),
+        ("spec", "api.md"),
+        ("args", "server.txt"),
+        ("args", "server.py3"),
+        ("certificate", "own.crt"),
+    ],
+)
+def test_named_file_needs_trust_whatever_its_suffix_is(folder, setting, name):
+    (folder / "delf.toml").write_text(f"[connections.x]\ntype = 'x'\n{setting} = '{name}'\n")
+    (folder / name).write_text("x")
+    assert name in files(folder)
+    (folder / "delf.toml").write_text("")
+    (folder / ".env").write_text(f"DELF_X_{setting.upper()}={name}\n")
+    assert name in files(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["{model}", '{{"model": "{model}"}}', "gpt-4o,{model}"], ids=["name", "table", "list"]
+)
+def test_recording_named_in_dotenv_needs_trust(folder, text):
+    (folder / "answers.jsonl").write_text("{}")
+    (folder / ".env").write_text(f"DELF_LLM={text.format(model='recorded:answers.jsonl')}\n")
+    assert files(folder) == {".env", "answers.jsonl"}
+
+
+LINKS = {
+    "files": ("[agent]\nfiles = ['{name}']\n", "{name}"),
+    "own_files": ("[agent]\nown_files = ['below/../{name}']\n", "{name}"),
+    "database": ("[connections.shop]\nurl = 'sqlite:///{name}?mode=ro'\n", "{name}"),
+    "default": ("[connections.shop]\nurl = '${{NOWHERE:-sqlite:///{name}}}'\n", "{name}"),
+    "servers": ("[connections.x]\ntype = 'mcp'\nconfig = '{name}'\n", "{name}"),
+    "folder": ("[connections.disk]\nroots = {{all = {{root = '{name}'}}}}\n", "{name}"),
+    "within": ("[agent]\noutput_dir = '{name}/new'\n", "{name}/new"),
+}
+
+
+@pytest.mark.parametrize("place", LINKS)
+def test_named_link_out_of_the_folder_needs_trust(folder, tmp_path, place):
+    text, name = (part.format(name="link") for part in LINKS[place])
+    (folder / "delf.toml").write_text(text)
+    (folder / "link").mkdir()
+    trust(folder)
+    (folder / "link").rmdir()
+    (folder / "link").symlink_to(tmp_path)
+    assert read_folder(folder, None, {}).links_outside.keys() == {name}
+    with pytest.raises(FolderNotTrustedError) as caught:
+        load_project(folder, environ={})
+    assert caught.value.files == (name,)
+    trust(folder)
+    load_project(folder, environ={})
+    (folder / "link").unlink()
+    (folder / "link").symlink_to("/")
+    with pytest.raises(FolderNotTrustedError):
+        load_project(folder, environ={})
+
+
+def test_named_link_within_the_folder_is_data(folder):
+    (folder / "delf.toml").write_text("[agent]\nfiles = ['latest.csv']\n")
+    (folder / "may.csv").write_text("1")
+    (folder / "latest.csv").symlink_to("may.csv")
+    assert files(folder) == {"delf.toml"}
+
+
+def test_endless_link_counts_as_outside(folder):
+    (folder / "delf.toml").write_text("[agent]\nfiles = ['loop']\n")
+    (folder / "loop").symlink_to("loop")
+    assert read_folder(folder, None, {}).links_outside == {"loop": "a link that leads to itself"}
+
+
 def test_trusted_files_include_workers_and_adjacent_python(folder):
     (folder / "delf.toml").write_text("[connections.workers]\nfolders = ['agents', '../others']\n")
     for name in ("workers/a.worker", "workers/tools.py", "workers/b/worker.worker",

@@ -26,37 +26,23 @@ from delf.trust.folders import (
     values_by_path,
 )
 from delf_engine.project.files import read_config
+from delf_engine.project.paths import links_outside
 from delf_engine.project.prices import PRICES_FILE
-from delf_engine.project.programs import files_of_programs, starts_program
+from delf_engine.project.programs import (
+    files_of_programs,
+    is_code,
+    is_data,
+    names_program,
+    starts_program,
+)
 from delf_engine.project.values import substitute
 
-# Suffixes of files with settings or code, whose changes need the user's trust again.
-#
-# Other files that settings name are data.
-_INSTRUCTION_SUFFIXES: Final = frozenset(
-    [
-        ".cfg",
-        ".cjs",
-        ".conf",
-        ".ini",
-        ".js",
-        ".json",
-        ".jsonc",
-        ".mjs",
-        ".pem",
-        ".pl",
-        ".py",
-        ".rb",
-        ".sh",
-        ".toml",
-        ".ts",
-        ".xml",
-        ".yaml",
-        ".yml",
-    ]
-)
+# Names of settings whose file has settings, whatever the file's suffix is.
+_DOCUMENT_SETTINGS: Final = frozenset({"config", "spec"})
 # Names of settings whose value is the path of a data file or of delf's own output.
-_DATA_SETTINGS: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
+_DATA_SETTINGS: Final = frozenset(
+    {"tokens", "path", "cache_dir", "record", "output_dir", "files", "database", "attach"}
+)
 _MAX_PATH_LENGTH: Final = 1000
 # The maximum total size of a folder's files with settings or code, in bytes.
 _MAX_BYTES: Final = 500_000_000
@@ -73,7 +59,10 @@ class Folder:
         document: The content of ``delf.toml``.
         env: The ``.env`` file of the folder.
         items: The content of each file that affects the project; see
-            :data:`delf.trust.decisions.Items`.
+            :data:`delf.trust.decisions.Items`. For a link out of the folder that the settings name,
+            the target of the link.
+        named_files: The files among ``items`` that settings name.
+        links_outside: The targets of the links among ``items``, by name.
     """
 
     root: Path
@@ -81,6 +70,8 @@ class Folder:
     document: Mapping[str, Any] = field(repr=False)
     env: EnvFile = field(repr=False)
     items: Items = field(repr=False)
+    named_files: frozenset[str] = field(default=frozenset(), repr=False)
+    links_outside: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 def read_folder(
@@ -132,12 +123,30 @@ def read_folder(
         digest, size = _digest_and_size(path, root, remaining_bytes)
         items[name] = {"": digest}  # the empty key stands for the whole file
         remaining_bytes -= size
+    links = links_outside(_texts(document, env, variables), root)
+    for name, target in links.items():
+        items.setdefault(name, digest_items(os.fsencode(target)))
     named_files = list(_named_files(root, document, env, variables))
     variable_names = [name for name, _ in env.entries]
     # A program that the settings start may load any code in the folder, which then needs trust.
     if starts_program(document, named_files, variable_names):
         items |= files_of_programs(root, items, _data_paths(root, document))
-    return Folder(root=root, file=file, document=document, env=env, items=items)
+    return Folder(
+        root=root,
+        file=file,
+        document=document,
+        env=env,
+        items=items,
+        named_files=frozenset(path.relative_to(root).as_posix() for path in named_files),
+        links_outside=links,
+    )
+
+
+def _texts(document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield all texts of ``delf.toml`` and ``.env``, as written and with variables expanded."""
+    for value in (document, dict(env.entries)):
+        yield from texts_in(value)
+        yield from texts_in(_expand_variables(value, environ))
 
 
 def _named_and_plugin_files(
@@ -149,7 +158,11 @@ def _named_and_plugin_files(
 ) -> Iterator[Path]:
     """Yield the files that affect a project because settings or plugins name the files."""
     yield from _named_files(root, document, env, environ)
-    folder = UntrustedFolder(root=root.resolve(), document=_expand_variables(document, environ))
+    folder = UntrustedFolder(
+        root=root.resolve(),
+        document=_expand_variables(document, environ),
+        variables={name: environ.get(name, value) for name, value in env.entries},
+    )
     for function in host.project_files():
         yield from function(folder)
 
@@ -184,28 +197,36 @@ def _named_files(
     The settings are those in ``delf.toml``, without settings that name data files, and those in
     ``.env``.
     """
-    texts = [value for _, value in env.entries]
+    # The last word of a variable is the setting, as in DELF_MAIL_CONFIG.
+    named = [((name.lower().rpartition("_")[2],), value) for name, value in env.entries]
     for keys, value in leaves(document):
-        names_data = not _DATA_SETTINGS.isdisjoint(keys)
-        if keys[0] in ("connections", "plugins") and not names_data:
-            texts += texts_in(value)
-    for text in texts:
+        if keys[0] in ("connections", "plugins"):
+            named += [(keys, text) for text in texts_in(value)]
+    for keys, text in named:
+        if not _DATA_SETTINGS.isdisjoint(keys):
+            continue
         try:
             name = substitute(text, environ, "")
         except ConfigurationError:
             continue  # the error is reported when the setting is used
         path = _in_folder(root, name)
-        if path is not None and _has_instructions(path):
+        if path is not None and _has_instructions(path, keys):
             yield path
 
 
-def _has_instructions(path: Path) -> bool:
-    """Return True if a file holds settings or code, by its suffix or its permission to execute.
+def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
+    """Return False if a file that a setting names is data.
 
-    A change of such a file needs the user's trust again, unlike a change of data. An executable
-    file is a program, whatever its suffix.
+    A change of data needs no new trust. Any other file may have settings or code, such as a file
+    with an unknown suffix, an executable file, or a text that a program gets as its argument.
+
+    Args:
+        path: The file.
+        keys: The keys of the setting that names the file.
     """
-    return path.suffix in _INSTRUCTION_SUFFIXES or os.access(path, os.X_OK)
+    if os.access(path, os.X_OK) or not _DOCUMENT_SETTINGS.isdisjoint(keys):
+        return True
+    return is_code(path) if names_program(keys) else not is_data(path)
 
 
 def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,7 +28,9 @@ _CODE_SUFFIXES: Final = frozenset(
     | {".rb", ".sh", ".ts", ".wasm"}
 )
 # Texts that show that a settings file, such as mcp.json, names a program.
-_PROGRAM_KEYS: Final = (b'"command"', b"command:", b"command =", b"'command'")
+_PROGRAM_KEYS: Final = ('"command"', "command:", "command =", "'command'")
+# Matches an escape of an ASCII character in JSON, TOML or YAML, such as ``\u0063``.
+_ESCAPE: Final = re.compile(r"\\(?:u00|U000000|x)([0-7][0-9A-Fa-f])")
 _SETTINGS_SUFFIXES: Final = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
 # Suffixes of data and text files, which programs do not execute.
 _DATA_FILE_SUFFIXES: Final = frozenset(
@@ -36,6 +39,8 @@ _DATA_FILE_SUFFIXES: Final = frozenset(
     | {".pdf", ".png", ".pptx", ".rst", ".sqlite", ".sqlite3", ".svg", ".tsv", ".txt", ".wav"}
     | {".webp", ".xls", ".xlsx"}
 )
+# Suffixes of data files that an interpreter can run if they are its argument.
+_PROSE_SUFFIXES: Final = frozenset({".log", ".md", ".rst", ".txt"})
 # Suffixes of the temporary files that SQLite creates beside its database.
 _DATABASE_TEMPORARY_SUFFIXES: Final = ("-journal", "-shm", "-wal")
 # Prefixes of the names of text files that declare packages to install.
@@ -68,7 +73,7 @@ def starts_program(
     """
     for (section, *keys), value in leaves(document):
         may_name_program = section in ("connections", "plugins") and bool(value)
-        if may_name_program and not _PROGRAM_SETTINGS.isdisjoint(keys):
+        if may_name_program and names_program(keys):
             return True
     for name in variables:
         # A variable such as DELF_MAIL_COMMAND may set a connection's setting ``command``.
@@ -80,15 +85,36 @@ def starts_program(
 
 def _is_program(path: Path) -> bool:
     """Return True for a file with code, and for a settings file that may name a program."""
-    if path.suffix in _CODE_SUFFIXES or os.access(path, os.X_OK):
+    if path.suffix.lower() in _CODE_SUFFIXES or os.access(path, os.X_OK):
         return True
-    if path.suffix not in _SETTINGS_SUFFIXES:
-        return False
     try:
-        content = path.read_bytes()[:_MAX_BYTES]
+        content = path.read_bytes()[:_MAX_BYTES].decode("utf-8", "replace")
     except OSError:
         return True  # an unreadable file may name a program
-    return any(key in content for key in _PROGRAM_KEYS)
+    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), content)
+    return any(key in text for key in _PROGRAM_KEYS)
+
+
+def names_program(keys: Collection[str]) -> bool:
+    """Return True if a setting is a program or a program's argument.
+
+    Args:
+        keys: The keys of the setting.
+    """
+    return not _PROGRAM_SETTINGS.isdisjoint(keys)
+
+
+def is_data(path: Path) -> bool:
+    """Return True if the name of a file is that of data, which no program runs by itself."""
+    name = path.name.lower()
+    if name.startswith(_REQUIREMENTS_PREFIXES):
+        return False
+    return path.suffix.lower() in _DATA_FILE_SUFFIXES or name.endswith(_DATABASE_TEMPORARY_SUFFIXES)
+
+
+def is_code(path: Path) -> bool:
+    """Return True if a file may be code that a program gets as its argument."""
+    return not is_data(path) or path.suffix.lower() in _PROSE_SUFFIXES
 
 
 def files_of_programs(
@@ -178,14 +204,9 @@ def _is_data(path: Path, data_paths: frozenset[Path]) -> bool:
         path: The file.
         data_paths: The files and folders that the project's settings declare as data.
     """
-    name = path.name.lower()
     is_declared_as_data = not data_paths.isdisjoint((path, *path.parents))
     # A file such as ``options.json`` may have settings of a program, unless it is declared as data.
-    if path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data:
-        return True
-    if name.startswith(_REQUIREMENTS_PREFIXES):
-        return False
-    return path.suffix.lower() in _DATA_FILE_SUFFIXES or name.endswith(_DATABASE_TEMPORARY_SUFFIXES)
+    return is_data(path) or (path.suffix in _SETTINGS_SUFFIXES and is_declared_as_data)
 
 
 def _metadata_digest(folder: Path) -> str:

@@ -1,0 +1,118 @@
+"""The paths that the texts of settings can mean, and those that lead out of the folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+_LOCAL_SCHEMES: Final = frozenset({"sqlite", "file", "duckdb"})
+# Matches what stands before the path in an address such as ``file://localhost/path``.
+_LOCAL_HOST: Final = re.compile(r"^//(?:localhost)?(?=/)", re.IGNORECASE)
+_WINDOWS_DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
+# Matches a reference to a variable with a default, such as ``${SHOP_URL:-sqlite:///shop.db}``.
+_DEFAULT: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_]\w*:-([^{}]*)\}")
+_MAX_PATH_LENGTH: Final = 1000
+
+
+def leads_outside(text: str, root: Path) -> bool:
+    """Return True if a text may be a path, or the address of a file, outside the folder ``root``.
+
+    A reference such as ``${SHOP_DB:-../shop.db}`` has its default if the variable is not set.
+    """
+    return any(_is_outside(path, root) for path in _all_paths_of(text))
+
+
+def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
+    """Return the targets of links out of a folder that texts name, by the name in the folder.
+
+    The link may be a folder of the path. Other paths out of the folder, such as ``../shop.db``, are
+    left out.
+
+    Args:
+        texts: The texts of settings.
+        root: The folder, without links in its path.
+    """
+    targets: dict[str, str] = {}
+    for text in texts:
+        for path in _all_paths_of(text):
+            full_path = _path_in(path, root)
+            if full_path is None or full_path == root:
+                continue
+            target = _resolved(full_path)
+            if target is None or not target.is_relative_to(root):
+                name = full_path.relative_to(root).as_posix()
+                targets[name] = "a link that leads to itself" if target is None else str(target)
+    return targets
+
+
+def _all_paths_of(text: str) -> Iterator[str]:
+    text_with_defaults = _DEFAULT.sub(r"\1", text)
+    for each in dict.fromkeys((text, text_with_defaults)):
+        yield from _paths_of(each.strip())
+
+
+def _is_outside(path: str, root: Path) -> bool:
+    if "\n" in path or "\0" in path:  # no path: a text of several lines, or of no file
+        return False
+    if os.name != "nt" and _WINDOWS_DRIVE.match(path):
+        return True  # it is for another system, where it may be anywhere
+    full_path = _joined(path, root)
+    return not full_path.is_relative_to(root)
+
+
+def _path_in(path: str, root: Path) -> Path | None:
+    """Return the full path of a path that stays in a folder as it is written, else None."""
+    if not path or len(path) > _MAX_PATH_LENGTH or not path.isprintable():
+        return None
+    full_path = _joined(path, root)
+    return full_path if full_path.is_relative_to(root) else None
+
+
+def _joined(path: str, root: Path) -> Path:
+    return Path(os.path.normpath(root / os.path.expanduser(path)))  # noqa: PTH111
+
+
+def _resolved(path: Path) -> Path | None:
+    """Return a path without links; None if its links have no end."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return None
+
+
+def _paths_of(text: str) -> Iterator[str]:
+    """Yield the paths that a text can mean.
+
+    After ``sqlite:///`` and ``duckdb:///`` a path is relative, and after four slashes absolute. It
+    may be a ``file:`` address itself. An address can have encoded characters and options, so its
+    path is yielded as it is written, decoded, and without what follows a ``?``.
+    """
+    scheme, separator, address = text.partition(":")
+    if not separator or not is_local(scheme):
+        yield text
+        return
+    is_file_address = scheme.lower() == "file"
+    if is_file_address:
+        path = _LOCAL_HOST.sub("", address)  # with another host it begins with //, and is absolute
+    elif address.startswith("//"):
+        path = address.removeprefix("//").removeprefix("/")
+    else:
+        yield text  # a relative path with a colon
+        return
+    plain_path, _, _ = path.partition("?")
+    for each in dict.fromkeys((path, unquote(path), plain_path, unquote(plain_path))):
+        if each.startswith("${"):
+            yield f"/{each}"  # a variable can hold an absolute path
+        elif each.lower().startswith("file:") and not is_file_address:
+            yield from _paths_of(each)
+        else:
+            yield each.removeprefix("/") if _WINDOWS_DRIVE.match(each, 1) else each
+
+
+def is_local(scheme: str) -> bool:
+    """Return True for the scheme of files; ``sqlite+pysqlite`` is ``sqlite`` with a driver."""
+    return scheme.lower().partition("+")[0] in _LOCAL_SCHEMES
