@@ -229,3 +229,35 @@ def test_alternatives_error_names_the_closest_alternative(value, message):
 
     schema = {"anyOf": [kind("card", "number"), kind("bank", "iban")]}
     assert str(Checker(schema, "it").fault(value)) == message
+
+
+DRAFTS = [
+    {},
+    {"$schema": "http://json-schema.org/draft-04/schema#"},
+    {"$schema": "http://json-schema.org/draft-07/schema#"},
+    {"$schema": "https://json-schema.org/draft/2020-12/schema"},
+]
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize(
+    ("format_name", "right", "wrong"),
+    [
+        ("date", "2024-02-29", "2026-02-29"),
+        ("date", "2026-10-31", "31.10.2026"),
+        ("date-time", "2026-10-31T08:00:00Z", "2026-13-01T08:00:00Z"),
+        ("date-time", "2026-10-31T08:00:00", "tomorrow"),  # many services expect local times
+    ],
+)
+def test_date_has_to_be_in_the_calendar_in_every_draft(draft, format_name, right, wrong):
+    part = {"type": ["string", "null"], "format": format_name}
+    checker = Checker({**draft, "type": "array", "items": part}, "the tool")
+    assert checker.fault([right, None]) is None
+    fault = checker.fault([right, wrong])
+    assert (fault.path, wrong in fault.message) == ((1,), True)
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("format_name", ["email", "uri", "time", "ipv4", "hostname", "regex", "x"])
+def test_other_formats_are_left_to_the_service_in_every_draft(draft, format_name):
+    assert Checker({**draft, "format": format_name}, "the tool").fault("(any text") is None

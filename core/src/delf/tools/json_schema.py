@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from delf.errors import OptionalDependencyError, ToolDefinitionError, did_you_mean
+from delf.tools.date_formats import FormatKeyword
 from delf.values.numbers import parse_count
 
 if TYPE_CHECKING:
@@ -111,21 +112,18 @@ class Checker:
     The schema may only have references into itself: ``#`` or ``#/a/path``. A check that would take
     too many steps is not made, and gives a fault that is marked ``unchecked``: nested ``anyOf`` or
     ``oneOf`` can double the steps with each level. Matching a pattern ends after a fixed number of
-    backtracking steps.
+    backtracking steps. Of formats, only those of dates are checked: see :class:`FormatKeyword`.
 
     Args:
         schema: The schema.
         owner: The owner of the schema, for messages.
-        keywords: Further keywords, each with its class of ``jsonschema-rs``, which checks values.
 
     Raises:
         ToolDefinitionError: If the schema is too large, invalid, or refers outside of itself.
         OptionalDependencyError: If ``jsonschema-rs`` is not installed.
     """
 
-    def __init__(
-        self, schema: Mapping[str, Any], owner: str, keywords: Mapping[str, type] | None = None
-    ) -> None:
+    def __init__(self, schema: Mapping[str, Any], owner: str) -> None:
         self._owner = owner
         # A cache of _target(): the subschema to which each reference, such as ``#/$defs/item``,
         # refers.
@@ -135,7 +133,7 @@ class Checker:
             # If a schema is not quick, the number of validation steps for a value is estimated
             # before the value is validated, because some values would take very long.
             self._is_quick_for_any_value = self._check_subschemas()
-            self._validator = _compile_schema(self._root, keywords or {})
+            self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = (
                 clean(str(error).partition("\n")[0], _MAX_MESSAGE_CHARACTERS)
@@ -513,7 +511,7 @@ def _check_pattern(pattern: object) -> None:
             raise ValueError("one of its patterns repeats too often")
 
 
-def _compile_schema(schema: dict[str, Any], keywords: Mapping[str, type]) -> Validator:
+def _compile_schema(schema: dict[str, Any]) -> Validator:
     try:
         import jsonschema_rs
     except ModuleNotFoundError:
@@ -522,8 +520,9 @@ def _compile_schema(schema: dict[str, Any], keywords: Mapping[str, type]) -> Val
         ) from None
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS)
+    keywords: dict[str, type[Any]] = {"format": FormatKeyword}
     return jsonschema_rs.validator_for(
-        schema, offline=True, pattern_options=patterns, keywords={**keywords}
+        schema, offline=True, pattern_options=patterns, keywords=keywords
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from delf_openapi.dates import DATE_FORMATS, DATE_KEYWORD
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import usable_pattern
@@ -134,13 +133,9 @@ def _convert_to_2020(
     if not isinstance(copy.get("multipleOf"), int):
         copy.pop("multipleOf", None)  # a check of fractions is inexact
     format_name = copy.get("format")
-    if isinstance(format_name, str) and "string" in (
-        [kind] if isinstance(kind, str) else kind or []
-    ):
-        if format_name in _FORMATS:
-            copy.setdefault("pattern", _FORMATS[format_name])
-        if format_name in DATE_FORMATS:
-            copy[DATE_KEYWORD] = format_name
+    accepts_text = "string" in ([kind] if isinstance(kind, str) else kind or [])
+    if accepts_text and isinstance(format_name, str) and format_name in _FORMATS:
+        copy.setdefault("pattern", _FORMATS[format_name])
     if "pattern" in copy:
         pattern = usable_pattern(copy.pop("pattern"))
         if pattern is not None:

@@ -11,7 +11,6 @@ from delf.errors import DelfError, ToolDefinitionError
 from delf.tools import json_schema
 from delf.tools.json_schema import Fault
 from delf_openapi.bundles import bundled
-from delf_openapi.dates import DATE_KEYWORD, DateKeyword
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_schemas.plain import with_decimals, without_bytes
@@ -64,7 +63,7 @@ class Checker:
                 return None
             root = {**cast("dict[str, Any]", root_schema), "components": bundle["components"]}
             # The owner is named in the message of a ToolDefinitionError, which is logged below.
-            return json_schema.Checker(root, "the schema", {DATE_KEYWORD: DateKeyword})
+            return json_schema.Checker(root, "the schema")
         except (SpecError, ToolDefinitionError, RecursionError) as error:
             reason = error.message if isinstance(error, DelfError) else "it nests too deeply"
             _log.warning("values are sent unchecked, as a schema cannot be used: %s", reason)
