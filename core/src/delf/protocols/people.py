@@ -84,15 +84,16 @@ class Person:
     Args:
         name: The name in decisions and tasks.
         uid: A unique id, so a later person with the same name is distinct.
-        made_at: The Unix time of creation.
-        rights: The rights.
-        scope: The visible tasks.
+        made_at: The Unix time at which the person was added.
+        rights: The rights: some of ``read``, ``run``, ``decide``, ``delete``, ``people``.
+        scope: The visible tasks: ``own``, those of the ``team``, or ``all``.
         teams: The person's teams, which approval rules may name.
-        mail: The person's mail address, which a login can use.
+        mail: The person's mail address, which a login can use; an empty text for none.
         keys: The API keys of the person, oldest first.
         revoked_at: The Unix time from which the person has no access, if revoked.
         notices: The notices that the person chose to receive.
-        notice_ways: The delivery channels of the person's notices, by the server's names for them.
+        notice_ways: The delivery channels of the person's notices, by the server's names for them,
+            such as ``mail`` and ``browser``.
         webhook: The address of the person's own webhook; empty for none.
         webhook_secret: The key that signs messages to that webhook.
         history: The latest changes made to the person's record, newest last.

@@ -102,7 +102,7 @@ class ProjectSchedules:
         """Start the task of a schedule once, as a test: calls that change something are refused."""
         with self._open() as schedules:
             await self._check_owner(schedules, name, caller)
-            return _firing(await schedules.firing(await schedules.test(name)))
+            return s.FiringView.of(await schedules.firing(await schedules.test(name)))
 
     async def history(self, name: str, caller: Caller) -> s.ScheduleHistory:
         """Return the outcomes of a schedule's most recent firings, newest first."""
@@ -110,7 +110,7 @@ class ProjectSchedules:
             await self._find_visible(schedules, name, caller)
             firings = await schedules.history(name, _MAX_SHOWN_FIRINGS)
         firings = await self._agent.ause_journal(partial(self._add_outcomes, firings))
-        return s.ScheduleHistory(firings=[_firing(firing) for firing in firings])
+        return s.ScheduleHistory(firings=[s.FiringView.of(firing) for firing in firings])
 
     async def _add_outcomes(self, firings: Sequence[Firing], journal: Journal) -> Sequence[Firing]:
         """Return firings with the outcomes of their tasks, if the journal is the runners' one."""
@@ -169,27 +169,5 @@ class ProjectSchedules:
 
 
 def _view(schedule: Schedule) -> s.ScheduleView:
-    return s.ScheduleView(
-        name=schedule.name,
-        cron=schedule.cron,
-        zone=schedule.zone,
-        task=schedule.task,
-        routine=schedule.is_routine,
-        each=schedule.each,
-        id_field=schedule.id_field,
-        queue=schedule.queue,
-        paused=schedule.paused,
-        last=schedule.last,
-        owner=None if schedule.key is None else name_of_holder(schedule.key),
-    )
-
-
-def _firing(firing: Firing) -> s.FiringView:
-    return s.FiringView(
-        at=firing.at,
-        state=firing.state,
-        task_ids=[*firing.task_ids],
-        task_states={**firing.task_states},
-        test=firing.test,
-        note=firing.note,
-    )
+    owner = None if schedule.key is None else name_of_holder(schedule.key)
+    return s.ScheduleView.of(schedule, routine=schedule.is_routine, owner=owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import Annotated, Any, Final, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, Self, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -23,11 +23,13 @@ from delf.protocols.approval import ApprovalRequest
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.facts import Fact
 from delf.protocols.journal import filterable_fields
-from delf.protocols.people import NoticeChoice, Right, Scope
+from delf.protocols.people import NoticeChoice, Person, PersonKey, Right, Scope
 from delf.protocols.search import FigureBy, Place
+from delf.protocols.sessions import SessionRecord
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
+from delf_cli.schedules import Firing, Schedule
 from delf_engine.approvals.talk import MAX_COMMENT_LENGTH
 from delf_engine.views import prompts
 from delf_serve.people import NoticeWay
@@ -58,20 +60,32 @@ class ResponseModel(BaseModel):
 
     model_config = ConfigDict(ser_json_inf_nan="constants")  # become texts later
 
+    @classmethod
+    def of(cls, record: object, **further: Any) -> Self:
+        """Create the body from the attributes of a record that have the names of its fields.
 
-def _as_body(kind: type[Any]) -> type[ResponseModel]:
+        Args:
+            record: The record.
+            further: Values of fields that the record does not have, or has in another form.
+        """
+        names = cls.model_fields.keys() - further.keys()
+        return cls(**{name: getattr(record, name) for name in names}, **further)
+
+
+def _as_body(kind: type[Any], *names: str) -> type[ResponseModel]:
     """Create a response model from a dataclass, with its fields, types and descriptions.
 
     Args:
         kind: The dataclass. Fields with ``compare=False`` are omitted: they are no data, and
             JSON cannot represent them. An example is the function ``ApprovalRequest.fit``.
+        names: The names of the fields in the model; all fields when empty.
     """
     hints = get_type_hints(kind)
     docs = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
     fields: dict[str, Any] = {
         item.name: (hints[item.name], Field(description=docs.get(item.name)))
         for item in dataclasses.fields(kind)
-        if item.compare
+        if item.compare and (not names or item.name in names)
     }
     return create_model(kind.__name__, __base__=ResponseModel, **fields)
 
@@ -318,19 +332,23 @@ class RoutineView(ResponseModel):
     runs: list[Task] = Field(description="The newest runs.")
 
 
-class ScheduleView(ResponseModel):
+_SCHEDULE_FIELDS: Final = (
+    "name",
+    "cron",
+    "zone",
+    "task",
+    "each",
+    "id_field",
+    "queue",
+    "paused",
+    "last",
+)
+
+
+class ScheduleView(_as_body(Schedule, *_SCHEDULE_FIELDS)):
     """A schedule."""
 
-    name: str
-    cron: str
-    zone: str | None
-    task: str
     routine: bool = Field(description="Whether the task is the call of a routine.")
-    each: str | None = Field(description="The call whose new items start the task.")
-    id_field: str | None
-    queue: str
-    paused: bool
-    last: Time | None = Field(description="The Unix time when it last started a task or checked.")
     owner: str | None = Field(
         description=("The person whose tasks it starts; null for the local user.")
     )
@@ -346,20 +364,8 @@ class ScheduleList(ResponseModel):
     )
 
 
-class FiringView(ResponseModel):
+class FiringView(_as_body(Firing)):
     """The outcome of one firing of a schedule."""
-
-    at: Time
-    state: TaskState = Field(
-        description="The outcome of its tasks: failed or stopped if one of them is, else the state "
-        "of a task that has not ended, else done."
-    )
-    task_ids: list[str]
-    task_states: dict[str, TaskState] = Field(
-        description="The states of these tasks by id, without deleted tasks."
-    )
-    test: bool = Field(description="Whether it was a test, whose task may only read.")
-    note: str | None = Field(description="The items that were found, or the reason of a failure.")
 
 
 class ScheduleHistory(ResponseModel):
@@ -471,25 +477,16 @@ class PersonRequest(Given):
     )
 
 
-class PersonKeyView(ResponseModel):
+class PersonKeyView(_as_body(PersonKey, "label", "made_at")):
     """A key of a person, without its secret."""
 
-    label: str
-    made_at: Time
+
+_PERSON_FIELDS: Final = ("name", "rights", "scope", "teams", "mail", "made_at", "revoked_at")
 
 
-class PersonView(ResponseModel):
+class PersonView(_as_body(Person, *_PERSON_FIELDS)):
     """A person with rights and keys, for callers who manage people."""
 
-    name: str
-    rights: list[str]
-    scope: Scope
-    teams: list[str]
-    mail: str
-    made_at: Time
-    revoked_at: Time | None = Field(
-        description=("The Unix time when the person's access was revoked.")
-    )
     keys: list[PersonKeyView] = Field(description="The keys that are valid.")
 
 
@@ -985,15 +982,10 @@ class Budget(ResponseModel):
     tasks: list[TaskCost] = Field(description="The newest tasks with a cost, newest first.")
 
 
-class Login(ResponseModel):
+class Login(_as_body(SessionRecord, "began", "until", "way", "client", "browser")):
     """A session in which a person is logged in to the server's web page."""
 
     id: str
-    began: Time
-    until: Time
-    way: str = Field(description="`key`, or `oidc`.")
-    client: str = Field(description="The address of the client.")
-    browser: str
     is_this: bool = Field(description="Whether this request comes from that session.")
 
 

@@ -136,15 +136,7 @@ def login_view(login: SessionRecord, *, is_current: bool) -> s.Login:
         login: The session.
         is_current: Whether the caller uses this session for the present request.
     """
-    return s.Login(
-        id=id_of(login.digest),
-        began=login.began,
-        until=login.until,
-        way=login.way,
-        client=login.client,
-        browser=login.browser,
-        is_this=is_current,
-    )
+    return s.Login.of(login, id=id_of(login.digest), is_this=is_current)
 
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
@@ -246,17 +238,5 @@ def _require_active(person: Person | None, name: str) -> Person:
 
 
 def _view(person: Person) -> s.PersonView:
-    return s.PersonView(
-        name=person.name,
-        rights=list(person.rights),
-        scope=person.scope,
-        teams=list(person.teams),
-        mail=person.mail,
-        made_at=person.made_at,
-        revoked_at=person.revoked_at,
-        keys=[
-            s.PersonKeyView(label=key.label, made_at=key.made_at)
-            for key in person.keys
-            if key.revoked_at is None
-        ],
-    )
+    keys = [s.PersonKeyView.of(key) for key in person.keys if key.revoked_at is None]
+    return s.PersonView.of(person, keys=keys)

@@ -707,20 +707,11 @@ class Tasks:
         """Convert a task's record to the API's model of a list entry, for a caller."""
         requests = waiting.get(record.task_id, ())
         state = state_of(record, waiting=waiting)
-        return Task(
-            task_id=record.task_id,
-            task=record.task,
+        return Task.of(
+            record,
             state=state,
-            started_at=record.started_at,
-            finished_at=record.finished_at,
-            duration_ms=record.duration_ms,
-            cost_usd=record.cost_usd,
-            error=record.error,
-            events=record.events,
-            owner=record.owner,
             asked_by=name_of_holder(record.key),
             project=self.foreign_project(record),
-            columns=record.columns,
             waits_for_you=any(may_decide(request, caller) for request in requests),
             is_terminal=state.is_terminal,
         )

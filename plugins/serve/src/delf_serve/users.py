@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 import click
 
@@ -39,61 +39,30 @@ from delf_serve.people import (
     require_active,
     without_key,
 )
+from delf_serve.sessions import id_of
 
 # The default name of a key.
 _DEFAULT_LABEL: Final = "first"
 
 
-class _KeyRow(TypedDict):
-    """The JSON of a key.
-
-    Args:
-        label: The name of the key.
-        made_at: The Unix time at which the key was made.
-        rights: The rights, if fewer than the person's.
-        scope: The visible tasks, if fewer than the person's.
-        revoked_at: The Unix time at which the key was revoked, if it was.
-    """
-
-    label: str
-    made_at: float
-    rights: list[str] | None
-    scope: str | None
-    revoked_at: float | None
+# The fields of a person and of a key that ``--json`` writes.
+_PERSON_FIELDS: Final = (
+    "name",
+    "rights",
+    "scope",
+    "teams",
+    "mail",
+    "notices",
+    "notice_ways",
+    "made_at",
+    "revoked_at",
+    "keys",
+)
+_KEY_FIELDS: Final = ("label", "made_at", "rights", "scope", "revoked_at")
 
 
-class _UserRow(TypedDict):
-    """The JSON of a person.
-
-    Args:
-        name: The name of the person.
-        rights: The rights: some of ``read``, ``run``, ``decide``, ``delete``, ``people``.
-        scope: The tasks that the person sees: ``own``, ``team`` or ``all``.
-        teams: The teams of the person.
-        mail: The mail address of the person, or an empty text.
-        notices: The notices that the person has chosen to get.
-        notice_ways: The ways in which the person gets notices: ``mail``, ``slack``, ``webhook``,
-            ``browser``.
-        made_at: The Unix time at which the person was added.
-        revoked_at: The Unix time at which the person was removed, if they were.
-        keys: The keys of the person: ``label``, ``made_at``, ``rights``, ``scope``,
-            ``revoked_at``.
-    """
-
-    name: str
-    rights: list[str]
-    scope: str
-    teams: list[str]
-    mail: str
-    notices: list[str]
-    notice_ways: list[str]
-    made_at: float
-    revoked_at: float | None
-    keys: list[_KeyRow]
-
-
-class _AddedRow(_UserRow):
-    """The JSON of ``delf users add``: the person, and the new key.
+class _NewKeyRow(TypedDict):
+    """The JSON that ``delf users add`` adds to the fields of the person.
 
     Args:
         key: The new key, which is shown only now; None if no key was made.
@@ -170,7 +139,7 @@ def _notices(choices: Collection[str]) -> tuple[NoticeChoice, ...]:
     type=click.Choice(NOTICE_WAYS),
     help="A channel through which the person gets notices; by default mail and browser.",
 )
-@as_json_option(_AddedRow, ("key",))  # the page has the other fields at `delf users list`
+@as_json_option(_NewKeyRow)  # the page has the other fields at `delf users list`
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -219,8 +188,7 @@ def add(
 
     person = _change(ctx, name, change)
     if as_json:
-        row = _AddedRow(**_row(person), key=secret)
-        click.echo(json_text(row, indent=2))
+        click.echo(json_text({**_data(person), **_NewKeyRow(key=secret)}, indent=2))
         return
     click.echo(_line(person), err=secret is not None)
     if scope is None and person.scope == "own" and "decide" in person.rights:
@@ -235,13 +203,13 @@ def add(
 
 
 @users.command("list")
-@as_json_option(_UserRow)
+@as_json_option(Person, _PERSON_FIELDS)
 @click.pass_context
 def list_users(ctx: click.Context, *, as_json: bool) -> None:
     """List the people with their rights and keys."""
     people = ask_journal(ctx, lambda journal: journal.people())
     if as_json:
-        click.echo(json_text([_row(person) for person in people], indent=2))
+        click.echo(json_text([_data(person) for person in people], indent=2))
         return
     if not people:
         click.echo("nobody is known: delf users add NAME")
@@ -259,7 +227,7 @@ def list_users(ctx: click.Context, *, as_json: bool) -> None:
 @users.command("revoke")
 @click.argument("name", metavar="NAME")
 @click.option("--key", "label", help="Remove only this key.")
-@as_json_option(_UserRow)
+@as_json_option(Person, _PERSON_FIELDS)
 @click.pass_context
 def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -> None:
     """Remove a person with all keys and sessions, or one key."""
@@ -273,7 +241,7 @@ def revoke(ctx: click.Context, name: str, *, label: str | None, as_json: bool) -
 
     person = _change(ctx, name, change)
     if as_json:
-        click.echo(json_text(_row(person), indent=2))
+        click.echo(json_text(_data(person), indent=2))
         return
     click.echo(f"{person.name}: {'everything' if label is None else f'key {label}'} is revoked")
 
@@ -303,7 +271,7 @@ def sessions(ctx: click.Context, name: str | None, *, session: str | None, as_js
             await journal.end_login(logins[0].digest)
         return [
             _SessionRow(
-                id=login.digest[:16],
+                id=id_of(login.digest),
                 name=login.name,
                 began=login.began,
                 until=login.until,
@@ -363,25 +331,8 @@ def _line(person: Person) -> str:
     return "  ".join(parts)
 
 
-def _row(person: Person) -> _UserRow:
-    return _UserRow(
-        name=person.name,
-        rights=list(person.rights),
-        scope=person.scope,
-        teams=list(person.teams),
-        mail=person.mail,
-        notices=list(person.notices),
-        notice_ways=list(person.notice_ways),
-        made_at=person.made_at,
-        revoked_at=person.revoked_at,
-        keys=[
-            _KeyRow(
-                label=key.label,
-                made_at=key.made_at,
-                rights=None if key.rights is None else list(key.rights),
-                scope=key.scope,
-                revoked_at=key.revoked_at,
-            )
-            for key in person.keys
-        ],
-    )
+def _data(person: Person) -> dict[str, Any]:
+    """Return the fields of a person for ``--json``."""
+    data = {name: getattr(person, name) for name in _PERSON_FIELDS}
+    keys = [{name: getattr(key, name) for name in _KEY_FIELDS} for key in person.keys]
+    return {**data, "keys": keys}
