@@ -1,5 +1,6 @@
 import pickle
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from pydantic import Field, field_validator
@@ -13,7 +14,7 @@ from delf.environment import (
     using_environ,
 )
 from delf.errors import ConfigurationError, ConnectionConfigurationError, KeyAddressError
-from delf.settings import LocalPath, PluginSettings, SecretStr
+from delf.settings import LocalPath, OneOrMore, PluginSettings, SecretStr
 
 
 class Shop(PluginSettings):
@@ -37,6 +38,15 @@ def somewhere(tmp_path, monkeypatch):
 
 def url(settings):
     return settings.url.get_secret_value()
+
+
+@pytest.mark.parametrize("given", ["lamps", ["lamps"], ("lamps",)])
+def test_setting_of_several_values_accepts_one_value(given):
+    class Shelf(PluginSettings):
+        labels: Annotated[tuple[str, ...], OneOrMore] = Field(default=(), description="Which.")
+
+    assert Shelf.for_instance("shelf", {"labels": given}).labels == ("lamps",)
+    assert Shelf.for_instance("shelf", {}).labels == ()
 
 
 def test_settings_prefer_code_then_environment_then_dotenv(somewhere, monkeypatch):

@@ -45,6 +45,7 @@ from delf.environment import (
 )
 from delf.errors import ConnectionConfigurationError, KeyAddressError, did_you_mean
 from delf.network.urls import split_http_url
+from delf.values.sequences import one_or_more
 
 __all__ = [
     "HttpUrl",
@@ -98,6 +99,10 @@ def _resolve_local_path(value: object) -> object:
     if "://" in text or text.startswith("file:"):
         return text
     return beside(folder, text)
+
+
+OneOrMore: Final = BeforeValidator(one_or_more)
+"""The annotation of a setting with several values, which may also be given as one value."""
 
 
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_resolve_local_path)]

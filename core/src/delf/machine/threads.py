@@ -12,6 +12,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     """Run a function in a daemon thread of its own.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from delf.errors import TaskLimitError, ToolExecutionError, ToolRefusedError, did_you_mean
+from delf.machine.threads import running_loop
 from delf.records import dataclass
 from delf.types import Trust
 
@@ -216,7 +216,7 @@ class CallContext:
         Args:
             text: A message or a part of one.
         """
-        if _running_loop() is self._loop:
+        if running_loop() is self._loop:
             self._say(text)
         else:
             self._loop.call_soon_threadsafe(self._say, text)
@@ -230,7 +230,7 @@ class CallContext:
             name: A relative name; a file of the task with that name is replaced.
             data: The content of the file.
         """
-        if _running_loop() is self._loop:
+        if running_loop() is self._loop:
             self._add_file(name, data)
         else:
             self._loop.call_soon_threadsafe(self._add_file, name, data)
@@ -367,10 +367,3 @@ def _read_task_file(path_by_name: Mapping[str, Path], name: str, max_bytes: int)
     if len(data) > max_bytes:
         raise ToolRefusedError(f"{name} has more than {max_bytes:,} bytes")
     return data
-
-
-def _running_loop() -> AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

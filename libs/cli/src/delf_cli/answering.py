@@ -25,6 +25,7 @@ from delf.events import (
     TaskFinished,
 )
 from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
+from delf.protocols.facts import facts_data
 from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.people import Person
 from delf.protocols.rules import ApprovalRule
@@ -44,7 +45,6 @@ from delf_engine.approvals.talk import (
     check_remark,
     encode_remark,
 )
-from delf_engine.views.requests import request_view
 
 RESPONSE_SECONDS: Final = 15.0
 """Seconds to wait until the process that works on the task has recorded an answer.
@@ -74,10 +74,10 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
     """Return a request as JSON-ready data."""
     request = record.requested
     decision = record.decided
-    view = request_view(request, record.discussion)
+    fields = {**request.to_dict(), "facts": facts_data(request, record.discussion)}
     comments = [event for event in record.discussion if isinstance(event, ApprovalCommented)]
     return {
-        **{name: to_jsonable_or_repr(value) for name, value in view.items()},
+        **{name: to_jsonable_or_repr(value) for name, value in fields.items()},
         "state": state_of_request(record),
         "since": request.at,
         "folder": record.task.folder,

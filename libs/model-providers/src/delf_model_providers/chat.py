@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -168,3 +169,12 @@ def base64_of(data: bytes) -> str:
 
 def _data_url(data: bytes, media_type: str) -> str:
     return f"data:{media_type};base64,{base64_of(data)}"
+
+
+def is_json(text: str) -> bool:
+    """Return True if a text is JSON: the arguments of a streamed call are then complete."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 from delf.errors import DelfError
 from delf.tools.json_schema import clean
 from delf_schemas.names import sentences, snake
-from delf_schemas.shapes import Document, Mode
+from delf_schemas.shapes import Document, Mode, list_at
 
 _MAX_VISITS: Final = 600
 _MAX_DEPTH: Final = 5
@@ -144,7 +144,7 @@ def _keys(
             yield _Key(part_path, text, _sort_rank(resolved_part, text))
         nested_schemas.append((part, part_path))
     for keyword in ("allOf", "anyOf", "oneOf"):
-        nested_schemas += [(part, path) for part in _list_at(resolved, keyword)]
+        nested_schemas += [(part, path) for part in list_at(resolved, keyword)]
     nested_schemas += [
         (resolved.get(keyword), path) for keyword in ("items", "additionalProperties")
     ]
@@ -172,7 +172,7 @@ def _text(document: Document, name: str, schema: Mapping[str, Any]) -> str:
     """Return a key's description or title, what its values mean, its range, format and example."""
     parts: list[Mapping[str, Any]] = []
     for keyword in ("allOf", "anyOf", "oneOf"):
-        parts += [_resolve_schema(document, part) for part in _list_at(schema, keyword)]
+        parts += [_resolve_schema(document, part) for part in list_at(schema, keyword)]
     values = value_texts(schema, parts)
     # The descriptions of constants are in ``values`` already.
     described = [schema, *(part for part in parts if "const" not in part)]
@@ -231,7 +231,7 @@ def example_of(schema: Mapping[str, Any]) -> str:
 
     The text is empty if the schema has no short example, or says already how the string looks.
     """
-    examples = _list_at(schema, "examples")
+    examples = list_at(schema, "examples")
     example = schema.get("example", examples[0] if examples else None)
     is_shown = isinstance(example, str) and 0 < len(example) <= _MAX_EXAMPLE
     is_known = "enum" in schema or schema.get("format") in _PLAIN_FORMATS
@@ -260,11 +260,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
     return {}
-
-
-def _list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
-    items = schema.get(keyword)
-    return cast("list[Any]", items) if isinstance(items, list) else []
 
 
 def value_texts(schema: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:

@@ -568,7 +568,7 @@ def merge_object(
         additional=additional is True or has_additional_schema,
         nullable=allows_null or resolved.get("nullable") is True,
     )
-    for part in _list_at(resolved, "allOf"):
+    for part in list_at(resolved, "allOf"):
         merged_part = merge_object(document, part, depth + 1, visits)
         if merged_part is not None:
             _add_part(result, merged_part)
@@ -576,7 +576,7 @@ def merge_object(
             # The part is not an object, and so far nothing says that the whole schema is one.
             return None
     for keyword in ("anyOf", "oneOf"):  # alternatives with other properties cannot be merged
-        if not all(map(_only_requires, _list_at(resolved, keyword))):
+        if not all(map(_only_requires, list_at(resolved, keyword))):
             return None
     if additional is False:  # even if a part allows other properties
         result.additional = False
@@ -649,9 +649,9 @@ def object_choices(
         # object without properties, into which the choices are merged.
         common = Merged({}, _required_names(resolved), additional=False, nullable=False)
     # A variant has one choice of each group. Each part of ``allOf`` is a group with one choice.
-    groups = [[part] for part in _list_at(resolved, "allOf")]
+    groups = [[part] for part in list_at(resolved, "allOf")]
     for keyword in ("oneOf", "anyOf"):
-        choices = _list_at(resolved, keyword)
+        choices = list_at(resolved, keyword)
         # Choices such as ``{"required": ["id"]}`` have no properties of their own. If all choices
         # are like this, or there are none, they make no variants.
         have_properties = not all(map(_only_requires, choices))
@@ -685,7 +685,8 @@ def _merge_two(first: Merged, second: Merged) -> Merged:
     )
 
 
-def _list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+def list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    """Return the list that a keyword of a schema has; an empty list if it has none."""
     items = schema.get(keyword)
     return cast("list[Any]", items) if isinstance(items, list) else []
 

@@ -15,6 +15,7 @@ import click
 
 from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
+from delf.machine.threads import running_loop
 from delf_chat.chat import Chat, chat_of
 from delf_chat.lines import LineReader, history_file, open_reader
 from delf_chat.slash import COMMANDS, EXIT_WORDS, Tally, is_command, run_slash_command
@@ -24,7 +25,6 @@ from delf_cli.progress import LiveStatus, Narrator
 from delf_cli.session import TIMEOUT_SECONDS, named_tools
 from delf_cli.story import short_name
 from delf_cli.streams import real_stdout
-from delf_engine.sync import running_loop
 
 if TYPE_CHECKING:
     from delf import Agent, Response

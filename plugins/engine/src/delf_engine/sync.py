@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError, DelfError
 from delf.machine.contexts import shared_task, without_context
+from delf.machine.threads import running_loop
 from delf_engine.bounded import SLOW_SECONDS
 from delf_engine.closing import STOP_SECONDS
 
@@ -155,14 +156,6 @@ async def await_on_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.Abstrac
     if asyncio.get_running_loop() is loop:
         return await coroutine
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that runs in this thread, if any."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 async def _end_tasks() -> None:

@@ -212,23 +212,33 @@ class Database(Protocol):
         ...
 
 
-def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Split rows into chunks of the sizes in :data:`_CHUNKS`, each for one insert statement.
+def insert_statements(
+    table: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    unique: str | None,
+    placeholder: str,
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the statements for :meth:`Connection.insert`, each with the values of several rows.
 
-    The sizes decrease to 1, so that no row is left.
+    Args:
+        table: The table.
+        columns: The columns.
+        rows: The values of the columns.
+        unique: A unique column. The statements skip rows whose value exists already, and return the
+            id and the unique value of each inserted row.
+        placeholder: The text that stands for a value in a statement.
     """
+    row_text = f"({', '.join([placeholder] * len(columns))})"
+    head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this package
+    tail = f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}" if unique else ""
     start = 0
-    for size in _CHUNKS:
+    for size in _CHUNKS:  # the sizes decrease to 1, so that no row is left
         while len(rows) - start >= size:
-            yield rows[start : start + size]
+            chunk = rows[start : start + size]
             start += size
-
-
-def skip_existing_clause(unique: str | None) -> str:
-    """Return the end of an insert statement that skips rows with an existing unique value."""
-    if unique:
-        return f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}"
-    return ""
+            yield head + ", ".join([row_text] * size) + tail, [v for row in chunk for v in row]
 
 
 @contextmanager

@@ -21,9 +21,8 @@ from delf_journal_sql.database import (
     Connection,
     SqlRow,
     WordSearch,
-    in_chunks,
+    insert_statements,
     name_columns,
-    skip_existing_clause,
     transaction,
 )
 from delf_journal_sql.errors import (
@@ -81,25 +80,15 @@ class PostgresConnection:
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows, many with one statement.
-
-        With ``unique``, skip rows whose value in this column exists already, and return the id and
-        this value of each inserted row; otherwise return no rows.
+        """Insert rows into a table, many with one statement.
 
         psycopg's pipeline mode is not used: a process that is suspended in a pipeline would keep
         its locks, because the server does not count such a session as idle.
         """
-        placeholders = f"({', '.join(['%s'] * len(columns))})"
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
         inserted: list[SqlRow] = []
+        statements = insert_statements(table, columns, rows, unique=unique, placeholder="%s")
         with self._database.convert_errors(self._raw):
-            for chunk in in_chunks(rows):
-                sql = (
-                    statement
-                    + ", ".join([placeholders] * len(chunk))
-                    + skip_existing_clause(unique)
-                )
-                values = [value for row in chunk for value in row]
+            for sql, values in statements:
                 cursor = self._raw.execute(sql.encode(), values)
                 if unique:
                     inserted += name_columns(("id", unique), cursor.fetchall())

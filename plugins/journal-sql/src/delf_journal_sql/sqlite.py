@@ -18,9 +18,8 @@ from delf_journal_sql.database import (
     Connection,
     SqlRow,
     WordSearch,
-    in_chunks,
+    insert_statements,
     name_columns,
-    skip_existing_clause,
 )
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
@@ -99,26 +98,14 @@ class SqliteConnection:
         *,
         unique: str | None = None,
     ) -> list[SqlRow]:
-        """Insert rows, many with one statement.
-
-        With ``unique``, skip rows whose value in this column exists already, and return the id and
-        this value of each inserted row; otherwise return no rows.
-        """
-        placeholders = f"({', '.join('?' * len(columns))})"
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - only names of this module
+        """Insert rows into a table, many with one statement."""
         inserted: list[SqlRow] = []
+        statements = insert_statements(table, columns, rows, unique=unique, placeholder="?")
         try:
-            for chunk in in_chunks(rows):
-                sql = (
-                    statement
-                    + ", ".join([placeholders] * len(chunk))
-                    + skip_existing_clause(unique)
-                )
-                cursor = self._raw.execute(sql, [value for row in chunk for value in row])
+            for sql, values in statements:
+                cursor = self._raw.execute(sql, values)
                 if unique:
                     inserted += name_columns(("id", unique), cursor.fetchall())
-        except sqlite3.IntegrityError as error:
-            raise DuplicateRowError(str(error)) from error
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
         return inserted

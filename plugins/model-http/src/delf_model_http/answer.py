@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from delf.messages import ModelDelta, ToolCall, Usage
 from delf.records import dataclass
+from delf_model_providers.chat import is_json
 from delf_model_providers.failures import UnreadableError
 from delf_model_providers.signatures import token_of
 
@@ -256,7 +257,7 @@ class Answer:
         known_call = self._calls[index]
         if id_:
             return id_ != known_call.id
-        return _is_json("".join(known_call.arguments))
+        return is_json("".join(known_call.arguments))
 
     def emit_complete_calls(self, *, is_answer_over: bool = True) -> list[ModelDelta]:
         """Return deltas with the calls that became complete.
@@ -271,7 +272,7 @@ class Answer:
                 raise UnreadableError("a call without a name")
             if call.is_emitted or not call.name:
                 continue
-            is_complete = is_answer_over or _is_json("".join(call.arguments))
+            is_complete = is_answer_over or is_json("".join(call.arguments))
             if is_complete:
                 call.is_emitted = True
                 deltas.append(ModelDelta("", call=index, whole=self._tool_call(index)))
@@ -287,14 +288,6 @@ class Answer:
             raise UnreadableError("arguments of a call that was complete")
         self._calls[index].arguments.append(_text(arguments))
         return [ModelDelta(arguments, call=index)]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _text(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -20,7 +19,7 @@ from delf_model_litellm.failures import explain
 from delf_model_litellm.providers import OTHERS
 from delf_model_litellm.streams import StreamedError, WholeError, wants_stream
 from delf_model_providers import searches
-from delf_model_providers.chat import SYSTEM_ROLE
+from delf_model_providers.chat import SYSTEM_ROLE, is_json
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
 from delf_model_providers.families import RESPONSES, SUPPORTED_PROVIDERS
@@ -78,7 +77,7 @@ class _StreamContent:
         if index > last_index:
             return index
         numbered_call = self.calls[index]
-        is_complete = _is_json("".join(numbered_call.arguments))
+        is_complete = is_json("".join(numbered_call.arguments))
         # The first piece of a call has the function's name. A later piece of the same call may
         # repeat the name, so the name alone does not show that the piece begins a call.
         has_other_id = bool(part.id) and part.id != numbered_call.id
@@ -300,14 +299,6 @@ def _tool_calls(calls: Sequence[_Call], message_fields: Mapping[str, Any]) -> tu
         )
         for index, call in enumerate(calls)
     )
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _litellm_provider(endpoint: Endpoint) -> str | None:

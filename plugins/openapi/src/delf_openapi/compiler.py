@@ -301,7 +301,7 @@ def _parameter_argument(
         name=param.name,
         place=param.place,
         type=type_as_text,
-        default=None if param.required else default_text(_resolved(document, schema)),
+        default=None if param.required else default_text(document.resolve_or_empty(schema)),
         doc=doc,
         notes=notes,
     )
@@ -350,7 +350,7 @@ def _body_arguments(
 def _field_argument(
     item: Field, body: Body, shapes: Shapes, document: Document, limits: TextLimits
 ) -> Argument:
-    resolved = _resolved(document, item.schema)
+    resolved = document.resolve_or_empty(item.schema)
     required = item.required and body.required
     type_text = safe_text(shapes, item.schema, _INPUT, limits.argument)
     if body.kind == "multipart":
@@ -365,13 +365,6 @@ def _field_argument(
     return Argument(item.arg, item.name, "body", type_text, default, *texts)
 
 
-def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
-    try:
-        return document.resolve(schema)
-    except SpecError:
-        return {}
-
-
 def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     """Return the description of a schema, and the meanings of its enumeration's values.
 
@@ -382,7 +375,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
         schema: The schema.
         depth: The number of enclosing schemas.
     """
-    resolved = _resolved(document, schema)
+    resolved = document.resolve_or_empty(schema)
     declared: Any = resolved.get("description")
     parts: list[Any] = []
     for keyword in ("allOf", "oneOf", "anyOf"):
@@ -394,9 +387,9 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     if not description and depth < _MAX_DEPTH:
         texts = (text_of(document, part, depth + 1) for part in parts)
         description = next(filter(None, texts), "")
-    values = value_texts(resolved, [_resolved(document, part) for part in parts])
+    values = value_texts(resolved, [document.resolve_or_empty(part) for part in parts])
     if not values and isinstance(resolved.get("items"), dict) and depth < _MAX_DEPTH:
-        items = _resolved(document, resolved["items"])
+        items = document.resolve_or_empty(resolved["items"])
         values = value_texts(items, [])
     return "; ".join(filter(None, [description.strip(), values]))
 
@@ -408,7 +401,7 @@ def _doc_and_notes(
 
     The notes are the rest of the description, and descriptions of the keys in the value.
     """
-    resolved = _resolved(document, schema)
+    resolved = document.resolve_or_empty(schema)
     shown = sentence(text, limits.doc)
     # The description of an enumeration may explain each value, so it may be longer.
     if isinstance(text, str) and _is_enumeration(resolved) and len(shown) < len(text):
@@ -485,7 +478,7 @@ def return_type(
         return True, safe_text(shapes, schema, _OUTPUT, limit)
     if kind == "text":
         return True, "str"
-    binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
+    binary = schema is None or is_binary(document.resolve_or_empty(schema)) or kind == "binary"
     return True, "bytes" if binary else "str"
 
 

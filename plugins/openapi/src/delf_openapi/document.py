@@ -237,6 +237,13 @@ class Document:
             return {"not": {}}
         raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
 
+    def resolve_or_empty(self, node: Any) -> dict[str, Any]:
+        """Resolve a node like :meth:`resolve`; return an empty mapping if that is impossible."""
+        try:
+            return self.resolve(node)
+        except SpecError:
+            return {}
+
     def resolve_reference(self, node: Any) -> dict[str, Any]:
         """Resolve a parameter, body or response like :meth:`resolve` resolves a schema.
 

@@ -165,25 +165,18 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], boundary_t
     for name, content in value.items():
         encoding = _encoding(body, name)
         declared = encoding.get("contentType")
-        schema = _resolved(document, properties.get(name, {}))
+        schema = document.resolve_or_empty(properties.get(name, {}))
         is_json = isinstance(declared, str) and kind_of(declared) == "json"
         items: list[Any] = [content]
         item_schema = schema
         # Each item of a list is a part of its own, except in JSON, which has lists.
         if isinstance(content, list) and not is_json:
             items = _list(content)
-            item_schema = _resolved(document, schema.get("items", {}))
+            item_schema = document.resolve_or_empty(schema.get("items", {}))
         for item in items:
             media, filename, data = _part(name, item, item_schema, declared)
             parts.append(_part_header(boundary_text, name, filename, media) + data + b"\r\n")
     return b"".join(parts) + f"--{boundary_text}--\r\n".encode()
-
-
-def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
-    try:
-        return document.resolve(schema)
-    except SpecError:
-        return {}
 
 
 def _part(

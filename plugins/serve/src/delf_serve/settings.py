@@ -11,7 +11,15 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from delf.network.urls import split_url
-from delf.settings import HttpUrl, LocalPath, PluginSettings, SecretHttpUrl, SecretStr, SentTo
+from delf.settings import (
+    HttpUrl,
+    LocalPath,
+    OneOrMore,
+    PluginSettings,
+    SecretHttpUrl,
+    SecretStr,
+    SentTo,
+)
 
 NAME: Final = "serve"
 # The minimum number of bytes of a webhook's secret.
@@ -80,17 +88,17 @@ class ServeSettings(PluginSettings):
             "commas between them. DELF_API_KEY is the same."
         ),
     )
-    hosts: list[str] = Field(
+    hosts: Annotated[list[str], OneOrMore] = Field(
         default_factory=list,
         description=(
             "Host names of the server, in addition to localhost, the machine's own name "
             "and its addresses. `*` allows any name."
         ),
     )
-    allow_origins: list[str] = Field(
+    allow_origins: Annotated[list[str], OneOrMore] = Field(
         default_factory=list, description="Other sites whose pages may use the API (CORS)."
     )
-    trusted_proxies: list[str] = Field(
+    trusted_proxies: Annotated[list[str], OneOrMore] = Field(
         default_factory=list,
         description="Addresses or networks of reverse proxies. Only their X-Forwarded-For and "
         "X-Forwarded-Proto are believed.",
@@ -250,7 +258,7 @@ class ServeSettings(PluginSettings):
         "messages to people who want them.",
     )
     slack_api_url: HttpUrl = Field(default="https://slack.com/api/", description="Slack's API.")
-    notice_hosts: list[str] = Field(
+    notice_hosts: Annotated[list[str], OneOrMore] = Field(
         default_factory=list[str],
         description="The hosts of webhooks that people may set for themselves, such as "
         "hooks.example.com or *.example.com.",
@@ -262,15 +270,10 @@ class ServeSettings(PluginSettings):
             "(`approval_reminder`), such as [60, 1440]."
         ),
     )
-    mail_to: list[str] = Field(default_factory=list, description="The recipients of these mails.")
-    mail_from: str = Field(default="delf@localhost", description="The sender of these mails.")
-
-    @field_validator(
-        "hosts", "allow_origins", "trusted_proxies", "mail_to", "notice_hosts", mode="before"
+    mail_to: Annotated[list[str], OneOrMore] = Field(
+        default_factory=list, description="The recipients of these mails."
     )
-    @classmethod
-    def _one_is_a_list(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+    mail_from: str = Field(default="delf@localhost", description="The sender of these mails.")
 
     @field_validator("budgets")
     @classmethod

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from delf.settings import LocalPath, PluginSettings
+from delf.settings import LocalPath, OneOrMore, PluginSettings
 
 
 class SkillsSettings(PluginSettings):
     """The folders of skills, and whether AGENTS.md is part of prompts."""
 
-    folders: tuple[LocalPath, ...] = Field(
+    folders: Annotated[tuple[LocalPath, ...], OneOrMore] = Field(
         default=(),
         description=(
             "Folders of skills; skills, .agents/skills and .claude/skills of the project "
@@ -22,8 +22,3 @@ class SkillsSettings(PluginSettings):
     agents_md: bool = Field(
         default=True, description="Whether the project's AGENTS.md is part of each prompt."
     )
-
-    @field_validator("folders", mode="before")
-    @classmethod
-    def _one_is_a_list(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value

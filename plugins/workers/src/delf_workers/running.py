@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, end_event
+from delf.machine.threads import running_loop
 from delf.protocols.sandbox import Raised, Returned
 from delf.protocols.strategy import StrategyHost
 from delf.values.sequences import one_or_more
-from delf_engine.sync import running_loop
 from delf_engine.views.prompts import Prompt, prompts_of
 
 if TYPE_CHECKING:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from delf.settings import LocalPath, PluginSettings
+from delf.settings import LocalPath, OneOrMore, PluginSettings
 
 
 class WorkersSettings(PluginSettings):
     """The folders of workers, and the workers that scripts can call."""
 
-    folders: tuple[LocalPath, ...] = Field(
+    folders: Annotated[tuple[LocalPath, ...], OneOrMore] = Field(
         default=(), description="Folders of workers; the project's folder `workers` when empty."
     )
-    allow_workers: tuple[str, ...] = Field(
+    allow_workers: Annotated[tuple[str, ...], OneOrMore] = Field(
         default=("*",), description='Names or patterns of workers that may be called: ["sum*"].'
     )
-
-    @field_validator("folders", "allow_workers", mode="before")
-    @classmethod
-    def _as_list(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value

@@ -9,7 +9,6 @@ from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import facts_data
 from delf.protocols.journal import RequestRecord, TaskRecord
 from delf_cli.answering import request_data
-from delf_engine.views.requests import request_view
 from delf_serve.schemas import Request
 
 FIELDS = {item.name for item in dataclasses.fields(ApprovalRequest)} - {"fit"}
@@ -32,10 +31,6 @@ ASKED = ApprovalRequested(
 def test_journal_keeps_every_field_of_a_request():
     own = {item.name for item in dataclasses.fields(ApprovalRequested)}
     assert own - {"seq", "at", "by_policy", "fit"} == FIELDS
-
-
-def test_program_gets_every_field_of_a_request():
-    assert set(request_view(ASKED)) == FIELDS | {"message", "facts"}
 
 
 def test_command_line_and_page_show_every_field_of_a_request():
