@@ -54,7 +54,7 @@ class Schedule:
 
     @property
     def is_routine(self) -> bool:
-        """Whether the task is the call of a routine."""
+        """True if the task is the call of a routine."""
         return runs_routine(self.setup)
 
 

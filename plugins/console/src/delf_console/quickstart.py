@@ -420,8 +420,8 @@ def _connection_section(url: str) -> str:
 def _url_setting(url: str, variable: str) -> str:
     """Return a URL as a setting of ``delf.toml``.
 
-    A URL with a secret is not written, because people commit and share the file. In its place the
-    setting names a variable, and the person is told to set the variable.
+    A URL with a secret is not written, because people commit and share the file. The setting names
+    a variable instead, and a message asks the person to set the variable.
 
     Args:
         url: The URL.

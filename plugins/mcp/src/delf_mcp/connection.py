@@ -478,15 +478,14 @@ class MCP(Connection[MCPSettings]):
     ) -> _Answer:
         """Ask the server; if the server does not know the session, ask again in a new session.
 
+        This method raises the errors of :meth:`_link`.
+
         Args:
             server: The server.
             what: The purpose of the request, for messages.
             ask: Sends the request with the server's client, and returns the server's answer.
             starting: As for :meth:`_link`.
             calling: As for :meth:`_link`.
-
-        Raises:
-            DelfError: As :meth:`_link` does.
         """
 
         async def ask_once() -> _Answer:

@@ -357,7 +357,7 @@ class _Suspect:
         origins = {path: self.origins.find(self.text_by_path[path]) for path in traced}
         path = min(traced, key=lambda traced_path: _rank(origins[traced_path]))
         origin = origins[path]
-        # Without an outline, as with flows = "show", nobody has said what the task asks for.
+        # Without an outline, as with flows = "show", it is unknown what the task asks for.
         has_outline = self.origins.outline.answers > 0
         not_checked = "it was not checked whether the task means this value here"
         if origin.kind == "task":

@@ -497,7 +497,11 @@ class _Receivers:
                 self.people(shown_delta)
 
     def _pass_to_strategy(self, delta: ModelDelta) -> Iterable[ModelDelta] | None:
-        """Return the pieces that the strategy's listener wants to show in place of a piece."""
+        """Pass a piece to the strategy's listener, if the strategy has a listener.
+
+        Returns:
+            The pieces to show to people; None to show them the text of the answer.
+        """
         # The arguments of a call arrive in pieces; the last one has the whole call, too.
         completes_call = delta.whole is not None
         if self.strategy is None or not (delta.text or completes_call):
