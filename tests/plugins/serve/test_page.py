@@ -12,6 +12,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from delf import Agent
+from delf.messages import ModelReply, Usage
+from delf.testing import ScriptedModel, TestHost
 from delf.trust.decisions import Trust
 from delf_routines.routine import Parameter, Routine, UsedAction
 from delf_routines.store import RoutineStore
@@ -969,6 +972,26 @@ async def test_figures_are_shown_as_chart_and_table(shop, open_page):
     assert await accessible(page) == []
     await page.locator("#detail").get_by_label("When").select_option("")
     assert page.url.endswith("#/figures/")
+
+
+async def test_figures_say_that_a_cost_lacks_unknown_prices(tmp_path, monkeypatch, open_page):
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
+    usage = Usage(input_tokens=100, output_tokens=10)
+    model = ScriptedModel(
+        default=lambda _: ModelReply(text="```python\nprint(1)\n```", model="x", usage=usage)
+    )
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    agent = Agent(llm="scripted", host=host, journal="sql", sandbox="local")
+    async with serving(agent, Outbox()) as server:
+        task = await server.run("Print 1")
+        await server.until(task["task_id"], "done")
+        page = await open_page(f"{server.url}/#/figures")
+        cost = page.get_by_role("region", name="Cost by day", exact=True)
+        await expect(cost.get_by_role("heading")).to_have_text("Cost $0 and more")
+        for table in ("By person", "By model"):
+            row = page.get_by_role("region", name=table, exact=True).locator("tbody tr")
+            await expect(row).to_contain_text("$0 and more")
 
 
 async def test_repeated_task_keeps_files_and_fork_may_change_the_model(

@@ -12,18 +12,20 @@ const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 const whole = (n) => n.toLocaleString();
 const waited = (seconds) => (seconds ? duration(seconds * 1000) : "0 s");
 const tokens = (one) => one.input_tokens + one.output_tokens;
+/** A cost that leaves out answers without a known price says so. */
+const costOf = (one) => (one.unpriced ? `${money(one.cost_usd)} and more` : money(one.cost_usd));
 
 /** Charts by day: what each draws, and how its numbers are written. */
 const CHARTS = [
-  { title: "Cost", of: (one) => one.cost_usd, text: money },
+  { title: "Cost", of: (one) => one.cost_usd, text: money, more: (one) => one.unpriced },
   { title: "Tokens", of: tokens, text: whole },
   { title: "Tasks", of: (one) => one.tasks, bad: (one) => one.failed, text: whole, badly: "failed" },
   { title: "Waiting for answers", of: (one) => one.waited_seconds, text: waited },
 ];
 const COLUMNS = {
-  person: ["who asked", ["tasks", "tasks", whole], ["failed", "failed", whole], ["questions", "questions", whole], ["waited", "waited_seconds", waited], ["tokens", tokens, whole], ["cost", "cost_usd", money]],
+  person: ["who asked", ["tasks", "tasks", whole], ["failed", "failed", whole], ["questions", "questions", whole], ["waited", "waited_seconds", waited], ["tokens", tokens, whole], ["cost", (one) => one, costOf]],
   connection: ["connection", ["tasks", "tasks", whole], ["calls", "calls", whole], ["failed calls", "failed_calls", whole], ["questions", "questions", whole], ["waited", "waited_seconds", waited]],
-  model: ["model", ["tasks", "tasks", whole], ["calls", "calls", whole], ["failed calls", "failed_calls", whole], ["tokens", tokens, whole], ["cost", "cost_usd", money]],
+  model: ["model", ["tasks", "tasks", whole], ["calls", "calls", whole], ["failed calls", "failed_calls", whole], ["tokens", tokens, whole], ["cost", (one) => one, costOf]],
 };
 const HEADS = { person: "By person", connection: "By connection", model: "By model" };
 
@@ -46,23 +48,24 @@ function filled(days) {
   return found;
 }
 
-function chart({ title, of, text, bad, badly }, days) {
+function chart({ title, of, text, bad, badly, more = () => 0 }, days) {
   const most = Math.max(...days.map(of), 0);
   const total = days.reduce((sum, one) => sum + of(one), 0);
+  const andMore = (some) => (some.some(more) ? " and more" : "");
   const picture = shape("svg", { viewBox: `0 0 ${Math.max(days.length, 7) * 10} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title} by day: ${text(total)} in all, at most ${text(most)} on a day` });
   days.forEach((one, n) => {
     const bar = (value, kind) => {
       const height = most ? Math.max((value / most) * (HEIGHT - 2), value ? 1 : 0) : 0;
       const node = shape("rect", { x: n * 10 + 1, y: HEIGHT - height, width: 8, height, class: kind });
       const shown = shape("title", {});
-      shown.textContent = `${one.group}: ${text(of(one))}${bad && bad(one) ? `, ${bad(one)} ${badly}` : ""}`;
+      shown.textContent = `${one.group}: ${text(of(one))}${andMore([one])}${bad && bad(one) ? `, ${bad(one)} ${badly}` : ""}`;
       node.append(shown);
       return node;
     };
     picture.append(bar(of(one), "bar-all"));
     if (bad && bad(one)) picture.append(bar(bad(one), "bar-bad"));
   });
-  return el("section", { class: "chart", "aria-label": `${title} by day` }, el("h2", {}, title, " ", el("span", { class: "quiet" }, text(total))), picture,
+  return el("section", { class: "chart", "aria-label": `${title} by day` }, el("h2", {}, title, " ", el("span", { class: "quiet" }, `${text(total)}${andMore(days)}`)), picture,
     el("p", { class: "axis quiet" }, el("span", {}, days[0].group), el("span", {}, `at most ${text(most)} a day`), el("span", {}, days.at(-1).group)));
 }
 
