@@ -174,7 +174,8 @@ class RequestedChanges:
             if self.label in _valid_labels(person):
                 raise ConfigurationError(
                     f"{name} has a key {self.label!r}",
-                    hint="choose another label, or revoke that key",
+                    hint="choose another label, or revoke that key; --no-key changes the person "
+                    "and makes no key",
                 )
             new_key = PersonKey(
                 label=self.label,
