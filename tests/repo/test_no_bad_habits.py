@@ -52,6 +52,21 @@ def _is_long_conditional(node: ast.AST) -> bool:
     return isinstance(node, ast.IfExp) and node.end_lineno != node.lineno
 
 
+def _goes_on_after_a_suggestion(node: ast.AST) -> bool:
+    """True for a text such as ``did you mean 'x'?; …``: the question has to be its end."""
+    if not isinstance(node, ast.JoinedStr):
+        return False
+    return (
+        any("did_you_mean(" in ast.unparse(part) for part in node.values[:-1])
+        or any(
+            isinstance(part, ast.FormattedValue)
+            and part.conversion == -1  # not the quoted name, as in ``did you mean {suggestion!r}?``
+            and ast.unparse(part.value) == "suggestion"
+            for part in node.values[:-1]
+        )
+    )
+
+
 def _places(bad: Callable[[ast.AST], bool], but: tuple[Path, ...] = ()) -> Iterator[str]:
     for path in modules():
         if not any(path.is_relative_to(folder) for folder in but):
@@ -83,6 +98,10 @@ def test_code_has_no_unimplemented_part() -> None:
 def test_conditional_expressions_fit_one_line() -> None:
     found = list(_places(_is_long_conditional))
     assert not found, "write an if statement: " + "\n".join(found)
+
+
+def test_suggestions_end_their_messages() -> None:
+    assert [*_places(_goes_on_after_a_suggestion)] == []
 
 
 def test_code_has_no_todo_note() -> None:

@@ -620,7 +620,7 @@ def check_above_zero(subject: str, value: object) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a mistyped name, ready to append to a message.
+    """Return a suggestion for a mistyped name, to append to the end of a message.
 
     Args:
         name: The name that the user wrote.

@@ -143,7 +143,7 @@ async def test_reading_a_deleted_input_file_names_it(tmp_path):
 async def test_files_connection_reads_only_input_files(tmp_path, name):
     (tmp_path / "a.csv").touch()
     found = input_files(find_inputs([str(tmp_path / "a.csv")]), lambda _: "/workspace/a.csv")
-    with pytest.raises(ToolRefusedError, match=r"no input file .*Input files: a\.csv"):
+    with pytest.raises(ToolRefusedError, match=r"no input file .*input files: a\.csv"):
         await Files(found, FORMATS).read(name)
 
 

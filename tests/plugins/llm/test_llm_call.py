@@ -143,7 +143,7 @@ def test_vision_model_falls_back_to_the_heavy_one(openai_server: StartServer) ->
 UNASKED = {
     "''": "the prompt is empty",
     "'x' * 1_000_001": "the prompt has 1,000,001 characters",
-    "'x', file_data=['/etc/passwd']": "no input file '/etc/passwd'. Input files: notes.txt",
+    "'x', file_data=['/etc/passwd']": "no input file '/etc/passwd'; input files: notes.txt",
     "'x', file_data=['note.txt']": "did you mean 'notes.txt'?",
     "'x', file_data=['../secret.txt']": "there is no input file",
     "'x', file_data=[3]": "item 1 must be the name of an input file",

@@ -51,7 +51,7 @@ async def test_inputs_are_inserted_into_the_instructions(bench: Any):
         "ok",
         "worker 'write' needs the input 'topic'",
         "worker 'write', input 'topic': 1 is not of type \"string\"",
-        "worker 'write' has no input 'word'; did you mean 'words'?. Its inputs: topic, words",
+        "worker 'write' has no input 'word'; its inputs: topic, words; did you mean 'words'?",
     ]
 
 

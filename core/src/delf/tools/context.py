@@ -359,8 +359,8 @@ def _read_task_file(path_by_name: Mapping[str, Path], name: str, max_bytes: int)
     path = path_by_name.get(name)
     if path is None:
         raise ToolRefusedError(
-            f"the task has no file {name[:200]!r}{did_you_mean(name, path_by_name)}. "
-            f"Its files: {', '.join(path_by_name) or 'none'}"
+            f"the task has no file {name[:200]!r}; its files: "
+            f"{', '.join(path_by_name) or 'none'}{did_you_mean(name, path_by_name)}"
         )
     with path.open("rb") as file:
         data = file.read(max_bytes + 1)  # the file may have grown

@@ -309,7 +309,7 @@ def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
         if not known_keys:
             return None
         suggestion = did_you_mean(keys[0], known_keys)
-        return f"there is no key {keys[0]!r}{suggestion}; known keys: {', '.join(known_keys)}"
+        return f"there is no key {keys[0]!r}; known keys: {', '.join(known_keys)}{suggestion}"
     return None
 
 

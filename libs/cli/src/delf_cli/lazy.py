@@ -125,7 +125,7 @@ class LazyGroup(BareGroup):
             if is_top_level and not suggestion:
                 raise  # the command may be of a missing plugin: the hint says what to install
             trouble = f"; {host.trouble}" if host.trouble else ""
-            raise click.UsageError(f"unknown command {name!r}{suggestion}{trouble}", ctx) from None
+            raise click.UsageError(f"unknown command {name!r}{trouble}{suggestion}", ctx) from None
         command = host.resolve(spec)
         if not isinstance(command, click.Command):
             raise PluginError(f"{host.origin(spec)}: {spec.factory} is not a click command")

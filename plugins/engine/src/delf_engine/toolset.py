@@ -186,7 +186,7 @@ class Toolset:
         shown_name = name[:_MAX_NAME_LENGTH]
         suggestion = did_you_mean(shown_name, action_names)
         raise ToolRefusedError(
-            f"there is no tool {shown_name!r}{suggestion}. Available: {name_list}"
+            f"there is no tool {shown_name!r}; available: {name_list}{suggestion}"
         )
 
     def catalog(self) -> Catalog:

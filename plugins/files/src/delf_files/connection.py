@@ -260,8 +260,8 @@ class Files(Connection):
                 return file
         names = [file.name for file in self._files]
         raise ToolRefusedError(
-            f"there is no input file {name[:200]!r}{did_you_mean(name, names)}. "
-            f"Input files: {', '.join(names)}"
+            f"there is no input file {name[:200]!r}; input files: {', '.join(names)}"
+            f"{did_you_mean(name, names)}"
         )
 
     def _check_size(self, file: InputFile) -> None:

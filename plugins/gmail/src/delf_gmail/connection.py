@@ -175,9 +175,9 @@ class Gmail(GoogleConnection):
         if not matching:
             attachment_names = [part.name for part in parts]
             raise ToolRefusedError(
-                f"message {message} has no attachment {name[:200]!r}"
-                f"{did_you_mean(name, attachment_names)}. "
-                f"Attachments: {', '.join(attachment_names) or 'none'}"
+                f"message {message} has no attachment {name[:200]!r}; "
+                f"attachments: {', '.join(attachment_names) or 'none'}"
+                f"{did_you_mean(name, attachment_names)}"
             )
         part = matching[0]
         data = await self._content(message, part)

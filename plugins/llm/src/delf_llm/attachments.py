@@ -75,8 +75,8 @@ class Attachments:
             names = sorted({*self._input_file_by_name.values()})
             listed = ", ".join(names[:20]) or "none"
             raise ToolExecutionError(
-                f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, names)}. "
-                f"Input files: {listed}. The content of another file can be given as bytes"
+                f"file_data: there is no input file {name[:200]!r}; input files: {listed}; the "
+                f"content of another file can be given as bytes{did_you_mean(name, names)}"
             )
         try:
             data = await asyncio.to_thread(self._read, file, MAX_BYTES)

@@ -253,8 +253,8 @@ def _values_by_name(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, A
         name = _name_of(key)
         if name not in names:
             raise ToolRefusedError(
-                f"there is no column {name!r}{did_you_mean(name, names)}; "
-                f"columns: {', '.join(names)}"
+                f"there is no column {name!r}; columns: {', '.join(names)}"
+                f"{did_you_mean(name, names)}"
             )
         if name in values:  # from another key, such as "2026" beside 2026
             raise ToolRefusedError(f"a row has two values for the column {name!r}")

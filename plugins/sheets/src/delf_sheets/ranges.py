@@ -128,7 +128,7 @@ class Book:
                 return sheet
         known = [sheet.title for sheet in self.sheets]
         raise ToolRefusedError(
-            f"there is no sheet {title!r}{did_you_mean(title, known)}; sheets: {', '.join(known)}"
+            f"there is no sheet {title!r}; sheets: {', '.join(known)}{did_you_mean(title, known)}"
         )
 
     def area(self, text: str) -> Area:

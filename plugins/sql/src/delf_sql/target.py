@@ -264,8 +264,8 @@ def _other_target(name: str, kind: str, url: str | URL) -> Target:
         dialect = parsed_url = None
     if dialect is None or parsed_url is None:
         raise ConnectionConfigurationError(
-            f"{name}: url starts with {shown_kind}://{did_you_mean(shown_kind, _SCHEMES)}; no "
-            "dialect of SQLAlchemy with that name is installed",
+            f"{name}: url starts with {shown_kind}://, and no dialect of SQLAlchemy with that "
+            f"name is installed{did_you_mean(shown_kind, _SCHEMES)}",
             hint=f"{HINT}; for another database install the package with its dialect",
         )
     secrets_in_url: list[str] = []

@@ -224,8 +224,8 @@ class WorkerDefinition(_Part):
         for name in inputs:
             if name not in self.inputs:
                 raise ToolRefusedError(
-                    f"worker {self.name!r} has no input {name!r}{did_you_mean(name, self.inputs)}. "
-                    f"Its inputs: {', '.join(self.inputs) or 'none'}"
+                    f"worker {self.name!r} has no input {name!r}; its inputs: "
+                    f"{', '.join(self.inputs) or 'none'}{did_you_mean(name, self.inputs)}"
                 )
         values = {name: self._input_value(name, inputs) for name in self.inputs}
         # The instructions of a worker that a model generated may not include files.
