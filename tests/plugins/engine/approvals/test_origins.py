@@ -732,6 +732,38 @@ SOURCES = {
         "m = mails()\nt = ', '.join(c['name'] for c in customers())\nif m['s'] in t:\n    print(1)\npay(t)",
         True,
     ),
+    "a list inside a list that an operator extends": (
+        "m = mails()\na = []\nb = []\nb += [a]\nb[0].append(m)\npay(str(a))",
+        False,
+    ),
+    "a list inside a list that an unknown function fills": (
+        "import heapq\nm = mails()\na = []\nb = []\nheapq.heappush(b, a)\nb[0].append(m)\npay(str(a))",
+        False,
+    ),
+    "a list inside a list that a method of the class fills": (
+        "m = mails()\na = []\nb = []\nlist.append(b, a)\nb[0].append(m)\npay(str(a))",
+        False,
+    ),
+    "a list whose items a key of its sort changes": (
+        "m = mails()\na = [[]]\na.sort(key=lambda x: x.append(m))\npay(str(a))",
+        False,
+    ),
+    "a list that is the default of a parameter": (
+        "m = mails()\na = []\ndef f(x=a):\n    x.append(m)\nf()\npay(str(a))",
+        False,
+    ),
+    "own data beside a list of another's that has two names": (
+        "m = mails()\nc = customers()\nrows = m\nrows.append(1)\npay(c[0]['iban'])",
+        True,
+    ),
+    "own data chained beside a chain that another's condition reads": (
+        "import itertools\nm = mails()\nz = itertools.chain(m)\nif m['x']:\n    print(*z)\npay(list(itertools.chain(customers()))[0]['iban'])",
+        True,
+    ),
+    "own data beside another's record that a function changes": (
+        "c = customers()\ndef clean(r):\n    r['text'] = r['body']\nfor r in mails():\n    clean(r)\npay(c[0]['iban'])",
+        True,
+    ),
     "own data beside a table that counts another's": (
         "import collections\nm = mails()\nd = collections.Counter(r['s'] for r in m)\nc = customers()\npay(c[0]['iban'])",
         True,

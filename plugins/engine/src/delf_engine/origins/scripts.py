@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from delf_engine.origins.sources import (
     UNKNOWN,
@@ -29,7 +29,8 @@ from delf_engine.origins.sources import (
 from delf_engine.origins.syntax import arguments_of, arguments_of_action, dotted
 from delf_engine.origins.values import parameter_of
 
-# Builtins that return no untrusted data and change no argument, except ``next``.
+# Builtins that return no untrusted data and change no argument. Those that read an iterator move it
+# on: see _record_move().
 _HARMLESS_BUILTINS: Final = (
     "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
     "min next ord print range repr reversed round set sorted str sum tuple type zip"
@@ -44,6 +45,10 @@ _HARMLESS_MODULES: Final = (
 _REFLECTION_NAMES: Final = (
     *("globals", "locals", "vars", "setattr", "exec", "eval"),
     *("__builtins__", "__import__"),
+)
+# Names of the module ``decimal`` with which a script can change how the module computes.
+_CONTEXTS_OF_DECIMAL: Final = (
+    "BasicContext DefaultContext ExtendedContext getcontext localcontext setcontext"
 )
 # Modules with which a script can change variables without an assignment, or replace a builtin.
 _REFLECTION_MODULES: Final = frozenset({"__main__", "builtins", "importlib", "inspect", "sys"})
@@ -88,8 +93,6 @@ _FUNCTIONS_OF_MOVING_OBJECTS: Final = (
     "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
     "zip"
 )
-# Functions of harmless modules that change how others of their module compute.
-_CHANGING_FUNCTIONS: Final = "localcontext setcontext"
 # Functions of ``itertools`` whose items are no iterators, if those of the arguments are none.
 _ITERATORS_OF_PLAIN_ITEMS: Final = (
     "accumulate chain combinations count cycle dropwhile from_iterable islice pairwise "
@@ -99,9 +102,21 @@ _ITERATORS_OF_PLAIN_ITEMS: Final = (
 _CONSUMING_FUNCTIONS: Final = (
     "all any dict float frozenset int join len list max min next set sorted str sum tuple"
 )
+# Stands for all variables where the analysis does not know which variables have an object.
+_ANY_VARIABLE: Final = "any variable"
 _Item = TypeVar("_Item")
 _Sources = set[Source]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class _Binding(NamedTuple):
+    """A variable to which a loop assigns its rows, or a part of each row."""
+
+    target: ast.expr
+    sources: _Sources
+    """The actions and fields from which the values come."""
+    value: ast.expr
+    """An expression that stands for the values."""
 
 
 class Scripts:
@@ -138,6 +153,8 @@ class Scripts:
         self._variable_sources: dict[str, _Sources] = {
             name: {UNKNOWN} for name in untrusted_variables
         }
+        # The sources of all changes of an object that may be that of any variable.
+        self._variable_sources[_ANY_VARIABLE] = set()
         # The sources of the values that decide whether or how often the parts of a loop, branch or
         # function run.
         self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
@@ -150,25 +167,19 @@ class Scripts:
         self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
 
         # -- The objects of variables. A change of an object counts for all variables through which
-        # the script may read the object. Two maps tell which variables these are:
+        # the script may read the object.
         #
-        # For each variable, the other variables whose objects it may contain: ``b`` for ``a`` after
-        # ``a = [b]``. A change of ``a[0]`` counts for ``b``, too.
+        # For each variable or function, the variables whose objects its value may be or contain:
+        # ``b`` for ``a`` after ``a = [b]`` and after ``a = b``.
         self._contained_variables: dict[str, set[str]] = defaultdict(set)
-        # The variables whose object may also belong to another variable, as in ``a = b = []``:
-        # ``a.append(x)`` changes ``b``, too. The other variable is not known.
+        # The variables whose object may be that of a contained variable, as after ``a = b``: then
+        # ``a.append(x)`` also changes ``b``. After ``a = [b]``, it does not.
         self._aliased_variables: set[str] = set()
-        # The variables that refer only to immutable values: texts and numbers.
-        self._immutable_variables: set[str] = set()
-        # The sources of all values that the scripts put into objects of aliased variables. Any
-        # variable that is not immutable may refer to such an object.
-        self._alias_change_sources: _Sources = set()
-
+        # The variables that may refer to anything else than texts and numbers.
+        self._mutable_variables: set[str] = set()
         # The variables and functions whose object changes when a script reads it, such as an
         # iterator or a defaultdict.
         self._moving_variables: set[str] = set()
-        # The parameters that may get the object of any variable.
-        self._parameters_of_any_object: set[str] = set()
 
         # -- The names in the scripts.
         #
@@ -177,14 +188,13 @@ class Scripts:
         self._functions: dict[str, list[_Function]] = defaultdict(list)
         # The names under which the scripts import harmless modules, or functions of them.
         self._modules: set[str] = set()
-        # The names of functions that change how others of their module compute, and the names that
-        # the scripts import from such a module.
-        self._names_of_changing_functions = {*_CHANGING_FUNCTIONS.split()}
-        self._names_of_decimal: set[str] = set()
         # The names of functions whose result changes when a script reads it.
         self._names_of_moving_functions = {*_FUNCTIONS_OF_MOVING_OBJECTS.split()}
         # The names under which the scripts import ``itertools``, or functions of it.
         self._names_of_itertools: set[str] = set()
+        # Whether a script uses a module or attribute with which the script may change any variable,
+        # such as ``sys`` or ``__globals__``.
+        self._has_reflection = False
         # The names without a binding that the script reads.
         #
         # A name that is only the function of an action call does not count.
@@ -208,9 +218,6 @@ class Scripts:
             self._trees.append(tree)
             self._declare(tree)
             self._use_counts.update(_names_in(tree))
-            # At first, variables count as immutable. _bind() removes a variable from the set at an
-            # assignment of anything else than a text or number.
-            self._immutable_variables = {*self._variable_sources} - self._aliased_variables
             is_complete = self._read_until_complete()
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             is_complete = False
@@ -254,10 +261,9 @@ class Scripts:
         return self._cached_sources[key]
 
     def _find_sources(self, action: str, parameter: str, line: int | None) -> Sources | None:
-        """Return the actions and fields whose values flow into a parameter of an action's calls.
+        """Find the result of :meth:`sources`, which caches it.
 
-        ``{UNKNOWN}`` if no call passes the parameter; None if the script's text has no such call,
-        or if the script may change variables in a way that its text does not show.
+        ``{UNKNOWN}`` if the found calls do not pass the parameter.
         """
         calls = self._argument_sources[action]
         if line is not None:
@@ -266,7 +272,7 @@ class Scripts:
         # call the action by another name.
         connection_name = action.partition(".")[0]
         can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
-        if not calls or can_hide_calls:
+        if not calls or can_hide_calls or self._has_reflection:
             return None
         passed: list[Sources] = []
         for sources_by_parameter in calls.values():
@@ -277,7 +283,7 @@ class Scripts:
                 passed.append(sources)
         if not passed:
             return frozenset({UNKNOWN})
-        # sources_of_expression() does the same, so that callers can compare the two results.
+        # Callers compare this result with that of sources_of_expression().
         return with_enclosed_as_whole_results(_Sources().union(*passed))
 
     def sources_of_expression(self, node: ast.expr) -> Sources:
@@ -294,24 +300,21 @@ class Scripts:
         later adds the sources of variables and of the parameters of functions, which have none yet.
         Functions without decorators and the modules in ``_HARMLESS_MODULES`` need no sources. All
         other names, such as classes and caught exceptions, have unknown sources.
-
-        Parameters, and the names with unknown sources, are recorded as aliased, which means that
-        another variable may refer to the same object.
         """
         for node in ast.walk(tree):
             match node:
-                case ast.Name(id=name, ctx=ast.Store()):
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                     self._variable_sources.setdefault(name, set())
-                case ast.arg(arg=name):
-                    self._variable_sources.setdefault(name, set())
-                    # A call passes an object that may belong to a variable of the caller.
-                    self._aliased_variables.add(name)
                 case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
                     self._functions[node.name].append(node)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
                     self._functions[name].append(function)
                 case ast.Import() | ast.ImportFrom():
                     self._declare_import(node, is_top_level=node in tree.body)
+                case ast.Attribute(attr=name) | ast.alias(name=name) if (
+                    name in _CONTEXTS_OF_DECIMAL.split()
+                ):
+                    self._has_reflection = True
                 # Only functions with decorators reach this case, because an earlier case matches
                 # all other functions.
                 case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
@@ -330,21 +333,14 @@ class Scripts:
         names = [each.asname or each.name.partition(".")[0] for each in node.names]
         modules = _imported_modules(node)
         if not _REFLECTION_MODULES.isdisjoint(modules):
-            # Such a module returns all variables, as ``globals()`` does.
-            self._unbound_reads.add("globals")
-        is_harmless = modules <= {*_HARMLESS_MODULES.split()}
+            self._has_reflection = True
         if "itertools" in modules:
             self._names_of_itertools.update(names)
         for each in node.names:
             # ``from collections import defaultdict as table``
-            for known in (self._names_of_moving_functions, self._names_of_changing_functions):
-                if each.asname and each.name in known:
-                    known.add(each.asname)
-        if "decimal" in modules:
-            # A change of the context, through any of these names, counts for all of them.
-            self._names_of_decimal.update(names)
-            for name in self._names_of_decimal:
-                self._contained_variables[name] |= self._names_of_decimal
+            if each.asname and each.name in self._names_of_moving_functions:
+                self._names_of_moving_functions.add(each.asname)
+        is_harmless = modules <= {*_HARMLESS_MODULES.split()}
         # For example, ``from json import loads as list`` hides the function list().
         hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
         # Inside a condition, another branch may bind the same name to something else.
@@ -354,21 +350,32 @@ class Scripts:
             self._declare_unknown(*names)
 
     def _declare_unknown_functions(self, name: str, node: ast.AST) -> None:
-        """Record a class or decorated function: others call it, as often as they like."""
-        self._declare_unknown(name, *_parameters(node))
+        """Record a class or decorated function, whose methods the analysis cannot see called."""
+        self._declare_unknown(name)
         for each in ast.walk(node):
             if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self._record_passed_function(each)
 
     def _declare_unknown(self, *names: str) -> None:
-        """Record names whose values have unknown sources.
+        """Record names with unknown sources, which may refer to the object of any variable."""
+        self._share_objects(names, {UNKNOWN}, [_ANY_VARIABLE])
 
-        The object of such a name may be that of any variable. The names therefore count as aliased,
-        so that a change of the object counts for all variables that may hold the object.
+    def _share_objects(
+        self, names: Iterable[str], sources: _Sources, variables: Iterable[str]
+    ) -> None:
+        """Record that names may refer to the objects of some variables.
+
+        Args:
+            names: The names, such as the parameters of a function.
+            sources: The actions and fields from which the objects come.
+            variables: The variables.
         """
+        shared = {*variables}
         for name in names:
-            self._variable_sources.setdefault(name, set()).add(UNKNOWN)
-            self._aliased_variables.add(name)
+            self._add_to(self._variable_sources.setdefault(name, set()), sources)
+            self._add_to(self._contained_variables[name], shared)
+            self._add_to(self._aliased_variables, [name])
+            self._add_to(self._mutable_variables, [name])
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
@@ -384,23 +391,22 @@ class Scripts:
                 self._record_move(value, index_sources)
                 return sources | index_sources
             case ast.Starred(value=value, ctx=ast.Load()):
+                # ``print(*rows)`` reads an iterator to its end, if the conditions around it hold.
                 self._record_move(value, set())
                 return self.read(value)
             case ast.Dict(keys=keys, values=values):
                 return self._read_dict(keys, values)
             case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
-                return self._read_formed_value(node)
+                return self._read_comparison_or_text(node)
             case ast.Call():
                 return self._read_call(node)
             case ast.Lambda():
                 # A lambda that is neither an argument nor assigned may be called with any values.
                 return self._read_passed_function(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
-                self._add_to_parameters(value, self._read_parts(value.args))
+                self._bind_defaults(value)
                 # After ``f = lambda: rows``, ``f().append(x)`` changes the object of ``rows``.
-                self._add_to(self._contained_variables[name], _names_in(value))
-                if self._makes_moving_object(value.body):
-                    self._add_to(self._moving_variables, [name])
+                self._record_contents(name, value)
                 return self._read_branching(value, ast.iter_child_nodes(value))
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
@@ -411,10 +417,15 @@ class Scripts:
                 return self._assign([target], value)
             case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
                 return self._assign([target], value)
-            case ast.AugAssign(target=target):
-                return self._read_change(node, [target])
+            case ast.AugAssign(target=target, value=value):
+                sources = self._read_parts(node)
+                self._record_change(target, sources, value)
+                return sources
             case ast.Delete(targets=targets):
-                return self._read_change(node, targets)
+                sources = self._read_all(targets)
+                for target in targets:
+                    self._record_change(target, sources)
+                return sources
             case ast.Return() | ast.Yield() | ast.YieldFrom():
                 return self._read_return(node)
             case ast.Break() | ast.Continue():
@@ -427,7 +438,10 @@ class Scripts:
                 # Only the number of rows decides how often the loop runs, and not their fields. A
                 # whole result is a source that stands for all fields, so it is left out.
                 with self._visiting(node, without_whole_results(self.read(rows))):
-                    self._bind_loop_target(target, rows)
+                    # The conditions around and in the loop decide how far an iterator moves on.
+                    self._record_move(rows, set())
+                    for each, sources, item in self._loop_bindings(target, rows):
+                        self._bind(each, sources, item)
                     return self._read_parts(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._read_comprehension(node)
@@ -455,9 +469,9 @@ class Scripts:
         if node.attr in _CHANGING_METHODS.split():
             # The script passes the method on, and may call the method later with any arguments.
             self._record_change(node.value, {UNKNOWN})
+        # ``function.__globals__`` returns all variables, as ``globals()`` does.
         if node.attr.startswith("__"):
-            # ``function.__globals__`` returns all variables, as ``globals()`` does.
-            self._unbound_reads.add("globals")
+            self._has_reflection = True
         sources = self.read(node.value)
         is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._modules
         if is_of_module:
@@ -467,38 +481,35 @@ class Scripts:
     def _read_return(self, node: ast.Return | ast.Yield | ast.YieldFrom) -> _Sources:
         """Record that the enclosing function returns or yields a value; return its sources."""
         sources = self._read_parts(node)
-        # One of the enclosing nodes is the function. The entries of the others, such as an ``if``
-        # around the ``return``, are never read.
-        for enclosing_node in self._enclosing_nodes:
-            self._add_to(self._sources_returned_by[enclosing_node], sources)
-        is_generator = not isinstance(node, ast.Return)
-        if is_generator or (node.value is not None and self._makes_moving_object(node.value)):
-            names = [getattr(each, "name", "") for each in self._enclosing_nodes]
-            self._add_to(self._moving_variables, filter(None, names))
+        functions = [each for each in self._enclosing_nodes if isinstance(each, _Function)]
+        for function in functions[-1:]:  # the innermost
+            self._add_to(self._sources_returned_by[function], sources)
+            is_generator = not isinstance(node, ast.Return)
+            is_iterator = is_generator or self._makes_moving_object(node)
+            if is_iterator and not isinstance(function, ast.Lambda):
+                self._add_to(self._moving_variables, [function.name])
         self._record_jump(sources)
         return sources
 
-    def _read_change(self, node: ast.AST, targets: Iterable[ast.expr]) -> _Sources:
-        """Record that a statement such as ``a += b`` or ``del a[0]`` changes its targets."""
-        sources = self._read_parts(node)
-        for target in targets:
-            self._record_change(target, sources)
-        return sources
-
     def _read_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> _Sources:
-        """Read the definition of a function, whose parameters get at least their defaults."""
+        """Read the definition of a function; return the sources of all that the function reads."""
         self._read_all(node.decorator_list)
         if node.returns is not None:
             self.read(node.returns)
-        self._add_to_parameters(node, self._read_parts(node.args))
+        self._bind_defaults(node)
         # ``f()`` may return the object of any variable that the function uses. So a change of the
         # result, as by ``f().append(x)``, counts for all of these variables.
         self._add_to(self._contained_variables[node.name], _names_in(node))
-        # Each branch of ``if paid:`` may define a function ``f``. Then ``paid`` decides which one a
-        # call of ``f`` runs: _read_function_call() adds the sources of the name to the result.
+        # If each branch of ``if paid:`` defines a function ``f``, ``paid`` decides which of them a
+        # call runs. _read_function_call() adds the sources of the name ``f`` to the result.
         name_sources = self._variable_sources.setdefault(node.name, set())
         self._add_to(name_sources, *self._enclosing_conditions(node.name))
         return self._read_branching(node, node.body)
+
+    def _bind_defaults(self, function: _Function) -> None:
+        """Record that the parameters of a function may refer to the objects of their defaults."""
+        parts = function.args
+        self._share_objects(_parameters(function), self._read_parts(parts), _names_in(parts))
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return _Sources().union(*map(self.read, nodes))
@@ -516,34 +527,31 @@ class Scripts:
                 sources |= self.read(key) | enclosed(self.read(value))
         return sources
 
-    def _read_formed_value(self, node: ast.Compare | ast.JoinedStr | ast.BinOp) -> _Sources:
+    def _read_comparison_or_text(self, node: ast.Compare | ast.JoinedStr | ast.BinOp) -> _Sources:
         """Return the sources of a comparison's result, or of a text with values in it."""
         sources = self._read_parts(node)
-        # ``value in numbers`` moves an iterator on to the value; ``text % table`` may read any key.
         match node:
-            case ast.Compare(comparators=read_nodes):
-                pass
-            case ast.BinOp(right=right):
-                read_nodes = [right]
-            case _:
-                read_nodes = []
-        for each in read_nodes:
-            self._record_move(each, sources)
-        match node:
-            # ``record is None`` reveals no field of the record.
             case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()]):
+                # ``record is None`` reveals no field of the record.
                 return without_whole_results(sources)
+            case ast.Compare(comparators=comparators):
+                # ``value in numbers`` moves an iterator on to the value.
+                for each in comparators:
+                    self._record_move(each, sources)
+            case ast.BinOp(right=table):
+                # ``text % table`` may read any key of the table.
+                self._record_move(table, sources)
             case _:
-                # The value may reveal all fields of a record, even where the script then reads
-                # only a part of the value, as in ``str(record)[:9]``.
-                return enclosed(sources)
+                pass
+        # The value may reveal all fields of a record, even if the script then reads only a part of
+        # the value, as in ``str(record)[:9]``.
+        return enclosed(sources)
 
     def _read_match(self, node: ast.Match) -> _Sources:
         """Return the sources of a ``match`` statement, whose subject decides which case runs."""
         guards = [case.guard for case in node.cases if case.guard is not None]
-        # A pattern such as ``{"paid": True}`` may test any field of the subject, so that all
-        # sources of the subject are sources of the condition. They are added here, because
-        # _read_branching() leaves out whole results, which stand for all fields.
+        # A pattern such as ``{"paid": True}`` may test any field, so the condition also has the
+        # whole results among the subject's sources.
         self._add_to(self._condition_sources[node], self.read(node.subject))
         return self._read_branching(node, [node.subject, *node.cases], tests=guards)
 
@@ -562,14 +570,13 @@ class Scripts:
         """Bind the variables of a comprehension, and return the sources of its value.
 
         In ``[row.name for row in rows if row.paid]``, the rows and the test decide how many items
-        the list has. Their sources are therefore sources of the list. They are not added to the
-        variable ``row`` (``ignores_conditions``), which gets only the sources of a row.
+        the list has. Their sources are therefore sources of the list, but not of ``row``.
         """
-        conditions = self._condition_sources[node]
-        # The conditions are not known yet, and are added in the loop below.
-        with self._visiting(node, set()):
+        with self._visiting(node) as conditions:
             for clause in node.generators:
-                self._bind_loop_target(clause.target, clause.iter, ignores_conditions=True)
+                self._record_move(clause.iter, set())
+                for target, sources, item in self._loop_bindings(clause.target, clause.iter):
+                    self._bind(target, sources, item, adds_conditions=False)
                 # The number of rows reveals none of their fields.
                 self._add_to(conditions, without_whole_results(self.read(clause.iter)))
                 self._add_to(conditions, *map(self._read_test, clause.ifs))
@@ -582,70 +589,36 @@ class Scripts:
                     self._record_move(clause.iter, sources)
             return sources
 
-    def _bind_loop_target(
-        self, target: ast.expr, rows: ast.expr, *, ignores_conditions: bool = False
-    ) -> None:
-        """Record the sources of the variables to which a loop or comprehension assigns its rows.
+    def _loop_bindings(self, target: ast.expr, rows: ast.expr) -> Iterator[_Binding]:
+        """Yield what a loop or comprehension binds to its variables.
 
         Args:
             target: The variable, or the tuple of variables.
             rows: The expression of the rows.
-            ignores_conditions: Whether the conditions around the loop are no sources of the
-                variables; True for a comprehension, whose value has these sources instead.
         """
-        # The conditions around and in the loop decide how far an iterator moves on.
-        self._record_move(rows, set())
-        if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
-            name = dotted(rows.func)
-            is_shadowed = self._is_variable_or_function(name)
-            has_star = any(map(_is_starred, (*target.elts, *rows.args)))
-            if name == "enumerate" and not is_shadowed and not has_star:
-                self._bind_enumerated(target, rows, ignores_conditions=ignores_conditions)
-                return
-            if name == "zip" and not is_shadowed and not has_star:
-                self._bind_zipped(target, rows, ignores_conditions=ignores_conditions)
-                return
-        self._bind(target, self.read(rows), _item_of(rows), ignores_conditions=ignores_conditions)
-
-    def _bind_enumerated(
-        self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool
-    ) -> None:
-        """Record the sources of the variables in ``for number, item in enumerate(values)``."""
-        match target.elts, rows.args:
-            case [number, item], [values, *start]:
+        match target, rows:
+            case ast.Tuple(elts=[number, item]), ast.Call(args=[values, *start]) if (
+                self._calls_builtin(rows, "enumerate")
+            ):
                 # The number comes only from the argument ``start``, not from the values.
                 start += [each.value for each in rows.keywords]
-                self._bind(
-                    number, self._read_all(start), rows, ignores_conditions=ignores_conditions
-                )
-                self._bind(
-                    item,
-                    self.read(values),
-                    _item_of(values),
-                    ignores_conditions=ignores_conditions,
-                )
+                yield _Binding(number, self._read_all(start), rows)
+                yield _Binding(item, self.read(values), _item_of(values))
+            case ast.Tuple(elts=targets), ast.Call(args=lists) if len(targets) == len(
+                lists
+            ) and self._calls_builtin(rows, "zip"):
+                # zip() ends with the shortest list, so the length of each list decides which items
+                # of the other lists the loop gets. A length reveals no field of the items.
+                length_sources = without_whole_results(self.read(rows))
+                for each, values in zip(targets, lists, strict=True):
+                    yield _Binding(each, self.read(values) | length_sources, _item_of(values))
             case _:
-                self._bind(
-                    target,
-                    self.read(rows),
-                    _item_of(rows),
-                    ignores_conditions=ignores_conditions,
-                )
+                yield _Binding(target, self.read(rows), _item_of(rows))
 
-    def _bind_zipped(self, target: ast.Tuple, rows: ast.Call, *, ignores_conditions: bool) -> None:
-        """Record the sources of the variables in ``for a, b in zip(first, second)``."""
-        if len(target.elts) != len(rows.args):
-            self._bind(
-                target, self.read(rows), _item_of(rows), ignores_conditions=ignores_conditions
-            )
-            return
-        # zip() ends with the shortest list. So the length of each list also decides which items of
-        # the other lists the script gets. A length reveals no field of the items, so that whole
-        # results, which stand for all fields, are left out.
-        length_sources = without_whole_results(self.read(rows))
-        for each, values in zip(target.elts, rows.args, strict=True):
-            sources = self.read(values) | length_sources
-            self._bind(each, sources, _item_of(values), ignores_conditions=ignores_conditions)
+    def _calls_builtin(self, call: ast.Call, name: str) -> bool:
+        """Return whether a call names its arguments one by one and calls a certain builtin."""
+        is_builtin = dotted(call.func) == name and not self._is_variable_or_function(name)
+        return is_builtin and not any(isinstance(each, ast.Starred) for each in call.args)
 
     def _read_branching(
         self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
@@ -660,19 +633,14 @@ class Scripts:
         Returns:
             The sources: the actions and fields from which the values in all parts come.
         """
-        # While the parts are read, _enclosing_conditions() yields the sources in
-        # ``_condition_sources[node]``. In the first pass over the scripts, the set is still empty.
-        # It is filled below, after which _read_until_complete() makes another pass.
-        with self._visiting(node, set()):
+        with self._visiting(node) as conditions:
             test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
             self._add_to(sources, test_sources, self._read_all(parts))
             # Any part may raise an exception, which skips the parts after it. For example, the
-            # statement ``ship(row["id"])`` in a ``try`` fails if the field ``id`` is missing. Only
-            # the fields that the part names can cause that, so whole results, which stand for all
-            # fields, are left out.
-            exception_sources = without_whole_results(sources)
-            self._add_to(self._condition_sources[node], test_sources, exception_sources)
+            # statement ``ship(row["id"])`` in a ``try`` fails if the field ``id`` is missing. A
+            # whole result cannot cause that, because only the fields that a part names are read.
+            self._add_to(conditions, test_sources, without_whole_results(sources))
             return sources
 
     def _read_parts(self, node: ast.AST) -> _Sources:
@@ -681,16 +649,15 @@ class Scripts:
     def _read_passed_function(self, node: ast.Lambda) -> _Sources:
         """Read a lambda that may be called at any time, with any values."""
         self._record_passed_function(node)
-        with self._visiting(node, set()):
+        with self._visiting(node):
             return self._read_parts(node)
 
     def _record_passed_function(self, function: _Function) -> None:
-        """Record that a function may be called as often as any value says, with any values.
+        """Record that another function may call a function, with any values and at any time.
 
-        So what the function changes outside of itself has unknown sources.
+        The sources of all that the function changes are therefore unknown.
         """
-        self._add_to_parameters(function, {UNKNOWN})
-        self._add_to(self._parameters_of_any_object, _parameters(function))
+        self._share_objects(_parameters(function), {UNKNOWN}, [_ANY_VARIABLE])
         self._add_to(self._condition_sources[function], {UNKNOWN})
 
     def _sources_of_name(self, name: str) -> _Sources:
@@ -709,10 +676,8 @@ class Scripts:
             return {UNKNOWN}
         if name in self._variable_sources or name in self._modules:
             sources = self._variable_sources.get(name, set())
-            # The variable's object may also have been changed through another variable.
-            is_changeable = name not in self._immutable_variables
-            if is_changeable:
-                return sources | self._alias_change_sources
+            if name in self._mutable_variables or name in self._modules:
+                return sources | self._variable_sources[_ANY_VARIABLE]
             return {*sources}
         if name in _HARMLESS_BUILTINS.split():
             return set()
@@ -721,13 +686,15 @@ class Scripts:
 
     def _read_call(self, call: ast.Call) -> _Sources:
         """Return the sources of the result of a call: of an action, or of any other function."""
-        name = dotted(call.func)
-        if self._is_variable_or_function(name):
-            return self._read_function_call(call)
-        parameters = self._parameters_of(name)
+        parameters = self._parameters_of_action(call)
         if parameters is None:
             return self._read_function_call(call)
         return self._read_action_call(call, parameters)
+
+    def _parameters_of_action(self, call: ast.Call) -> Sequence[str] | None:
+        """Return the parameter names of the called action; None for a call of anything else."""
+        name = dotted(call.func)
+        return None if self._is_variable_or_function(name) else self._parameters_of(name)
 
     def _read_action_call(self, call: ast.Call, parameters: Sequence[str]) -> _Sources:
         """Record the sources of an action call's arguments; return the sources of its result."""
@@ -751,100 +718,106 @@ class Scripts:
         A function is known if it is a builtin or belongs to a module in ``_HARMLESS_MODULES``.
         """
         is_known = name.partition(".")[0] in self._modules or name in _HARMLESS_BUILTINS.split()
-        # next() is a known function, but changes its argument: it takes an item of the iterator.
-        is_changing = name == "next" or name.rpartition(".")[2] in self._names_of_changing_functions
-        return is_known and not is_changing and not self._is_variable_or_function(name)
-
-    def _is_changing(self, node: ast.expr) -> bool:
-        """Return whether a value is a function such as ``setcontext``, which another calls."""
-        return dotted(node).rpartition(".")[2] in self._names_of_changing_functions
+        return is_known and not self._is_variable_or_function(name)
 
     def _read_function_call(self, call: ast.Call) -> _Sources:
-        """Record into which variables and parameters the arguments of a call flow.
-
-        The call is a call of a function or method, and not of an action.
-
-        Returns:
-            The actions and fields from which the call's result comes.
-        """
+        """Record what a call of a function or method changes; return the sources of its result."""
         name = dotted(call.func)
-        # Reading the arguments may add variables, so that this value is computed before.
-        arguments = [*call.args, *(each.value for each in call.keywords)]
-        is_harmless = self._is_harmless(name) and not any(map(self._is_changing, arguments))
-        method = ""
-        receiver = call.func
+        arguments = _arguments(call)
+        receiver, method = call.func, ""
         if isinstance(receiver, ast.Attribute):
-            method = receiver.attr
-            receiver = receiver.value
+            receiver, method = receiver.value, receiver.attr
         # The functions of the script with this name; it may define several.
         functions = self._functions.get(name, ())
         if functions:
-            # A function of the script has no receiver. If a condition decides which of several
-            # definitions the name has, _read_definition() has added the sources of the condition to
-            # the sources of the name.
+            # The sources of the name are those of the conditions that decide which definition runs.
             receiver_sources = self._variable_sources.get(name, set())
         else:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
-        lambda_sources = self._read_lambdas(arguments, receiver_sources | argument_sources)
-        result_sources: _Sources = set()
-        for function in functions:
-            result_sources |= self._follow_into_function(function, call, arguments)
-        fields_read = _fields_read_by_call(call, method)
+        lambda_sources = self._read_lambdas(call, receiver_sources | argument_sources)
         # After ``def len(rows): …``, the name ``len`` is not that of the builtin.
         is_shadowed = not method and self._is_variable_or_function(name)
-        known_name = "" if is_shadowed else method or name
-        result_sources |= self._sources_of_result(
-            known_name,
-            field_of_value(receiver_sources, fields_read),
+        result_sources = self._sources_of_result(
+            "" if is_shadowed else method or name,
+            field_of_value(receiver_sources, _fields_read_by_call(call, method)),
             argument_sources,
             lambda_sources,
             is_followed=bool(functions),
         )
-        # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
-        is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
-        changes_receiver = method in _CHANGING_METHODS.split() and not is_receiver_builtin
-        changes_nothing_else = functions or is_harmless or method in _READING_METHODS.split()
-        if changes_receiver:
-            self._record_change_by_method(method, receiver, argument_sources | lambda_sources, call)
-        elif not changes_nothing_else:
-            # An unknown function may put any argument into any other argument.
-            for each in (receiver, *arguments):
-                if isinstance(each, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                    self._add_to_variables(_variables_reaching(each), result_sources)
-        # Also a harmless function moves an iterator, as far as its other arguments say.
+        for function in functions:
+            result_sources |= self._follow_into_function(function, call, arguments)
         if not functions:
-            for each in (receiver, *arguments):
-                self._record_move(each, result_sources)
+            passed_sources = argument_sources | lambda_sources
+            self._record_changes_by_call(call, receiver, method, passed_sources, result_sources)
         return result_sources
 
-    def _record_change_by_method(
-        self, method: str, receiver: ast.expr, argument_sources: _Sources, call: ast.Call
+    def _record_changes_by_call(
+        self,
+        call: ast.Call,
+        receiver: ast.expr,
+        method: str,
+        passed_sources: _Sources,
+        result_sources: _Sources,
     ) -> None:
-        """Record that a method such as ``append`` puts its arguments into its object."""
-        # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the item
-        # is a field of the record. After ``wrapped.update(id=record)``, the field ``id`` is the
-        # whole record, which enclosed() marks.
-        adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
-        added_sources = argument_sources if adds_items else enclosed(argument_sources)
-        self._record_change(receiver, added_sources, call)
+        """Record which objects a function or method changes that the script does not define.
 
-    def _read_lambdas(self, arguments: Sequence[ast.expr], passed_sources: _Sources) -> _Sources:
+        Args:
+            call: The call.
+            receiver: The object of the method; the function itself without a method.
+            method: The name of the method; empty for a function.
+            passed_sources: The sources of the arguments.
+            result_sources: The sources of the result.
+        """
+        # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
+        is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
+        if method in _CHANGING_METHODS.split() and not is_receiver_builtin:
+            # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the
+            # item is a field of the record. After ``wrapped.update(id=record)``, the field ``id``
+            # is the whole record, which enclosed() marks.
+            adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
+            added_sources = passed_sources if adds_items else enclosed(passed_sources)
+            self._record_change(receiver, added_sources, call)
+        elif not self._is_harmless(dotted(call.func)) and method not in _READING_METHODS.split():
+            self._record_unknown_changes([receiver, *_arguments(call)], result_sources)
+        # Reading an iterator changes it, so that even ``zip(numbers, rows)`` changes ``numbers``.
+        for each in (receiver, *_arguments(call)):
+            self._record_move(each, result_sources)
+
+    def _record_unknown_changes(self, values: Iterable[ast.expr], sources: _Sources) -> None:
+        """Record that a function may put any of its arguments into any other of them.
+
+        Args:
+            values: The arguments, and the object of a method.
+            sources: The actions and fields from which the changes come.
+        """
+        changed = {
+            name
+            for value in values
+            if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred))
+            for name in _variables_reaching(value)
+        }
+        # A name such as that of an unknown module stands for no object of a variable.
+        mixed = {each for each in changed if _ANY_VARIABLE not in self._contained_variables[each]}
+        for name in mixed:
+            self._add_to(self._contained_variables[name], mixed)
+        self._add_to_variables(self._names_inside(changed) - {_ANY_VARIABLE}, sources)
+
+    def _read_lambdas(self, call: ast.Call, passed_sources: _Sources) -> _Sources:
         """Read the lambdas among a call's arguments; return the sources of their results.
 
         Args:
-            arguments: The arguments of the call.
-            passed_sources: The sources of the receiver and of the other arguments. The called
-                function can pass nothing else to the parameters of a lambda, which otherwise get
-                their defaults.
+            call: The call.
+            passed_sources: The sources of the receiver and of the other arguments: of all values
+                that the called function can pass to a lambda.
         """
         result_sources: _Sources = set()
-        for each in arguments:
+        for each in _arguments(call):
             if isinstance(each, ast.Lambda):
-                default_sources = self._read_parts(each.args)
-                self._add_to_parameters(each, passed_sources | default_sources)
-                for name in _parameters(each):
-                    self._add_to(self._contained_variables[name], *map(_names_in, arguments))
+                self._bind_defaults(each)
+                # In ``rows.sort(key=lambda row: row.append(x))``, a row is an object of ``rows``.
+                variables = {*_names_in(call)} - self._modules
+                self._share_objects(_parameters(each), passed_sources, variables)
                 # The other arguments decide how often the lambda is called, as ``values`` does in
                 # ``map(lambda value: done.append(1), values)``.
                 with self._visiting(each, passed_sources):
@@ -860,18 +833,16 @@ class Scripts:
         *,
         is_followed: bool,
     ) -> _Sources:
-        """Return the sources that the result of a function or method has by its arguments.
+        """Return the sources that the result of a function or method has from its arguments.
 
-        If an argument is a record of an action's result, its sources have a ``whole result``, which
-        stands for all fields of the record. What happens to this source depends on the function:
+        A record has the source ``whole result``, which stands for all of its fields:
 
-        - A function of the script, and ``map`` with a lambda, show in their bodies which fields
-          they use. The source is dropped.
-        - ``len`` uses no field. The source is dropped.
-        - A function such as ``sorted`` or ``max`` returns records as they are. The source stays, so
-          that a later read of a field takes its place.
-        - Any other function may put the record into a field of its result. The source becomes an
-          ``enclosed result``, which a later read of a field does not replace.
+        - ``len(rows)`` uses no field, so the source is dropped. A function of the script and the
+          lambda of ``map`` name the fields that they use, so it is dropped there, too.
+        - ``max(rows)`` is a record of ``rows``, so the source stays: a field that the script reads
+          of the result takes its place.
+        - Any other function may put the record into a field of its result, so that the source
+          becomes an ``enclosed result``, which stays when the script reads a field.
 
         Args:
             function: The name of the function or method; empty for a function of unknown effect.
@@ -911,36 +882,29 @@ class Scripts:
             value = named.get(parameter.arg, unpacked_arguments)
             if value is not None:
                 # The function's condition already has the conditions around the call.
-                self._bind(
-                    ast.Name(parameter.arg), self.read(value), value, ignores_conditions=True
-                )
-        # The function's own ``*args`` and ``**kwargs`` may receive any of the arguments, and are
-        # collections that contain whole records (``enclosed``).
+                self._bind(ast.Name(parameter.arg), self.read(value), value, adds_conditions=False)
+        # ``*args`` and ``**kwargs`` of the function may contain any argument.
         any_argument = ast.Tuple([*arguments])
         for parameter in (parameters.vararg, parameters.kwarg):
             if parameter is not None:
                 sources = enclosed(self.read(any_argument))
-                self._bind(ast.Name(parameter.arg), sources, any_argument, ignores_conditions=True)
+                self._bind(ast.Name(parameter.arg), sources, any_argument, adds_conditions=False)
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
             return sources_read  # all that a lambda reads may be in its result
-        # The body also reads values that it does not return, such as ``row["paid"]`` in ``if
-        # row["paid"]: return 1``. The result then depends on the field ``paid``, but on no other
-        # field of the row, so that whole results, which stand for all fields, are left out.
+        # After ``if row["paid"]: return 1``, the result depends on the field ``paid``, although the
+        # body returns no row. It depends on no other field, so whole results are left out.
         return without_whole_results(sources_read) | self._sources_returned_by[function]
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
         """Record that an assignment binds its targets to a value; return the value's sources."""
         sources = self.read(value)
-        if len(targets) == 1:
-            self._bind(targets[0], sources, value)
-            return sources
-        # The variables of ``a = b = []`` refer to one object. Each target is therefore bound as if
-        # to an item of a tuple of all targets: the targets then count as aliased, and a change of
-        # one target counts for all.
-        shared_value = _item_of(ast.Tuple([value, *targets]))
         for target in targets:
-            self._bind(target, sources, shared_value)
+            self._bind(target, sources, value)
+        if len(targets) > 1:
+            # The variables of ``a = b = []`` refer to one object.
+            names = {name for target in targets for name in _variables_reaching(target)}
+            self._share_objects(names, set(), names)
         return sources
 
     def _bind(
@@ -949,7 +913,7 @@ class Scripts:
         sources: _Sources,
         value: ast.expr,
         *,
-        ignores_conditions: bool = False,
+        adds_conditions: bool = True,
     ) -> None:
         """Add the sources of a value to the variables that an assignment target binds.
 
@@ -957,12 +921,12 @@ class Scripts:
             target: The assignment target.
             sources: The actions and fields from which the value comes.
             value: The expression of the value.
-            ignores_conditions: Whether the conditions around the assignment are no sources of the
-                value, as for a parameter of a called function or a variable of a comprehension.
+            adds_conditions: Whether the variables also get the sources of the conditions around the
+                assignment; False for parameters of called functions and in comprehensions.
         """
         match target:
             case ast.Name(id=name):
-                conditions = () if ignores_conditions else self._enclosing_conditions(name)
+                conditions = self._enclosing_conditions(name) if adds_conditions else ()
                 self._add_to(self._variable_sources[name], sources, *conditions)
                 self._record_object(name, value)
             case ast.Attribute(value=changed_node):
@@ -974,31 +938,26 @@ class Scripts:
             case _:
                 # Each variable of ``a, b = value`` gets an item of the value.
                 for each in ast.iter_child_nodes(target):
-                    self._bind(
-                        each, sources, _item_of(value), ignores_conditions=ignores_conditions
-                    )
+                    self._bind(each, sources, _item_of(value), adds_conditions=adds_conditions)
 
     def _record_object(self, name: str, value: ast.expr) -> None:
-        """Record through which other variables the object of an assigned variable may change.
+        """Record which objects an assigned variable may refer to.
 
         Args:
             name: The name of the variable.
             value: The expression of the assigned value.
         """
-        # After ``a = [b]``, a change of ``a[0]`` is also a change of ``b``.
+        self._record_contents(name, value)
+        if not isinstance(value, (ast.Constant, ast.JoinedStr)):
+            self._add_to(self._mutable_variables, [name])
+        if not self._creates_object(value):
+            self._add_to(self._aliased_variables, [name])
+
+    def _record_contents(self, name: str, value: ast.AST) -> None:
+        """Record that a variable or function result may be or contain the objects of a value."""
         self._add_to(self._contained_variables[name], _names_in(value))
         if self._makes_moving_object(value):
             self._add_to(self._moving_variables, [name])
-        is_immutable_value = isinstance(value, (ast.Constant, ast.JoinedStr))
-        if not is_immutable_value and name in self._immutable_variables:
-            self._immutable_variables.discard(name)
-            # Until now, reads of the variable did not count changes through other variables
-            # (``_alias_change_sources``). Another pass reads the scripts again.
-            self._has_new_sources = True
-        # After ``a = b``, a change of ``a`` is also a change of ``b``, or of any variable that
-        # refers to the same object. After ``a = [b]``, no other variable refers to the new list.
-        if not self._creates_object(value):
-            self._add_to(self._aliased_variables, [name])
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
@@ -1006,95 +965,82 @@ class Scripts:
             value = value.value
         if not isinstance(value, ast.Call):
             return isinstance(value, _NEW_VALUES)
-        name = dotted(value.func)
-        if self._is_variable_or_function(name):
-            return False
-        if self._parameters_of(name) is not None:
+        if self._parameters_of_action(value) is not None:
             return True  # an action returns a new object
-        _, _, function = name.rpartition(".")
-        return function in _CONSTRUCTORS.split()
+        name = dotted(value.func)
+        is_known = not self._is_variable_or_function(name)
+        return is_known and name.rpartition(".")[2] in _CONSTRUCTORS.split()
 
-    def _makes_moving_object(self, node: ast.AST, *, is_consumed: bool = False) -> bool:
-        """Return whether a value is, or contains, a new object that changes when it is read.
-
-        Args:
-            node: The expression of the value.
-            is_consumed: Whether an enclosing expression reads the object to its end, as ``list``
-                does in ``list(zip(a, b))``.
-        """
+    def _makes_moving_object(self, node: ast.AST) -> bool:
+        """Return whether a value is, or contains, a new object that changes when it is read."""
         match node:
-            case ast.GeneratorExp() if not is_consumed:
+            case ast.GeneratorExp():
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name) if (
                 name in self._names_of_moving_functions
             ):
                 return True  # the function itself, as in ``map(iter, lists)``
-            case ast.Starred(value=value) | ast.comprehension(iter=value):
-                return self._makes_moving_object(value, is_consumed=True)
-            case ast.Call(func=function, args=args, keywords=keywords):
-                name = dotted(function)
-                is_action = self._parameters_of(name) is not None
-                if is_action and not self._is_variable_or_function(name):
-                    return False
-                root, _, _ = name.partition(".")
-                # A method such as ``", ".join`` has no dotted name.
-                last = function.attr if isinstance(function, ast.Attribute) else name
-                makes = last in self._names_of_moving_functions or root in self._names_of_itertools
-                # Functions such as groupby() return iterators of iterators.
-                has_plain_items = (
-                    last in _ITERATORS_OF_PLAIN_ITEMS.split()
-                    or last in self._names_of_moving_functions
-                )
-                if makes and not (is_consumed and has_plain_items):
+            case ast.Starred(value=rows) | ast.comprehension(iter=rows):
+                return self._has_moving_items(rows)
+            case ast.Call() if self._parameters_of_action(node) is not None:
+                return False
+            case ast.Call():
+                name = _last_name(node.func)
+                if self._makes_iterator(node):
                     return True
-                consumes = makes or last in _CONSUMING_FUNCTIONS.split()
-                parts = [*args, *(each.value for each in keywords)]
-                return any(self._makes_moving_object(each, is_consumed=consumes) for each in parts)
+                arguments = _arguments(node)
+                if name in _CONSUMING_FUNCTIONS.split():
+                    return any(map(self._has_moving_items, arguments))
+                return any(map(self._makes_moving_object, arguments))
             case _:
-                parts = ast.iter_child_nodes(node)
-                return any(map(self._makes_moving_object, parts))
+                return any(map(self._makes_moving_object, ast.iter_child_nodes(node)))
+
+    def _has_moving_items(self, node: ast.AST) -> bool:
+        """Return whether the items of a list or iterator are new objects that change when read.
+
+        For example, the items of ``map(str, rows)`` are no such objects, although the ``map`` is.
+        """
+        match node:
+            case ast.GeneratorExp():
+                return any(map(self._makes_moving_object, ast.iter_child_nodes(node)))
+            case ast.Call() if (
+                self._makes_iterator(node) and self._parameters_of_action(node) is None
+            ):
+                # The items of others, such as groupby(), are iterators.
+                name = _last_name(node.func)
+                has_plain_items = (
+                    name in _ITERATORS_OF_PLAIN_ITEMS.split()
+                    or name in self._names_of_moving_functions
+                )
+                return not has_plain_items or any(map(self._has_moving_items, _arguments(node)))
+            case _:
+                return self._makes_moving_object(node)
+
+    def _makes_iterator(self, call: ast.Call) -> bool:
+        """Return whether a call makes an object that changes when a script reads it."""
+        root, _, _ = dotted(call.func).partition(".")
+        is_of_itertools = root in self._names_of_itertools
+        return is_of_itertools or _last_name(call.func) in self._names_of_moving_functions
 
     def _record_move(self, node: ast.expr, sources: _Sources) -> None:
-        """Record that a script reads an object, if reading changes the object.
+        """Record that a script reads an object, which changes an iterator or defaultdict.
 
         Args:
             node: The expression of the object.
             sources: The actions and fields whose values decide how far an iterator moves on, or
                 which key a defaultdict gets.
         """
-        moving = self._moving_variables | self._parameters_of_any_object
-        names = [*_variables_reaching(node)]
-        inside = self._names_inside(
-            name for name in names if not moving.isdisjoint(self._names_inside([name]))
-        )
-        if not inside:
-            return
-        # A value of an unknown origin may be any such object. A constant key tells little of it.
-        if sources and not inside.isdisjoint(self._parameters_of_any_object):
-            inside |= self._names_inside(self._moving_variables)
-        # Other variables may refer to the same object, or to one that reads it.
-        moved = inside & moving
-        others = self._names_containing(moved)
-        # A module of such a function, such as ``itertools``, is also that of other objects.
-        changed = (inside | others) - self._modules
-        self._add_to_variables(changed, sources, is_deep=False)
-
-    def _names_containing(self, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Return names and those of the variables whose objects may contain theirs."""
-        containers: dict[str, list[str]] = defaultdict(list)
-        for container, contained in self._contained_variables.items():
-            for name in contained:
-                containers[name].append(container)
-        found = {*names}
-        remaining = [*found]
-        while remaining:
-            new = [each for each in containers.get(remaining.pop(), ()) if each not in found]
-            found.update(new)
-            remaining += new
-        return found
+        for name in _variables_reaching(node):
+            # Reading ``z`` after ``z = zip(rows, numbers)`` also moves the iterator ``numbers``.
+            inside = self._names_inside([name])
+            if _ANY_VARIABLE in inside:
+                inside |= self._names_inside(self._moving_variables)
+            if not inside.isdisjoint(self._moving_variables):
+                # The module of ``itertools.chain(rows)`` does not change.
+                self._add_to_variables(inside - self._modules - {_ANY_VARIABLE}, sources)
 
     def _names_inside(self, names: Iterable[str]) -> AbstractSet[str]:
-        """Return names and those of the variables whose objects theirs may contain."""
+        """Return some variables, and all variables whose objects they may contain at any depth."""
         inside = {*names}
         remaining = [*inside]
         while remaining:
@@ -1106,10 +1052,7 @@ class Scripts:
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
 
-        The sources of the change are added to the variables in the expression, here ``rows``. If
-        the object may also belong to other variables, as after ``rows = all_rows``, the sources are
-        also added to ``_alias_change_sources``: they then count as sources of each variable
-        that may hold a mutable object.
+        The change counts for ``rows``, and after ``rows = all_rows`` also for ``all_rows``.
 
         Args:
             node: The expression whose value is the changed object, such as ``a.b`` for a change of
@@ -1117,46 +1060,29 @@ class Scripts:
             sources: The actions and fields from which the change comes.
             added: The expressions whose values the object contains afterwards.
         """
-        # ``a.append(x)`` changes the object of ``a`` itself. ``a[0].append(x)`` changes a part of
-        # it, which is also the object of ``b`` after ``a = [b]``.
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
             # After ``a["rows"].append(record)``, a script that reads ``a["rows"]`` gets the whole
             # record. With enclosed(), this does not count as the read of a single field of the
             # record.
             sources = enclosed(sources)
-        names = [*_variables_reaching(node)]
-        # After ``a.append(b)``, the object of ``a`` contains that of ``b``.
+        for name in [*_variables_reaching(node)]:
+            # After ``a.append(b)``, the object of ``a`` contains that of ``b``.
+            for each in added:
+                self._record_contents(name, each)
+            # After ``a = b``, ``a.append(x)`` changes ``b``. After ``a = [b]``, ``a[0].append(x)``
+            # changes ``b``, but ``a.append(x)`` does not.
+            changed: AbstractSet[str] = {name}
+            if is_part_changed or name in self._aliased_variables:
+                changed = self._names_inside(changed)
+            # The name ``list`` in ``map(list.append, tables, rows)`` does not tell the variables.
+            if name not in self._variable_sources and name not in self._modules:
+                changed |= {_ANY_VARIABLE}
+            self._add_to_variables(changed, sources)
+
+    def _add_to_variables(self, names: Iterable[str], sources: _Sources) -> None:
+        """Add the sources of a change to the variables and modules among some names."""
         for name in names:
-            self._add_to(self._contained_variables[name], *map(_names_in, added))
-        if any(map(self._makes_moving_object, added)):
-            self._add_to(self._moving_variables, names)
-        # After ``a = []``, no other variable than ``a`` refers to the list. After ``a = b``, the
-        # object of ``a`` is also that of ``b``: ``a`` is aliased.
-        unaliased_variables = self._variable_sources.keys() - self._aliased_variables
-        # An expression without variables, such as ``f()``, may have the object of any variable.
-        may_be_aliased = not names or not {*names} <= unaliased_variables
-        if may_be_aliased:
-            self._add_to(self._alias_change_sources, sources, *self._enclosing_conditions())
-        # If a part is changed, also add the sources to each variable whose object may be the part.
-        self._add_to_variables(names, sources, is_deep=is_part_changed)
-
-    def _add_to_variables(
-        self, changed: Iterable[str], sources: _Sources, *, is_deep: bool = True
-    ) -> None:
-        """Add sources to changed variables.
-
-        Args:
-            changed: The names of the changed variables.
-            sources: The actions and fields from which the new values in the variables come.
-            is_deep: Whether objects inside the objects of the changed variables may have changed,
-                too. The sources are then also added to each variable that may refer to such an
-                inner object.
-        """
-        reached_names = [*changed]
-        # The list grows during this loop: the variables whose objects may be inside the object of
-        # ``name`` are appended, and then visited, too.
-        for name in reached_names:
             # Other names, such as those of builtins, have no value that the script could change. A
             # module counts, because the script can store a value in it.
             if name in self._variable_sources or name in self._modules:
@@ -1164,32 +1090,35 @@ class Scripts:
                 # In ``if paid: rows.append(x)``, the length of ``rows`` tells whether ``paid`` was
                 # true. So the sources of the condition are added, too.
                 self._add_to(known, sources, *self._enclosing_conditions(name))
-            if is_deep:
-                reached_names += self._contained_variables[name].difference(reached_names)
 
     @contextmanager
-    def _visiting(self, node: ast.AST, sources: _Sources) -> Generator[None]:
+    def _visiting(self, node: ast.AST, sources: Sources = frozenset()) -> Generator[_Sources]:
         """Mark a node as the innermost loop, condition or function while its parts are read.
 
         Args:
             node: The node.
             sources: The actions and fields whose values decide whether or how often the parts run.
+
+        Yields:
+            The set of these sources, to which the caller may add sources that it finds in the node.
+            As all scripts are read again, the additions count for parts that were read before.
         """
-        self._add_to(self._condition_sources[node], sources)
+        conditions = self._condition_sources[node]
+        self._add_to(conditions, sources)
         if node not in self._use_counts_in:
             # For _enclosing_conditions(), which asks whether a variable is used only in the node.
             self._use_counts_in[node] = _count_uses(node)
         self._enclosing_nodes.append(node)
         try:
-            yield
+            yield conditions
         finally:
             self._enclosing_nodes.pop()
 
-    def _enclosing_conditions(self, variable: str | None = None) -> Iterator[_Sources]:
+    def _enclosing_conditions(self, variable: str = _ANY_VARIABLE) -> Iterator[_Sources]:
         """Yield the sources of the condition of each enclosing loop or branch.
 
         Args:
-            variable: The name of a variable; None to leave out nothing. A loop or branch that
+            variable: The name of a variable; omit it to leave out nothing. A loop or branch that
                 contains all uses of this variable is left out. For example, ``if paid: text =
                 "paid"`` is the only place that uses ``text``. No statement outside of the ``if``
                 can then find out, by the value of ``text``, whether ``paid`` was true.
@@ -1198,12 +1127,8 @@ class Scripts:
             The actions and fields from which the values in the condition come.
         """
         for node in self._enclosing_nodes:
-            # If the node has as many uses of the name as all scripts together, no statement outside
-            # of the node uses the name.
-            has_all_uses = (
-                variable is not None
-                and self._use_counts_in[node][variable] >= self._use_counts[variable]
-            )
+            use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE
+            has_all_uses = 0 < use_count <= self._use_counts_in[node][variable]
             if not has_all_uses:
                 yield self._condition_sources[node]
 
@@ -1222,10 +1147,6 @@ class Scripts:
         jump_sources = without_whole_results(value_sources).union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
             self._add_to(self._condition_sources[node], jump_sources)
-
-    def _add_to_parameters(self, node: ast.AST, sources: _Sources) -> None:
-        for name in _parameters(node):
-            self._add_to(self._variable_sources[name], sources)
 
     def _add_to(self, known: set[_Item], *more: Iterable[_Item]) -> None:
         """Add items to a set, and note whether the set has grown."""
@@ -1251,23 +1172,25 @@ def _parameters(node: ast.AST) -> Iterator[str]:
     return (each.arg for each in ast.walk(tree) if isinstance(each, ast.arg))
 
 
+def _arguments(call: ast.Call) -> Sequence[ast.expr]:
+    """Return the values of the positional and keyword arguments of a call."""
+    return [*call.args, *(each.value for each in call.keywords)]
+
+
+def _last_name(function: ast.expr) -> str:
+    """Return the name of a called function or method, without its module or object."""
+    return function.attr if isinstance(function, ast.Attribute) else dotted(function)
+
+
 def _is_lambda(node: ast.AST) -> bool:
     return isinstance(node, ast.Lambda)
 
 
-def _is_starred(node: ast.AST) -> bool:
-    return isinstance(node, ast.Starred)
-
-
 def _item_of(values: ast.expr) -> ast.expr:
-    """Return an expression that stands for one of the items of a list or other iterable.
+    """Return an expression that stands for an item of a list or other iterable.
 
-    In ``for row in rows``, the script has an expression for the rows, but none for a single row.
-    The analysis uses the starred expression ``*rows`` for it, because this expression
-
-    - contains the name ``rows``, so that a change of the row counts for ``rows``, too
-    - is none of the ``_NEW_VALUES``, so that ``row`` counts as aliased: its object may also be that
-      of another variable, such as ``first`` after ``first = rows[0]``
+    In ``for row in rows``, no expression of the script stands for a single row. The analysis reads
+    the loop like the assignment ``row = *rows``: ``row`` may then be an object inside ``rows``.
     """
     return ast.Starred(values)
 
@@ -1327,12 +1250,10 @@ def _variables_reaching(node: ast.AST) -> Iterator[str]:
 def _count_uses(node: ast.AST) -> Counter[str]:
     """Count how often a loop, condition or function uses each name.
 
-    :meth:`Scripts._enclosing_conditions` compares these counts with the counts in all scripts, to
-    find the variables that the script uses only inside of the node.
+    A variable that is used nowhere else does not tell other statements whether the node ran.
 
-    Of a ``try`` statement, only the uses in its body are counted. A use in a handler is one outside
-    of the body: after ``try: text = "a"; ship(); text = "b"``, a handler that reads ``"a"`` knows
-    that ``ship()`` failed.
+    Uses in the handlers of a ``try`` are not counted, because a handler runs after a failure: after
+    ``try: text = "a"; ship(); text = "b"``, the value ``"a"`` tells a handler that ``ship`` failed.
     """
     if isinstance(node, (ast.Try, ast.TryStar)):
         return Counter(name for statement in node.body for name in _names_in(statement))
