@@ -96,8 +96,8 @@ class Origins:
         self._files = files
         # follow() skips these events, which an earlier call of follow() has processed.
         self._processed_event_count = 0
-        # A task without words of the user was written by a script. It counts as untrusted data,
-        # which the author of the first script has read as its task.
+        # A task without words of the user was written by a script, whose data is untrusted. The
+        # author of the first script reads this task.
         is_written_by_script = not task
         self.has_received_untrusted = has_received_untrusted or is_written_by_script
         """True if the task has received untrusted data, even if no model has read the data.
@@ -226,44 +226,34 @@ class Origins:
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
             changes_data=event.effect != "read",
         )
-        # If an argument may be untrusted data, the call can have two consequences.
-        #
-        # First, the result loses a trust that the connection declared. For example, a connection
-        # declares that a file of the user is trusted, but the script took the file's name from a
-        # stranger's mail: the stranger chose what is read.
-        #
-        # This applies only to an author who had read no untrusted data. For any other author,
-        # are_only_from_user() returns False for all arguments, and each result would lose its
-        # trust. There, unplanned_read() finds the reads that the user's words do not ask for.
-        would_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
-        # Second, the connection is tainted.
-        would_taint = (
+        # A trusted result loses its trust if a stranger may have chosen what is read. For example,
+        # the script took the name of the user's file from a mail. After the author has read
+        # untrusted data, all arguments would count as chosen: unplanned_read() looks at such reads.
+        may_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
+        may_taint = (
             self.has_received_untrusted
             and self._may_return_arguments_later(call)
             and call.connection not in self._tainted_connections
         )
-        # are_only_from_user() is slow, so it is called only if there would be a consequence.
-        has_consequence = would_lose_trust or would_taint
-        if has_consequence and not self.are_only_from_user(
+        # are_only_from_user() is slow, so it is called only if the answer matters.
+        has_untrusted_arguments = (may_lose_trust or may_taint) and not self.are_only_from_user(
             event.action, event.arguments, event.line
-        ):
-            if would_lose_trust:
-                call.trust = "outside"
-            if would_taint:
-                self._tainted_connections.add(call.connection)
+        )
+        if has_untrusted_arguments and may_lose_trust:
+            call.trust = "outside"
+        if has_untrusted_arguments and may_taint:
+            self._tainted_connections.add(call.connection)
         self._calls[event.call_id] = call
         self._calls_by_action[event.action].append(call)
 
     def _may_return_arguments_later(self, call: PastCall) -> bool:
         """Return whether later results of a call's connection may have texts of its arguments.
 
-        A service may return the texts that it received, even the search terms of a read. If such a
-        text is untrusted, a later result must not count as the user's own data.
+        A service may return what it received: an added note, and even the search terms of a read.
 
-        A read does not count if its author had read untrusted data before. The arguments of such a
-        read never count as the user's own. A single read, even one that the user asked for, would
-        therefore make all later results of the connection untrusted. :meth:`unplanned_read` looks
-        at these reads instead.
+        A read after its author had read untrusted data does not count, because its arguments never
+        count as the user's own: each such read would make the whole connection untrusted.
+        :meth:`unplanned_read` looks at these reads instead.
         """
         if call.changes_data:
             return True

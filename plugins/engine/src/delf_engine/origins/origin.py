@@ -266,19 +266,17 @@ def _origins_in(
 
     Args:
         calls: The calls.
-        pattern: The letters and digits that a value must contain: the whole ``searched_text`` or a
-            piece of the text. A pattern enclosed in ``_SEPARATOR`` must be the whole value, because
-            each value is enclosed in ``_SEPARATOR`` before the comparison.
-        searched_text: The letters and digits of the searched text. If a value contains the pattern
-            but has other letters and digits than this text, its origin has ``is_part=True``.
+        pattern: The letters and digits that a value must contain. If ``_SEPARATOR`` stands before
+            and after them, they must be the whole value.
+        searched_text: The letters and digits of the searched text. The origin has ``is_part=True``
+            if the value has others.
         trust: The trust of the values to search; values of another trust are skipped.
     """
     for call in calls:
         for value_trust, path, value_letters in call.searchable_values:
             if value_trust != trust:
                 continue
-            enclosed_value = f"{_SEPARATOR}{value_letters}{_SEPARATOR}"  # may be a whole pattern
-            if pattern in enclosed_value:
+            if pattern in f"{_SEPARATOR}{value_letters}{_SEPARATOR}":
                 yield Origin(
                     kind="result",
                     trust=trust,

@@ -239,8 +239,7 @@ class Outline:
             return False
         is_author_clean = not past_call.has_author_read_untrusted_data
         matches_any_value = is_author_clean or past_call.changes_data
-        # _differing_arguments() lets content differ from any expression except a literal. If each
-        # value counts as content, it allows any value for such an expression.
+        # Content may differ from any planned expression except a literal.
         may_differ = _anything_is_content if matches_any_value else _nothing_is_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
@@ -276,26 +275,25 @@ class Outline:
         compared: Iterable[str] = {*planned_nodes, *values}
         if sources_by_parameter is not None:
             compared = sources_by_parameter
+
+        def fits(planned_node: ast.expr | None, name: str) -> bool:
+            if sources_by_parameter is None or planned_node is None:
+                return self._fits(planned_node, values[name], name, is_content)
+            sources = sources_by_parameter[name]
+            return self._fits_by_sources(planned_node, values[name], name, is_content, sources)
+
         for name in sorted(compared):
             planned_node = planned_nodes.get(name)
-            has_literal = planned_node is not None and _contains_literal(planned_node)
-            is_default = name in defaults and values[name] == defaults[name]
             if name not in values:
                 # The call leaves the argument out, and the action has no default for it.
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
-            elif is_default and not has_literal:
-                # The action itself has the default, so that no stranger has chosen the value. If
-                # the plan has a literal, such as ``limit=5``, the branches below compare the
-                # default with this literal.
-                is_fitting = True
-            elif sources_by_parameter is None or planned_node is None:
-                # The caller gave no sources, or the plan has no argument to compare them with.
-                is_fitting = self._fits(planned_node, values[name], name, is_content)
+            elif name in defaults and values[name] == defaults[name]:
+                # No stranger chose the default. Only a planned literal, as in ``limit=5``, excludes
+                # the default.
+                has_literal = planned_node is not None and _contains_literal(planned_node)
+                is_fitting = not has_literal or fits(planned_node, name)
             else:
-                # The argument fits if its sources or its value fit the plan.
-                is_fitting = self._fits_by_sources(
-                    planned_node, values[name], name, is_content, sources_by_parameter[name]
-                )
+                is_fitting = fits(planned_node, name)
             if not is_fitting:
                 yield name
 
@@ -319,10 +317,9 @@ class Outline:
         """
         if self._is_computed_from(planned_node, sources):
             return True
-        # If ``send(text=...)`` is planned, a script may send a table of numbers as ``text``. In
-        # general, is_content() does not take such data for machines for content. Here the table
-        # counts as content by its name ``text`` alone, because only scripts get here whose author
-        # had read no untrusted data: that author, and no stranger, chose to send a table.
+        # A script may send a table of numbers as ``text``, although such data for machines is no
+        # content elsewhere: only scripts get here whose author had read no untrusted data, so that
+        # no stranger chose to send the table.
         is_content_by_name = partial(_is_content_by_name, is_content)
         return self._fits(planned_node, value, name, is_content_by_name)
 
@@ -512,12 +509,12 @@ class Outline:
     ) -> bool:
         """Return whether a field in the results of earlier calls contains a value.
 
-        The results may have many records; each record has a text in the field. True in three cases:
+        The results may have many records, each with a text in the field. The value must be
 
-        - All records have the same text, and the value is equal to this text.
-        - The records have different texts. The value is equal to one, and is in no untrusted text.
-        - The value is equal to no text, but the only mail address, web address or number in one:
-          a script may cut it out of the text, and could cut out nothing else of this form.
+        - the only text of all records, or
+        - one of several texts, and not mentioned in an untrusted text, or
+        - the only mail address, web address or number in one of the texts, such as ``ada@b.de`` in
+          "Ada <ada@b.de>", because a script could cut no other address out of that text.
 
         Args:
             planned_call: The planned call whose result has the field.
@@ -557,10 +554,12 @@ class Outline:
     ) -> Mapping[str, Any] | None:
         """Return the planned arguments that a past call left out, by parameter.
 
+        For the planned ``find(sender="Bob", year=2026)`` and the past call ``find(year=2026)``,
+        return ``{"sender": "Bob"}``.
+
         Returns:
-            None if the past call failed or changed data, if it has an argument that differs from
-            the planned one, or if an argument that it left out is planned as an expression instead
-            of a literal.
+            None if the past call differs in any other way, failed or changed data, or if an
+            argument that it left out is not planned as a literal.
         """
         if past_call.has_failed or past_call.changes_data:
             return None
@@ -568,9 +567,8 @@ class Outline:
         differing = [
             *self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)
         ]
-        # Each of these arguments must differ only because the past call left it out. A parameter
-        # that the past call set differs by its value.
-        if not {*self._parameters_set_by(past_call)}.isdisjoint(differing):
+        set_parameters = {*self._parameters_set_by(past_call)}
+        if any(name in set_parameters for name in differing):
             return None
         planned_nodes = self._planned_arguments(planned_call)
         left_out: dict[str, Any] = {}
@@ -601,28 +599,18 @@ def _is_ellipsis(node: ast.expr | None) -> bool:
 
 
 def _anything_is_content(_path: str, _text: str) -> bool:
-    """Return True, which is an :data:`IsContent` that takes each value for content.
-
-    Content may differ from each planned argument that is not a literal, such as ``...`` or
-    ``find().id``. With this function, only the literals of a planned call are compared.
-    """
+    """Take each value for content, as an :data:`IsContent`: only planned literals are compared."""
     return True
 
 
 def _is_content_by_name(is_content: IsContent, path: str, _text: str) -> bool:
-    """Return whether the names in a path say that the value is content, text for people to read.
-
-    The form of the value does not count, even if it is that of data for machines: the names are
-    examined with an empty text, which has no such form.
-    """
+    """Return whether the parameter of a value is named like content, whatever the value is."""
+    # The empty text is no data for machines, which ``is_content`` would not take for content.
     return is_content(path, "")
 
 
 def _nothing_is_content(_path: str, _text: str) -> bool:
-    """Return False: no value may differ from the planned one, not even text for people to read.
-
-    This is an :data:`IsContent` for calls whose arguments must all be compared.
-    """
+    """Take no value for content, as an :data:`IsContent`: all arguments are compared."""
     return False
 
 

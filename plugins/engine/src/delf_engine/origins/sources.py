@@ -45,12 +45,10 @@ UNKNOWN_FIELD: Final = "?"
 
 
 def result_of(action: str) -> set[Source]:
-    """Return the sources of the result of an action.
+    """Return the sources of the result of an action: the action and its whole result.
 
-    There are two, because they have different lives. After ``record = find()``, the value
-    ``record["email"]`` has the sources ``action find`` and ``field email``: the action stays, and
-    the field takes the place of ``whole result find``. The value ``str(record)``, which may use all
-    fields, still has a source for the whole result.
+    For ``record = find()``, a read of ``record["email"]`` keeps the action ``find``, and replaces
+    the whole result by the field ``email``.
     """
     return {Source("action", action), Source("whole result", action)}
 
@@ -58,12 +56,8 @@ def result_of(action: str) -> set[Source]:
 def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
     """Return the sources of a field that the script reads of a value.
 
-    In ``record["email"]``, the value ``record`` may have the source ``whole result``. The script
-    uses only the field ``email`` of the result, so that the source ``field email`` takes the place
-    of ``whole result``.
-
-    In ``wrapped["id"]`` after ``wrapped = {"id": record}``, the field is the whole record. The
-    value ``wrapped`` has the source ``enclosed result``, which stays.
+    ``record["email"]`` uses only the field ``email``, which takes the place of the whole result
+    ``record``. In ``{"id": record}["id"]``, the whole result is enclosed, so it stays.
 
     Args:
         sources: The sources of the value.
@@ -92,10 +86,10 @@ def enclosed(sources: Sources) -> set[Source]:
 
 
 def without_whole_results(sources: Sources) -> set[Source]:
-    """Return sources for a value that reveals no field of a result, such as the number of rows.
+    """Return the sources of a value that reveals no field of a result, such as ``len(rows)``.
 
-    A whole result stands for all of its fields, also inside another value (``enclosed result``).
-    What remains are the actions, and the fields that the script read by name.
+    The actions stay, and the fields that the script reads by name. Whole and enclosed results,
+    which stand for all fields, are left out.
     """
     return {source for source in sources if source.kind not in ("whole result", "enclosed result")}
 

@@ -59,39 +59,41 @@ def mentions(text: str, value: str) -> bool:
         pattern = r"\s?".join(map(re.escape, characters))
     else:
         pattern = r"\s+".join(map(re.escape, words))
-    # Beside the value stands no letter, digit or ``@``, nor one that ``.``, ``+`` or ``-`` joins to
-    # the value, as in ``ada+x`` or ``co.uk``.
-    whole_words = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
+    # ``ada`` is not mentioned in ``adam``, ``ada@b.de``, ``ada+x`` or ``co.ada``.
+    no_word_before = r"(?<![\w@])(?<!\w[.+-])"
+    no_word_after = r"(?![\w@]|[.+-]\w)"
+    whole_words = f"{no_word_before}{pattern}{no_word_after}"
     return re.search(whole_words, text, re.IGNORECASE) is not None
 
 
 def mentions_record(text: str, value: str) -> bool:
     """Return whether a text mentions a record by its identifier, or by the identifier's number.
 
-    The text must have other words, too: a text that is only the identifier is no mention. A number
-    must follow a quote, ``#`` or a word in lower case, and must not begin a date, a time, a decimal
-    number or a measure. So ``11`` is a record's number in "file '11'" and "delete 11", but not in
-    "June 11 is".
+    For example, "delete 11" and "file '11'" mention the record ``11``, but "June 11 is" does not.
 
     Args:
-        text: The text.
-        value: The identifier of the record.
+        text: The text. A text that is only the identifier, without other words, is no mention.
+        value: The identifier of the record. An identifier without a digit is never found.
     """
-    # Other words make the text longer than the identifier.
     has_other_words = len(text.strip()) > len(value)
-    if not has_other_words or not re.search(r"\d", value):
+    has_digit = any(map(str.isdigit, value))
+    if not has_other_words or not has_digit:
         return False
-    if not value.isdigit() and value.casefold() in text.casefold():
+    if value.isdigit():
+        return _mentions_number(text, value)
+    if value.casefold() in text.casefold():
         return True
-    # The number at the end of the identifier; it may have one digit only if it is the identifier.
-    number = re.search(r"(?:^\d+|\d{2,})$", value)
-    if number is None:
-        return False
+    number = re.search(r"\d{2,}$", value)  # of ``file-11``; a single digit is too common
+    return number is not None and _mentions_number(text, number[0])
+
+
+def _mentions_number(text: str, number: str) -> bool:
+    """Return whether a text has a number that may be that of a record."""
     # A quote, ``#`` or a word in lower case stands before a record's number: not "June 11".
     before = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})"
     # The number is not the start of a date, a time, a decimal number or a measure: not "11 km".
     after = r"(?!\w|[,:/-]\w|\.\d|\s+[a-z])"
-    return re.search(f"{before}{number[0]}{after}", text) is not None
+    return re.search(f"{before}{number}{after}", text) is not None
 
 
 def is_only_one(word: str, text: str) -> bool:

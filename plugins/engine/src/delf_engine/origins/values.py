@@ -90,8 +90,8 @@ def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each leaf of plain data.
 
-    Leaves are all values except lists and mappings with content, and the keys that are texts. The
-    path of a key ends with ``[key N]``.
+    The leaves of ``{"to": ["ada"], "cc": []}`` are the keys ``to`` and ``cc``, ``ada`` and the
+    empty list. The path of a key ends with ``[key N]``.
     """
     return ((inner, text) for _, inner, text in texts_with_trust(value, path=path, is_exact=True))
 
