@@ -797,7 +797,7 @@ class Scripts:
             if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred))
             for name in _variables_reaching(value)
         }
-        # A name such as that of an unknown module stands for no object of a variable.
+        # A name such as that of an unknown module counts for all variables already.
         mixed = {each for each in changed if _ANY_VARIABLE not in self._contained_variables[each]}
         for name in mixed:
             self._add_to(self._contained_variables[name], mixed)
