@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from delf.notes import notes_of_call
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage
 from delf.protocols.shared_journal import SharedJournal
-from delf.testing import Call, ConnectionContract, ScriptedModel, TestHost
+from delf.testing import Call, ConnectionContract, ScriptedModel, ScriptedTask, TestHost
 from delf_journal_sql import SqlJournal
 from delf_memory_semantic import Recall
 
@@ -114,6 +115,56 @@ async def test_time_range_narrows_recall(
     begin, end = (None if at is None else dt.datetime.fromtimestamp(at) for at in (since, until))
     found = await recall.recall("Turin lamps flight", begin, end, limit=20)
     assert {item["conversation"] for item in found} == conversations
+
+
+@pytest.mark.parametrize(
+    ("scope", "owner", "conversations"),
+    [
+        ("person", None, {"trip", "shop"}),
+        ("person", "ada:1", {"trip"}),
+        ("person", "bob:2", {"pay"}),
+        ("person", "eve:3", set[str]()),
+        ("agent", "eve:3", {"trip", "shop", "ada:1|trip", "bob:2|pay"}),
+    ],
+)
+@pytest.mark.parametrize("embedder", [None, "off"])
+async def test_recall_finds_conversations_of_the_person_who_asks(
+    context: PluginContext,
+    journal: SharedJournal,
+    scope: str,
+    owner: str | None,
+    conversations: set[str],
+    embedder: str | None,
+) -> None:
+    store = journal.conversations("default")
+    for name in ("ada:1|trip", "bob:2|pay"):
+        await store.append(name, [ChatMessage(role="user", content="The flight lamps.", at=NOON)])
+    recall = Recall(scope=scope, embedding_model=embedder)
+    recall.use_context(context)
+    asking = replace(ScriptedTask().context(connection="recall"), owner=owner)
+    found = await recall.recall("flight lamps", limit=20, context=asking)
+    assert {item["conversation"] for item in found} == conversations
+    await recall.aclose()
+
+
+async def test_recall_in_a_task_knows_its_person(tmp_path: Path, journal: SharedJournal) -> None:
+    message = ChatMessage(role="user", content="My salary is 5,000 euros.", at=NOON)
+    await journal.conversations("default").append("ada:1|pay", [message])
+    script = "for found in await recall('salary'):\n    print(found['text'])\nprint('end')"
+    model = ScriptedModel()
+    host = TestHost.discover(environ={})
+    host.provide(model.spec, model.factory)
+    past = Recall(url=str(tmp_path / "journal.db"), embedding_model="off")
+    answers: list[str] = []
+    async with Agent(tools=[past], llm="scripted", host=host, sandbox="local") as agent:
+        for key in ("ada:1", "bob:2"):
+            model.says(f"```python\n{script}\n```")
+            task = await agent.asubmit("What do I earn?", key=key)
+            answers.append((await task).raise_for_status().text)
+    assert [answer.split("\n") for answer in answers] == [
+        ["My salary is 5,000 euros.", "end"],
+        ["end"],
+    ]
 
 
 async def test_recall_follows_added_and_deleted_conversations(

@@ -307,6 +307,7 @@ class Recall(delf_memory_semantic.recall.Recall):
         contents: Mapping[str, Sequence[str]] | None = ...,
         url: str | SecretStr | None = ...,
         embedding_model: str | None = ...,
+        scope: Literal['person', 'agent'] = ...,
         max_messages: int = ...,
     ) -> None: ...
 

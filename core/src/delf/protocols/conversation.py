@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from delf.llm import LLMConfig
 from delf.messages import Message, Role
 from delf.records import dataclass
 from delf.types import Trust
+
+OWNER_SEPARATOR: Final = "|"
+"""The separator of owner and name in the stored name of a conversation; no name contains it."""
+
+
+def owned_name(owner: str | None, name: str) -> str:
+    """Return the name under which a conversation is stored: ``OWNER|NAME``, or only ``NAME``.
+
+    Args:
+        owner: The owner of the conversation; None for the local user.
+        name: The name that the owner sees.
+    """
+    return name if owner is None else f"{owner}{OWNER_SEPARATOR}{name}"
+
+
+def owner_of(conversation: str) -> str | None:
+    """Return the owner in the stored name of a conversation; None for the local user."""
+    owner, separator, _ = conversation.partition(OWNER_SEPARATOR)
+    return owner if separator else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,14 @@ from typing import Any, Final
 import numpy as np
 
 from delf.machine.own_files import make_private_file
-from delf.protocols.conversation import ChatMessage
+from delf.protocols.conversation import ChatMessage, owner_of
 from delf_memory_semantic.database import prepare_for_index, significant_words
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 
 _SCHEMA: Final = """
 CREATE TABLE messages (
-    id INTEGER PRIMARY KEY, conversation TEXT, role TEXT, content TEXT, at REAL, digest BLOB
+    id INTEGER PRIMARY KEY, conversation TEXT, owner TEXT, role TEXT, content TEXT, at REAL,
+    digest BLOB
 );
 CREATE INDEX messages_of ON messages (conversation);
 CREATE VIRTUAL TABLE words USING fts5(
@@ -37,12 +38,29 @@ CREATE TABLE IF NOT EXISTS vectors (
 """
 _SEARCH: Final = """
 SELECT m.id, -bm25(words) FROM words JOIN messages m ON m.id = words.rowid
-WHERE words MATCH ? AND m.at BETWEEN ? AND ? ORDER BY 2 DESC LIMIT ?
+WHERE words MATCH ? AND m.at BETWEEN ? AND ? AND (? OR m.owner IS ?) ORDER BY 2 DESC LIMIT ?
 """
 # The number of characters of a message from which its vector is made.
 #
 # Embedding models read no more.
 _MAX_EMBEDDED_CHARS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The messages among which a search looks.
+
+    Args:
+        since: The Unix time of the oldest message.
+        until: The Unix time of the newest message.
+        owner: The owner of the conversations; None for the local user.
+        every_owner: Whether to look through the conversations of all owners.
+    """
+
+    since: float
+    until: float
+    owner: str | None = None
+    every_owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,10 @@ class MessageIndex:
 
     def replace_messages(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
         """Replace all messages of a conversation in the index."""
-        rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
+        owner = owner_of(conversation)
+        rows = [
+            (conversation, owner, m.role, m.content, m.at, _digest(m.content)) for m in messages
+        ]
         with self._lock, self._database as database:
             # The full-text index needs the old texts to delete their entries. The SQL function
             # searchable() separates the words of a text, as prepare_for_index() does.
@@ -100,8 +121,8 @@ class MessageIndex:
             database.execute("DELETE FROM messages WHERE conversation = ?", (conversation,))
             last_id = database.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0]
             database.executemany(
-                "INSERT INTO messages (conversation, role, content, at, digest) "
-                "VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO messages (conversation, owner, role, content, at, digest) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
                 rows,
             )
             database.execute(
@@ -138,16 +159,13 @@ class MessageIndex:
                 self._vectors.update(arrays)
             self._run_on_file("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
 
-    def find(
-        self, query: str, vector: Any, since: float, until: float, limit: int
-    ) -> list[FoundMessage]:
+    def find(self, query: str, vector: Any, within: Range, limit: int) -> list[FoundMessage]:
         """Return the messages that match a query best, best first.
 
         Args:
             query: The query in plain words.
             vector: The vector of the query; None to search by words only.
-            since: The earliest time of a message, as Unix time in seconds.
-            until: The latest time of a message, as Unix time in seconds.
+            within: The messages among which to search.
             limit: The maximum number of messages.
         """
         words = significant_words(query)
@@ -155,9 +173,9 @@ class MessageIndex:
             by_words: dict[int, float] = {}
             if words:
                 any_word = " OR ".join(f'"{word}"' for word in words)
-                values = (any_word, since, until, RANKING_SIZE)
+                values = (any_word, *_values_of(within), RANKING_SIZE)
                 by_words = dict(self._database.execute(_SEARCH, values).fetchall())
-            similarities = self._similarities(vector, since, until, by_words)
+            similarities = self._similarities(vector, within, by_words)
             # The word ranking is weighted by the share of the query's words that its first message
             # contains.
             best_match = next(iter(by_words), None)
@@ -169,11 +187,7 @@ class MessageIndex:
             return [self._message(number) for number in chosen]
 
     def _similarities(
-        self,
-        vector: Any,
-        since: float,
-        until: float,
-        by_words: Mapping[int, float],
+        self, vector: Any, within: Range, by_words: Mapping[int, float]
     ) -> dict[int, float]:
         """Return the similarities of messages to a query.
 
@@ -182,8 +196,7 @@ class MessageIndex:
 
         Args:
             vector: The vector of the query; None without an embedding model.
-            since: The Unix time of the oldest message.
-            until: The Unix time of the newest message.
+            within: The messages among which to search.
             by_words: The scores of the messages that a search by words has found.
 
         Returns:
@@ -192,7 +205,8 @@ class MessageIndex:
         if vector is None:
             return {}
         rows = self._database.execute(
-            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ?", (since, until)
+            "SELECT id, digest FROM messages WHERE at BETWEEN ? AND ? AND (? OR owner IS ?)",
+            _values_of(within),
         )
         numbers: list[int] = []
         vectors: list[Any] = []
@@ -258,6 +272,10 @@ class MessageIndex:
                 return []
         finally:
             database.close()
+
+
+def _values_of(within: Range) -> tuple[float, float, bool, str | None]:
+    return within.since, within.until, within.every_owner, within.owner
 
 
 def _digest(text: str) -> bytes:

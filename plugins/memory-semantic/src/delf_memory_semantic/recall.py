@@ -7,23 +7,23 @@ import datetime as dt
 import logging
 import re
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import numpy as np
 from pydantic import Field
 
-from delf import Connection, action
+from delf import CallContext, Connection, action
 from delf.errors import DelfError, ToolRefusedError
 from delf.machine.contexts import shared_task
 from delf.notes import note
 from delf.protocols.context import PluginContext
-from delf.protocols.conversation import ChatMessage, ConversationStore
+from delf.protocols.conversation import ChatMessage, ConversationStore, owned_name
 from delf.protocols.embedder import Embedder, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr, SentTo, SourcedText
 from delf.tools.ranking import words_of
-from delf_memory_semantic.messages import FoundMessage, MessageIndex, UnembeddedMessage
+from delf_memory_semantic.messages import FoundMessage, MessageIndex, Range, UnembeddedMessage
 from delf_memory_semantic.store import embedder_of
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,10 @@ class RecallSettings(PluginSettings):
             'The name of an embedder; the agent\'s when omitted. With "off", messages '
             "are found by words alone."
         ),
+    )
+    scope: Literal["person", "agent"] = Field(
+        default="person",
+        description="The conversations that a task searches: those of the person who asks, or all.",
     )
     max_messages: int = Field(
         default=20_000,
@@ -106,6 +110,7 @@ class Recall(Connection[RecallSettings]):
         since: dt.datetime | None = None,
         until: dt.datetime | None = None,
         limit: Annotated[int, Field(ge=1, le=20)] = 5,
+        context: CallContext | None = None,
     ) -> list[Remembered]:
         """Look through past conversations, by meaning and by words; best first.
 
@@ -114,15 +119,20 @@ class Recall(Connection[RecallSettings]):
             since: The earliest time; a date without a time means the start of that day.
             until: The latest time.
             limit: How many messages at most, up to 20.
+            context: The context of the call.
         """
         if not query.strip():
             raise ToolRefusedError("the query is empty", hint="give words of the conversation")
-        begin = 0.0 if since is None else since.timestamp()
-        end = _END_OF_TIME if until is None else until.timestamp()
+        within = Range(
+            since=0.0 if since is None else since.timestamp(),
+            until=_END_OF_TIME if until is None else until.timestamp(),
+            owner=None if context is None else context.owner,
+            every_owner=self.settings.scope == "agent",
+        )
         index = await self._updated_index()
         vector = await self._vector(index, query)
-        messages = await asyncio.to_thread(index.find, query, vector, begin, end, limit)
-        return [_remembered(item, query) for item in messages]
+        messages = await asyncio.to_thread(index.find, query, vector, within, limit)
+        return [_remembered(item, query, within.owner) for item in messages]
 
     async def _updated_index(self) -> MessageIndex:
         """Return the index, after adding new messages and dropping removed ones."""
@@ -248,10 +258,10 @@ async def _messages(store: ConversationStore, conversation: str) -> list[ChatMes
     return [message for message in messages if message.content.strip()]
 
 
-def _remembered(found: FoundMessage, query: str) -> Remembered:
+def _remembered(found: FoundMessage, query: str, owner: str | None) -> Remembered:
     message = found.message
     return Remembered(
-        conversation=found.conversation,
+        conversation=found.conversation.removeprefix(owned_name(owner, "")),
         at=dt.datetime.fromtimestamp(message.at).astimezone(),
         role=message.role,
         text=_excerpt(message.content, query),

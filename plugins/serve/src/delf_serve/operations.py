@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.responses import FileResponse, Response
 
 from delf.errors import ConfigurationError, DelfError
-from delf.protocols.conversation import ChatMessage, ConversationRecord
+from delf.protocols.conversation import ChatMessage, ConversationRecord, owner_of
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
 from delf.values.numbers import parse_count
@@ -35,7 +35,6 @@ from delf_serve.problems import ProblemError
 from delf_serve.tasks import (
     Submitted,
     is_kept_by_client,
-    owner_of,
     shown_name,
     stored_name,
 )

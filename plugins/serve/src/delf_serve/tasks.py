@@ -32,6 +32,7 @@ from delf.events import (
 )
 from delf.machine.contexts import shared_task
 from delf.network.outages import Outage
+from delf.protocols.conversation import OWNER_SEPARATOR, owned_name, owner_of
 from delf.protocols.journal import Ages, ListPlace, RequestRecord, TaskRecord
 from delf.protocols.people import check_may_run, name_of_holder
 from delf.protocols.shared_journal import SharedJournal
@@ -96,8 +97,6 @@ _CANDIDATES_PER_PAGE: Final = 50
 _MAX_CANDIDATE_PAGES: Final = 40
 # The number of characters by which the journal searches for a task's text.
 _SEARCH_CHARACTERS: Final = 200
-# The separator between owner and name of a stored conversation. Names do not contain it.
-_OWNER_SEPARATOR: Final = "|"
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
 """Pending requests by task id."""
@@ -1088,25 +1087,19 @@ def stored_name(conversation: str | None, caller: Caller) -> str | None:
     Without an owner, as on a server without keys, the stored name is the given name. Return None if
     no conversation is given.
     """
-    if conversation is None or caller.holder is None:
-        return conversation
-    return f"{caller.holder}{_OWNER_SEPARATOR}{conversation}"
+    if conversation is None:
+        return None
+    return owned_name(caller.holder, conversation)
 
 
 def shown_name(conversation: str, caller: Caller) -> str:
     """Return a conversation's name without the prefix of its owner."""
-    return conversation.removeprefix(f"{caller.holder}{_OWNER_SEPARATOR}")
+    return conversation.removeprefix(f"{caller.holder}{OWNER_SEPARATOR}")
 
 
 def is_kept_by_client(conversation: str) -> bool:
     """Return True if a stored conversation is a copy of messages that the client keeps."""
-    return conversation.rpartition(_OWNER_SEPARATOR)[2].startswith(CLIENT_CONVERSATION_PREFIX)
-
-
-def owner_of(conversation: str) -> str | None:
-    """Return the owner's part of a conversation's name in the journal; None if there is none."""
-    owner, mark, _ = conversation.partition(_OWNER_SEPARATOR)
-    return owner if mark else None
+    return conversation.rpartition(OWNER_SEPARATOR)[2].startswith(CLIENT_CONVERSATION_PREFIX)
 
 
 def _is_resumed_too_often(events: Sequence[Event]) -> bool:
