@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from delf.errors import ConfigurationError
-from delf_cli.routine_calls import RoutineCall, call_text
+from delf_cli.routine_calls import RoutineCall
+from delf_cli.routines import call_text
 
 MAIL = {
     "id": "m1",

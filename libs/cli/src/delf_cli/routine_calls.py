@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
+from delf_cli.routines import call_text
 from delf_engine.one_call import parse_call
 
 ITEM: Final = "item"
@@ -92,12 +93,6 @@ class RoutineCall:
                 raise ConfigurationError(f"the item has no text or number at {ITEM}{key_path}")
             values[name] = value
         return call_text(self.routine, values)
-
-
-def call_text(routine: str, values: Mapping[str, object]) -> str:
-    """Return the text of a task that calls a routine with the given values."""
-    arguments = ", ".join(f"{name}={value!r}" for name, value in values.items())
-    return f"{routine}({arguments})"
 
 
 def _read_value(node: ast.expr) -> Any:

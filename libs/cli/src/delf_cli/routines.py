@@ -95,3 +95,9 @@ class AgentRoutines(Protocol):
 ROUTINE: Final = "routine"
 """The name of the strategy whose task texts are calls of routines."""
 ROUTINES: Final[Service[type[AgentRoutines]]] = Service("Routines", None, "routines")
+
+
+def call_text(routine: str, values: Mapping[str, object]) -> str:
+    """Return the text of a task that calls a routine with the given values."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return f"{routine}({arguments})"

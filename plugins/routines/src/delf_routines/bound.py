@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from delf_cli.routine_calls import call_text
-from delf_cli.routines import ROUTINE
+from delf_cli.routines import ROUTINE, call_text
 from delf_routines.routine import Routine, Value
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from delf.settings import current_folder, current_trust
 from delf.tools.action import Action, strictest
 from delf.tools.signature import Parameter as Argument
 from delf.types import Effect, Permission
-from delf_cli.routine_calls import call_text
-from delf_cli.routines import ROUTINE
+from delf_cli.routines import ROUTINE, call_text
 from delf_routines.routine import Parameter, ParameterType, Routine, Value
 from delf_routines.store import RoutineStore
 

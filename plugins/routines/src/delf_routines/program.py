@@ -11,7 +11,7 @@ from delf import Agent
 from delf.protocols.journal import Journal
 from delf.trust.decisions import Trust
 from delf.trust.folders import working_folder
-from delf_cli.routine_calls import call_text
+from delf_cli.routines import call_text
 from delf_engine.project.any_project import trust_of
 from delf_routines.bound import BoundRoutine
 from delf_routines.drafting import BoundDraft
