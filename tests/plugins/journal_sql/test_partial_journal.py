@@ -1,4 +1,4 @@
-"""What works with a journal that has no optional methods."""
+"""Tests of a journal that has no optional methods."""
 
 from __future__ import annotations
 

@@ -974,7 +974,7 @@ async def test_figures_are_shown_as_chart_and_table(shop, open_page):
     assert page.url.endswith("#/figures/")
 
 
-async def test_figures_say_that_a_cost_lacks_unknown_prices(tmp_path, monkeypatch, open_page):
+async def test_figures_name_costs_without_a_known_price(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     usage = Usage(input_tokens=100, output_tokens=10)
     model = ScriptedModel(
