@@ -7,7 +7,7 @@ import tomllib
 import pytest
 from platformdirs import user_state_path
 
-from plugins.mcp.conftest import SERVER
+from plugins.mcp.conftest import ROGUE, SERVER
 from support.cli_fixtures import *  # noqa: F403 - here, run
 
 
@@ -69,3 +69,20 @@ def test_unknown_tools_in_effects_are_reported(run, project):
         file.write('effects = { addd = "read" }\n')
     done = run("inspect", "srv")
     assert "note: srv: effects names 'addd', which matches no tool; did you mean" in done.stdout
+
+
+def test_commands_redact_a_secret_that_the_server_repeats(run, here):
+    broken = {"type": "object", "properties": {"a": {"$ref": "#/s3cret-4711-token"}}}
+    tools = [
+        {"name": "lamp", "inputSchema": {"type": "object"}, "description": "s3cret-4711-token"},
+        {"name": "desk", "inputSchema": broken},
+    ]
+    (here / "does.json").write_text(json.dumps({"tools": tools}))
+    program = f'command = "{sys.executable}"\nargs = ["{ROGUE}", "plain", "does.json"]\n'
+    env = 'env = { API_TOKEN = "s3cret-4711-token" }\n'
+    (here / "delf.toml").write_text(f'[connections.srv]\ntype = "mcp"\n{program}{env}')
+    for command in (("mcp", "effects", "srv"), ("inspect", "srv", "--verbose")):
+        done = run(*command)
+        assert done.exit_code == 0, done.output
+        assert "$ref '#/[redacted]' leads nowhere" in done.output
+        assert "s3cret" not in done.output

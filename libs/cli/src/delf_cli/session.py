@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import shlex
 import sys
@@ -23,7 +22,6 @@ from delf.errors import (
     JournalUnavailableError,
     TaskTimeoutError,
     did_you_mean,
-    without_passwords,
 )
 from delf.events import Event, TaskFinished
 from delf.records import dataclass
@@ -138,7 +136,6 @@ def work_session(state: State, work: Work, options: Options) -> int:
         InterruptedRunError: If a signal stopped the task.
         BrokenPipeError: If the reader of stdout is gone.
     """
-    log_to_stderr(state)
     screen = output.Screen()
     try:
         setup = Setup.of(state, options)
@@ -184,7 +181,6 @@ def submit_task(state: State, task: str, options: Options, queue_options: QueueO
     Returns:
         The exit status.
     """
-    log_to_stderr(state)
 
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
@@ -637,34 +633,3 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
         if name not in host.names:
             suggestion = did_you_mean(name, host.names)
             yield f"{project.file} [plugins.{name}]: no such plugin is installed{suggestion}"
-
-
-def log_to_stderr(state: State) -> None:
-    """Log warnings to stderr, redacted and one line each.
-
-    With ``--debug``, all messages are logged, with tracebacks.
-    """
-    root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
-        root.removeHandler(old)  # left by an earlier run in this process
-    level = logging.DEBUG if state.debug else logging.WARNING
-    root.addHandler(_StderrHandler(level, state.redact))
-    logging.captureWarnings(True)
-    logging.getLogger("delf").setLevel(logging.DEBUG if state.debug else logging.NOTSET)
-
-
-class _StderrHandler(logging.Handler):
-    def __init__(self, level: int, redact: Callable[[str], str]) -> None:
-        super().__init__(level)
-        self._redact = redact
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if getattr(record, "in_events", False):
-            return  # the record is also an event of the task, which the narrator writes
-        if self.level <= logging.DEBUG:
-            text = f"{record.name}: {self.format(record)}"
-        else:
-            text = " ".join(record.getMessage().split())
-            error = record.exc_info[1] if record.exc_info is not None else None
-            text += f" ({type(error).__name__}: {error})" if error is not None else ""
-        errors.say(record.levelname.lower(), self._redact(without_passwords(text)))

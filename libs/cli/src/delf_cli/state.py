@@ -57,6 +57,8 @@ class State:
     ) -> Project:
         """Load the configuration that applies in the current folder.
 
+        From then on, what the command logs is written to stderr, without the project's secrets.
+
         Args:
             overrides: The ``KEY=VALUE`` texts of ``--set``.
             flags: A mapping from field of the agent's configuration to value; None for an option
@@ -69,8 +71,10 @@ class State:
                 values.
         """
         from delf.trust.decisions import Trust
+        from delf_cli.logs import log_to_stderr
         from delf_engine.project.project import load_project
 
+        log_to_stderr(self.redact, debug=self.debug)
         trust = Trust.here(*self.trust)
         while True:
             try:

@@ -120,7 +120,7 @@ def chat(ctx: click.Context, **given: Any) -> None:
     if given["conversation"] is not None and given["last"]:
         raise click.UsageError("--conversation and --last cannot be used together", ctx)
     from delf_chat.lines import is_interactive
-    from delf_cli.session import Options, log_to_stderr
+    from delf_cli.session import Options
 
     if given["as_json"] and is_interactive():
         raise click.UsageError("--json is for tasks from the standard input", ctx)
@@ -130,7 +130,6 @@ def chat(ctx: click.Context, **given: Any) -> None:
         conversation=given["conversation"],
         **remaining_options(given),
     )
-    log_to_stderr(state)
     if not _run_session(state, options, continue_newest=given["last"]):
         ctx.exit(FAILED)
 

@@ -89,7 +89,7 @@ def examine_config(state: State) -> Iterator[Finding]:
         *asyncio.run(_check_embedder(host, project, project.agent)),
     ]
     yield from _check_plugin_options(host, project)
-    yield from _add_result_of_task_start(state, host, project, findings)
+    yield from _add_result_of_task_start(host, project, findings)
 
 
 def _check_plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
@@ -150,7 +150,7 @@ def _examine(state: State) -> Iterator[Finding]:
         asyncio.run(_check_journal(host, project)),
         *asyncio.run(_check_embedder(host, project, config)),
     ]
-    yield from _add_result_of_task_start(state, host, project, findings)
+    yield from _add_result_of_task_start(host, project, findings)
 
 
 def _check_names_and_models(
@@ -221,14 +221,14 @@ async def _check_reachable(model: str, address: str | None) -> Finding:
 
 
 def _add_result_of_task_start(
-    state: State, host: PluginHost, project: Project, findings: Sequence[Finding]
+    host: PluginHost, project: Project, findings: Sequence[Finding]
 ) -> list[Finding]:
     """Try to start a task, and return the findings with the result of the attempt.
 
     If a task can start, the problems become notes, except a damaged journal and an unreachable
     server. If no task can start, the error is added, unless the findings already have the error.
     """
-    start, *notices = asyncio.run(_try_task_start(state, host, project))
+    start, *notices = asyncio.run(_try_task_start(host, project))
     if start.status == "ok":
         return [*map(_without_problem, findings), *notices, start]
     known_problems = {finding.text for finding in findings if finding.status == "problem"}
@@ -244,15 +244,14 @@ def _without_problem(finding: Finding) -> Finding:
     return replace(finding, status="note")
 
 
-async def _try_task_start(state: State, host: PluginHost, project: Project) -> list[Finding]:
+async def _try_task_start(host: PluginHost, project: Project) -> list[Finding]:
     """Start and stop an agent as `delf run` does, without asking a model.
 
     Returns:
         Whether the start worked, followed by the agent's warnings.
     """
-    from delf_cli.session import Options, Setup, log_to_stderr
+    from delf_cli.session import Options, Setup
 
-    log_to_stderr(state)
     try:
         agent = await Setup(project, host, Options(flags={})).start()
         try:

@@ -131,13 +131,13 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
     notices: list[str] = []
     try:
         connection: Any = project.connector(host)(name)
+        state.hide_secrets_of(getattr(connection, "settings", None))
         actions = asyncio.run(_actions_of(connection))
         name, summary = connection.name, connection.summary
         if isinstance(connection, SupportsNotices):
             notices += connection.notices()
         if entry is not None:
             note = _why_unusable(connection, actions)
-        state.hide_secrets_of(getattr(connection, "settings", None))
     except DelfError as error:
         # Without its type, only the error of the connection itself can be shown.
         try:

@@ -68,7 +68,7 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     mcp_connection: Any = project.connector(state.discover(project.environ))(connection)
     claimed_effects, notices = asyncio.run(_claimed_effects(mcp_connection, accept=accept))
     for notice in notices:
-        click.echo(f"# {notice}", err=True)
+        click.echo(f"# {state.redact(notice)}", err=True)
     # A tool without a hint counts as irreversible.
     hints = {name: effect for name, effect in claimed_effects.items() if effect != "irreversible"}
     if as_json:

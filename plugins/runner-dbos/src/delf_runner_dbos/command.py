@@ -12,7 +12,6 @@ from delf.errors import ConfigurationError, OptionalDependencyError
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli.journals import project_journal
 from delf_cli.people_tasks import PEOPLE_TASKS, PeopleTasks
-from delf_cli.session import log_to_stderr
 from delf_engine.journal.factory import need_durable_journal
 from delf_engine.project.any_project import journal_name
 from delf_runner_dbos.queue import DbosQueue
@@ -64,7 +63,6 @@ def runner(ctx: click.Context, queues: tuple[str, ...], concurrency: int, grace:
     from delf_runner_dbos.runner import RunnerOptions
 
     state: State = ctx.find_root().obj
-    log_to_stderr(state)
     project = state.load_project()
     settings = settings_of(project)
     options = RunnerOptions(

@@ -41,9 +41,6 @@ def serve_project(
     Raises:
         ConfigurationError: If the server cannot start with these settings.
     """
-    from delf_cli.session import log_to_stderr
-
-    log_to_stderr(state)
     app = make_application(state, options)
     _warn_of_unusable_model(state, options)
     app.first_tasks = tuple(tasks)

@@ -1,0 +1,42 @@
+"""The log of a command, on stderr."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from delf.errors import without_passwords
+from delf_cli import errors
+
+
+def log_to_stderr(redact: Callable[[str], str], *, debug: bool) -> None:
+    """Log warnings to stderr, redacted and one line each.
+
+    Args:
+        redact: Redacts secrets in a text.
+        debug: Whether to log all messages, with tracebacks.
+    """
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
+        root.removeHandler(old)  # left by an earlier run in this process
+    level = logging.DEBUG if debug else logging.WARNING
+    root.addHandler(_StderrHandler(level, redact))
+    logging.captureWarnings(True)
+    logging.getLogger("delf").setLevel(logging.DEBUG if debug else logging.NOTSET)
+
+
+class _StderrHandler(logging.Handler):
+    def __init__(self, level: int, redact: Callable[[str], str]) -> None:
+        super().__init__(level)
+        self._redact = redact
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "in_events", False):
+            return  # the command itself writes the message, for example as an event of the task
+        if self.level <= logging.DEBUG:
+            text = f"{record.name}: {self.format(record)}"
+        else:
+            text = " ".join(record.getMessage().split())
+            error = record.exc_info[1] if record.exc_info is not None else None
+            text += f" ({type(error).__name__}: {error})" if error is not None else ""
+        errors.say(record.levelname.lower(), self._redact(without_passwords(text)))
