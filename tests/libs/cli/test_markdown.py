@@ -54,6 +54,33 @@ def test_html_in_markdown_is_shown_as_text(text):
     assert ("<b>bold</b>" if "bold" in text else "<div>kept</div>") in shown(text, 80)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```html\n{}\n```",
+        "~~~\n{}\n~~~",
+        "A list:\n\n    {}\n",
+        "Write `{}` there.",
+        "{}",
+        "# {}",
+        "| a |\n|---|\n| {} |\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "code", ["<div class='a'>x</div>", "if a <b: print('<x>')", "List<int>", "<https://a.example>"]
+)
+def test_angle_brackets_are_shown_as_written(text, code):
+    assert code in shown(text.format(code), 80).replace("─", "")
+
+
+def test_lines_of_code_have_no_margin():
+    code = ["def double(x):", "    return x * 2", "", "    # *not* words"]
+    text = "```python\n" + "\n".join(code) + "\n```"
+    lines = [line.rstrip() for line in shown(text, 80).splitlines()]
+    first = lines.index(code[0])
+    assert lines[first : first + 4] == code
+
+
 def test_markdown_with_an_image_is_shown_raw():
     assert render_markdown("# A\n\n![a picture](https://example.org/picture.png)", 80) is None
 

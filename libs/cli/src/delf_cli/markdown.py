@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
+from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Markdown, MarkdownElement, TableElement
+from rich.markdown import CodeBlock, Markdown, MarkdownElement, TableElement
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -64,11 +66,29 @@ def _rows_as_blocks(heads: list[Text], rows: list[list[Text]]) -> Iterator[Text]
             yield Text.assemble(name, cell)
 
 
+class _CodeBlock(CodeBlock):
+    """A block of code without a margin, so that its lines can be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the code, with an empty line above and below."""
+        code = str(self.text).rstrip()
+        yield Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, padding=(1, 0))
+
+
 class _Answer(Markdown):
+    """A Markdown text in which HTML and addresses in angle brackets are plain text."""
+
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "table_open": _Table,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
     }
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False)
+        parser = MarkdownIt("commonmark", {"html": False})
+        self.parsed = parser.enable(["strikethrough", "table"]).disable("autolink").parse(text)
 
 
 def render_markdown(text: str, width: int) -> Markdown | None:
@@ -80,8 +100,7 @@ def render_markdown(text: str, width: int) -> Markdown | None:
         text: The answer without control characters.
         width: The terminal's width.
     """
-    text_with_escaped_tags = re.sub(r"<(?=[\w/!?])", r"\\<", text)
-    page = _Answer(text_with_escaped_tags, hyperlinks=False)
+    page = _Answer(text)
     for token in page.parsed:
         for child in token.children or ():
             if child.type == "softbreak":  # lines that a script printed stay lines
