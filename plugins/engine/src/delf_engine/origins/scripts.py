@@ -350,7 +350,7 @@ class Scripts:
             self._declare_unknown(*names)
 
     def _declare_unknown_functions(self, name: str, node: ast.AST) -> None:
-        """Record a class or decorated function, whose methods the analysis cannot see called."""
+        """Record a class or decorated function. The analysis does not see the calls of methods."""
         self._declare_unknown(name)
         for each in ast.walk(node):
             if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -481,15 +481,22 @@ class Scripts:
     def _read_return(self, node: ast.Return | ast.Yield | ast.YieldFrom) -> _Sources:
         """Record that the enclosing function returns or yields a value; return its sources."""
         sources = self._read_parts(node)
-        functions = [each for each in self._enclosing_nodes if isinstance(each, _Function)]
-        for function in functions[-1:]:  # the innermost
+        function = self._innermost_function()
+        if function is not None:
             self._add_to(self._sources_returned_by[function], sources)
-            is_generator = not isinstance(node, ast.Return)
-            is_iterator = is_generator or self._makes_moving_object(node)
-            if is_iterator and not isinstance(function, ast.Lambda):
-                self._add_to(self._moving_variables, [function.name])
+        is_generator = not isinstance(node, ast.Return)
+        returns_iterator = is_generator or self._makes_moving_object(node)
+        if returns_iterator and isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._add_to(self._moving_variables, [function.name])
         self._record_jump(sources)
         return sources
+
+    def _innermost_function(self) -> _Function | None:
+        """Return the function that contains the visited node; None outside of functions."""
+        for node in reversed(self._enclosing_nodes):
+            if isinstance(node, _Function):
+                return node
+        return None
 
     def _read_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> _Sources:
         """Read the definition of a function; return the sources of all that the function reads."""
@@ -1133,7 +1140,7 @@ class Scripts:
                 yield self._condition_sources[node]
 
     def _record_jump(self, value_sources: _Sources) -> None:
-        """Record a statement that leaves a loop or function, such as ``return`` or ``break``.
+        """Record a statement that leaves a loop or function, such as ``return`` or ``continue``.
 
         After ``if row["paid"]: continue``, the other statements of the loop run only if the field
         ``paid`` is false, although they are outside of the ``if``. So the sources of all conditions
