@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
@@ -30,6 +30,7 @@ _NUMERIC_SHARE: Final = 0.6
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?")
+_GAP: Final = re.compile(r"\d['\s\u00a0\u202f]\d{3}")
 _COMMA_THOUSANDS: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _PLAIN_NOTATION: Final = ""
 # A mapping from the description of a notation to a pattern of its numbers.
@@ -179,30 +180,33 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
     if has_leading_zero and all(map(str.isdigit, numbers)):
         yield "with leading zeros"
         return
-    fits_by_notation = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
     # The notation that fits most of the texts.
-    notation = max(fits_by_notation, key=lambda name: sum(fits_by_notation[name]))
-    fits = fits_by_notation[notation]  # for each text, whether the notation fits
+    notation = max(_NOTATIONS, key=lambda name: sum(_fits_notation(numbers, name)))
+    fits = _fits_notation(numbers, notation)  # for each text, whether the notation fits
     if sum(fits) < _NUMERIC_SHARE * len(texts):
         return
-    if _NOTATIONS[notation] is _DECIMAL_COMMA:
-        fitting_numbers = [text for text, fit in zip(numbers, fits, strict=True) if fit]
-        description = _describe_commas(fitting_numbers)
-    elif notation == _PLAIN_NOTATION:
-        plain_numbers = [text for text in numbers if _PLAIN.fullmatch(text)]
-        description = _describe_points(plain_numbers)
-    else:
-        description = notation
-    matches = filter(None, map(_UNITS.search, texts))
-    units = list(dict.fromkeys(match[0] for match in matches))
-    unit_list = " or ".join(map(repr, units[:3]))
-    unit_note = f", with {unit_list} to strip" if unit_list else ""
-    yield f"number {description}".strip() + unit_note
+    description = _describe_separators(list(compress(numbers, fits)), notation)
+    yield f"number {description}".strip() + _describe_units(texts)
     negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, texts), None)
     if negative is not None:
         yield f"negative as {short(negative)}"
-    other_texts = [text for text, fit in zip(texts, fits, strict=True) if not fit]
-    yield from _mention_others(other_texts)
+    yield from _mention_others([text for text, fit in zip(texts, fits, strict=True) if not fit])
+
+
+def _describe_separators(numbers: Sequence[str], notation: str) -> str:
+    """Describe the points and commas of numbers that all fit a notation."""
+    if _NOTATIONS[notation] is _DECIMAL_COMMA:
+        return _describe_commas(numbers)
+    if notation == _PLAIN_NOTATION:
+        return _describe_points(numbers)
+    return notation
+
+
+def _describe_units(texts: Sequence[str]) -> str:
+    """Return a remark on the units of numbers, such as `` with ' €' to strip``, or nothing."""
+    matches = filter(None, map(_UNITS.search, texts))
+    units = list(dict.fromkeys(match[0] for match in matches))
+    return f", with {' or '.join(map(repr, units[:3]))} to strip" if units else ""
 
 
 def _fits_notation(texts: Sequence[str], notation: str) -> list[bool]:
@@ -220,26 +224,22 @@ def _describe_commas(numbers: Sequence[str]) -> str:
     """Describe the commas in numbers: between thousands, before decimals, or unclear.
 
     Args:
-        numbers: Numbers that may have a decimal comma; at least one of the numbers has a comma.
+        numbers: Numbers that may have a decimal comma, such as 1.234,5 and 1,234.
     """
-    with_comma = [text for text in numbers if "," in text]
-    plain_numbers = [text for text in numbers if text.isdigit()]
-    has_point = any("." in text for text in numbers)
-    may_be_thousands = bool(with_comma) and all(map(_COMMA_THOUSANDS.fullmatch, with_comma))
-    # A point in one of these numbers separates thousands, so that the comma does not.
-    if may_be_thousands and not has_point:
-        # The commas certainly separate thousands if there are also numbers without a comma, all of
-        # them below 1,000. A number such as 0,123 has a decimal comma.
-        are_below_1000 = all(len(text) <= _THOUSANDS_DIGITS for text in plain_numbers)
-        has_leading_zero = any(text.lstrip("+-").startswith("0") for text in with_comma)
-        if plain_numbers and are_below_1000 and not has_leading_zero:
-            return "with commas between thousands"
-        return "with commas: for thousands or decimals, unclear"
-    if any(re.search(r"\d\.\d{3}", text) for text in numbers):
+    # If points or gaps separate thousands, commas do not.
+    if any("." in text for text in numbers):
         return "with decimal comma, points between thousands"
-    if any(re.search(r"\d['\s\u00a0\u202f]\d{3}", text) for text in numbers):
+    if any(map(_GAP.search, numbers)):
         return "with decimal comma, gaps between thousands"
-    return "with decimal comma"
+    with_comma = [text for text in numbers if "," in text]
+    has_fraction = any(text.lstrip("+-").startswith("0,") for text in with_comma)
+    if has_fraction or not all(map(_COMMA_THOUSANDS.fullmatch, with_comma)):
+        return "with decimal comma"
+    # Beside 999, the comma of 1,234 separates thousands; beside 1000, it is unclear.
+    without_comma = [text for text in numbers if text.isdigit()]
+    if without_comma and all(len(text) <= _THOUSANDS_DIGITS for text in without_comma):
+        return "with commas between thousands"
+    return "with commas: for thousands or decimals, unclear"
 
 
 def _describe_points(numbers: Sequence[str]) -> str:

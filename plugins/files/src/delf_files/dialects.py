@@ -12,8 +12,8 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -212,54 +212,63 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
 def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     """Check the quotes of a dialect against the whole text, not only the sample.
 
-    First, try if backslashes escape the quotes within cells. Then try if the quotes are plain
-    characters of the text.
-
     Returns:
         The dialect, or a variant with backslashes or without quotes that fits better.
     """
     if dialect.quote != '"' or '"' not in text:
         return dialect
-    quoting_error, has_cell_with_line_break = _first_quoting_error(dialect, text)
-    # Programs that write tab-separated values often do not quote cells, so that a quote in such a
-    # file is probably a character of the text.
+    error, has_cell_with_line_break = _first_quoting_error(dialect, text)
+    # Programs that write tab-separated values often do not quote cells. A quote in such a file is
+    # probably a character of the text.
     is_tab_separated = dialect.separator == "\t"
-    if quoting_error == _UNCLOSED and not is_tab_separated:
+    if error == "unclosed" and not is_tab_separated:
         return dialect  # reading the file reports the unclosed quote
-    # The file may escape quotes in cells with backslashes, as in "a \"b\" c", unless the file
-    # doubles the quotes in cells without an error.
-    doubles_quotes = '""' in text and not quoting_error
-    may_escape_quotes = '\\"' in text and not doubles_quotes
-    if may_escape_quotes and not dialect.backslash:
-        escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
-        error_when_escaped, _ = _first_quoting_error(escaped, text)
-        if not error_when_escaped and _score(escaped, text) >= _score(dialect, text):
+    doubles_quotes = '""' in text and error is None
+    if not doubles_quotes:
+        escaped = replace(dialect, backslash=True)
+        if _fits_with_backslashes(escaped, dialect, text):
             return escaped
     # A misplaced quote, as in 5" pipe, may be a plain character. In a tab-separated file, a pair of
     # quotes around a line break may also be two plain characters.
     has_suspect_line_break = is_tab_separated and has_cell_with_line_break
-    if quoting_error or has_suspect_line_break:
+    if error is not None or has_suspect_line_break:
         # The quotes are plain characters if all rows then have the same number of cells.
-        unquoted = Dialect(dialect.separator, None, start=dialect.start)
+        unquoted = replace(dialect, quote=None, backslash=False)
         if _has_even_rows(unquoted, text):
             return unquoted
     return dialect
 
 
-def _first_quoting_error(dialect: Dialect, text: str) -> tuple[str, bool]:
-    """Find the first place where a text breaks the rules for quotes.
+def _fits_with_backslashes(escaped: Dialect, dialect: Dialect, text: str) -> bool:
+    r"""Return True if a text escapes quotes in cells with backslashes, as in ``"a \"b\" c"``.
+
+    Args:
+        escaped: The variant of the dialect with backslashes.
+        dialect: The dialect.
+        text: The text.
+    """
+    if '\\"' not in text or dialect.backslash:
+        return False
+    error, _ = _first_quoting_error(escaped, text)
+    return error is None and _score(escaped, text) >= _score(dialect, text)
+
+
+def _first_quoting_error(
+    dialect: Dialect, text: str
+) -> tuple[Literal["unclosed", "misplaced"] | None, bool]:
+    """Find the first quote of a text that is misplaced or not closed.
 
     Returns:
-        The error, ``unexpected end`` (of an unclosed quote), ``misplaced`` or empty; and whether a
-        cell before the error has a line break.
+        The error, if there is one; and whether a cell before the error has a line break.
     """
     has_line_break = False
     try:
         for row in dialect.rows(text):
             has_line_break = has_line_break or any("\n" in cell for cell in row)
     except csv.Error as error:
-        return _UNCLOSED if _UNCLOSED in str(error) else "misplaced", has_line_break
-    return "", has_line_break
+        is_unclosed = _UNCLOSED in str(error)
+        return ("unclosed" if is_unclosed else "misplaced"), has_line_break
+    return None, has_line_break
 
 
 def _has_even_rows(dialect: Dialect, text: str) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
 _SAMPLE_CHARACTERS: Final = 64_000
-_BLANKS_AND_COMMAS: Final = re.compile(r"[ \t\r\n,]*")
+_NO_BLANK_OR_COMMA: Final = re.compile(r"[^\ufeff \t\r\n,]")
 _MAX_CELL_CHARACTERS: Final = 16 * 1024 * 1024
 
 
@@ -188,10 +188,8 @@ def _copy_rows(
 ) -> tuple[list[str], _RowStatistics]:
     """Write the rows after the header to a file.
 
-    To find a quote that is not closed, a row with the single cell ``END`` is read after the rows of
-    the file. With an open quote, this row becomes part of the quoted cell, and so the last row that
-    the reader yields is not ``[END]``. Otherwise the row ``[END]`` is removed from the copy at the
-    end.
+    The line ``END`` is read after the lines of the file. An open quote makes the line a part of the
+    quoted cell; without an open quote, the last row is ``[END]``, and is removed from the copy.
 
     Args:
         path: The path of the file to read.
@@ -225,18 +223,19 @@ def _copy_rows(
             csv.writer(out).writerows(map(statistics.add, rows))
         except csv.Error as error:
             message = str(error)
-            is_cell_too_large = message.startswith("field larger")
-            if strict and not is_cell_too_large:
+            if message.startswith("field larger"):
+                message = (
+                    f"a cell over {_MAX_CELL_CHARACTERS:,} characters, or a quote that is not "
+                    "closed"
+                )
+            elif strict:
                 if "unexpected end" not in message:
                     note_undoubled_quote(reader.line_num)
                 raise  # the caller reads the file again, with strict=False
-            if is_cell_too_large:
-                limit = f"{_MAX_CELL_CHARACTERS:,}"
-                message = f"a cell over {limit} characters, or a quote that is not closed"
-            # The reader has not yielded the faulty row, so it comes after the last row.
+            # The reader has not yielded the faulty row.
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
-            # The reader has yielded the faulty row, with the open quote, as the last row.
+            # The reader has yielded the faulty row.
             raise ValueError(f"line {statistics.row_line}: a quote is not closed")
     _remove_end_marker(copy_path)
     return header, statistics
@@ -373,47 +372,89 @@ def write_items_as_json_lines(
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
     """Yield the items of a JSON list or the concatenated values of a file.
 
-    Only the text from the current value to the end of the last chunk is in memory.
-
     Raises:
         ValueError: If the file is not JSON, or continues after its list.
     """
-    text = ""
-    while not text and (chunk := source.read(CHUNK_CHARACTERS)):
-        text = chunk.lstrip("\ufeff \t\r\n")
-    is_list = text.startswith("[")
-    position = len("[") if is_list else 0
-    is_at_end = False
-    while True:
-        blanks = _BLANKS_AND_COMMAS.match(text, position)
-        position = blanks.end() if blanks else position
-        if is_list and text.startswith("]", position):
-            if (text[position + 1 :] + source.read(CHUNK_CHARACTERS)).strip():
+    buffer = _Buffer(source)
+    is_list = buffer.skip_blanks_and_commas() and buffer.skip_character("[")
+    while buffer.skip_blanks_and_commas():
+        if is_list and buffer.skip_character("]"):
+            if buffer.skip_blanks_and_commas():
                 raise ValueError("there is more after its list")
             return
         try:
-            value, end = reader.first(text, position)
+            yield buffer.read_value(reader)
         except json.JSONDecodeError as error:
-            # Unless the file has ended, the rest of the value may be in the next chunk.
-            if is_at_end:
-                ends_after_value = position == len(text) and not is_list
-                if ends_after_value:
-                    return
-                problem = f"its list has no end, or it is not JSON: {error.msg}"
-                raise ValueError(problem) from None
-        else:
-            # A number at the end of the text may continue in the next chunk.
-            is_complete = end < len(text) or is_at_end
-            if is_complete:
-                yield value
-                position = end
-                continue
-        # The text ends within a value: read on, and parse the value again. At least double the
-        # text, so that a long value is not parsed once for each chunk.
-        chunk = source.read(max(CHUNK_CHARACTERS, len(text) - position))
-        text = text[position:] + chunk
-        position = 0
-        is_at_end = not chunk
+            problem = f"its list has no end, or it is not JSON: {error.msg}"
+            raise ValueError(problem) from None
+    if is_list:
+        raise ValueError("its list has no end")
+
+
+@dataclass
+class _Buffer:
+    """The text of a file from the current value to the end of the last chunk that was read.
+
+    Args:
+        source: The file.
+        text: The text in memory.
+        position: The position in this text.
+        is_at_end: Whether the whole file has been read.
+    """
+
+    source: TextIO
+    text: str = ""
+    position: int = 0
+    is_at_end: bool = False
+
+    def skip_blanks_and_commas(self) -> bool:
+        """Go to the next character that is no blank or comma; return False at the file's end."""
+        while True:
+            match = _NO_BLANK_OR_COMMA.search(self.text, self.position)
+            if match is not None:
+                self.position = match.start()
+                return True
+            if self.is_at_end:
+                return False
+            self.position = len(self.text)
+            self._read_chunk()
+
+    def skip_character(self, character: str) -> bool:
+        """Skip the next character if it is the given character; return whether it is."""
+        is_next = self.text.startswith(character, self.position)
+        self.position += is_next
+        return is_next
+
+    def read_value(self, reader: JSONReader) -> Any:
+        """Parse the next value, reading on until it is complete.
+
+        Raises:
+            json.JSONDecodeError: If the file does not continue with a JSON value.
+        """
+        while True:
+            try:
+                value, end = reader.first(self.text, self.position)
+            except json.JSONDecodeError:
+                if self.is_at_end:
+                    raise
+            else:
+                # A number at the end of the text may continue in the next chunk.
+                is_complete = end < len(self.text) or self.is_at_end
+                if is_complete:
+                    self.position = end
+                    return value
+            self._read_chunk()
+
+    def _read_chunk(self) -> None:
+        """Drop the text before the position, and append the next chunk.
+
+        The text is at least doubled, so that a long value is not parsed once for each chunk.
+        """
+        rest = self.text[self.position :]
+        chunk = self.source.read(max(CHUNK_CHARACTERS, len(rest)))
+        self.text = rest + chunk
+        self.position = 0
+        self.is_at_end = not chunk
 
 
 def _open(path: str, encoding: str) -> TextIO:

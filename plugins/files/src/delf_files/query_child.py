@@ -368,92 +368,92 @@ def _source(table: dict[str, Any], **fields: str) -> str:
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
     """Return the SQL that reads a JSON file without changing any value.
 
-    In two cases, the file is first rewritten as JSON lines at the path ``table["copy_path"]``, and
-    the SQL reads this copy: if a line of a file of JSON lines is broken, and if two keys differ
-    only by case, such as ``id`` and ``ID``. The copy leaves out broken lines, and has a new name
-    for the second key, such as ``ID_2``.
-
-    Texts stay texts, because DuckDB would convert them to dates without time zones and to
-    lower-case UUIDs. Numbers that a float would change are read as text.
+    A file that DuckDB cannot read without loss is rewritten first, as JSON lines at the path
+    ``table["copy_path"]``.
     """
-    import duckdb
-
-    is_copy = table["path"] == table["copy_path"]
-    # No object of the file is larger than the file.
-    size = Path(table["path"]).stat().st_size
-    max_object_bytes = max(min(size + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)
-    table = {**table, "max_record_bytes": max_object_bytes}
-    try:
-        relation = connection.sql(f"FROM {_source(table, typed='')}")
-    except duckdb.Error:
-        may_have_broken_line = table["ending"] != ".json"
-        if may_have_broken_line and not is_copy:
-            return _json_source_of_copy(connection, table)
-        raise
-    names: list[str] = relation.columns
-    # In the file itself, DuckDB renames a key that differs from another only by case; in the copy,
-    # _json_source_of_copy() has renamed the key.
-    has_renamed_columns = bool(_explanations_of_renamed_columns(names))
-    if has_renamed_columns:
-        if not is_copy:
-            return _json_source_of_copy(connection, table)
+    relation = _relation_of_json(connection, table)
+    if relation is None:
+        write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
         shown_name = table["names"][0]
-        _add_notes_about_renamed_columns(names, shown_name)
+        write(table["path"], table["copy_path"], shown_name, Folding().renamed)
+        table = {**table, "path": table["copy_path"]}
+        relation = connection.sql(f"FROM {_json_rows(table)}")
+        _add_notes_about_renamed_columns(relation.columns, shown_name)
+    names: list[str] = relation.columns
     inferred_types = dict(zip(names, map(str, relation.types), strict=True))
-    # The inferred types, with VARCHAR for dates and UUIDs.
     types = dict(zip(names, map(_json_type, relation.types), strict=True))
     # A float may have lost digits of its number, and a JSON value may contain such a number.
     columns_to_check = [name for name, kind in types.items() if "DOUBLE" in kind or kind == "JSON"]
-    if columns_to_check:
-        types |= _lossless_types(connection, table, types, columns_to_check)
-    elif types == inferred_types:
-        return _source(table, typed="")  # DuckDB infers the right types by itself
-    return _source(table, typed=f", columns = {_struct(types)}")
+    types |= _lossless_types(connection, table, types, columns_to_check)
+    return _json_rows(table) if types == inferred_types else _json_rows(table, types)
 
 
-def _json_source_of_copy(connection: Any, table: dict[str, Any]) -> str:
-    """Rewrite a JSON file as JSON lines, with names that SQL can tell apart, and read the copy."""
-    write = write_items_as_json_lines if table["ending"] == ".json" else write_json_lines
-    write(table["path"], table["copy_path"], table["names"][0], Folding().renamed)
-    return _json_source(connection, {**table, "path": table["copy_path"]})
+def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
+    """Return the rows of a JSON file; None if the file has to be rewritten first.
+
+    Two kinds of files have to be rewritten: JSON lines with a broken line, which DuckDB does not
+    skip; and records with keys that differ only by case, such as ``id`` and ``ID``.
+    """
+    import duckdb
+
+    try:
+        relation = connection.sql(f"FROM {_json_rows(table)}")
+    except duckdb.Error:
+        may_have_broken_line = table["ending"] != ".json"
+        if may_have_broken_line:
+            return None
+        raise
+    has_renamed_columns = bool(_explanations_of_renamed_columns(relation.columns))
+    return None if has_renamed_columns else relation
+
+
+def _json_rows(table: dict[str, Any], types: Mapping[str, str] | None = None) -> str:
+    """Return the SQL that reads a JSON file with given types of columns, or with inferred types."""
+    # No object of the file is larger than the file.
+    file_bytes = Path(table["path"]).stat().st_size
+    max_object_bytes = max(min(file_bytes + 1, _MAX_OBJECT_BYTES), _MIN_OBJECT_BYTES)
+    typed = "" if types is None else f", columns = {_struct(dict(types))}"
+    return _source({**table, "max_record_bytes": max_object_bytes}, typed=typed)
 
 
 def _lossless_types(
     connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
 ) -> dict[str, str]:
-    """Find types that keep all digits of the numbers in a JSON file.
+    """Find types for columns whose inferred type loses digits or is JSON.
 
-    The result has a new type for each column with a number that a float cannot represent, and for
-    each column that DuckDB reads as JSON: JSON if the column has objects or arrays, else VARCHAR.
+    The new type is JSON for a column with objects or arrays, and VARCHAR for any other column. A
+    column of floats loses digits if it has a number such as ``0.12345678901234567890``.
 
     Args:
         connection: The connection to DuckDB.
         table: The data of the table.
-        types: A mapping from column to its type.
+        types: A mapping from column to its inferred type.
         columns: The columns to check: all columns with floats or JSON.
     """
-    raw = _source(table, typed=f", columns = {_struct(dict.fromkeys(columns, 'JSON'))}")
+    if not columns:
+        return {}
+    raw = _json_rows(table, dict.fromkeys(columns, "JSON"))
     checks = ", ".join(
         f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_INEXACT_NUMBER)})), "
         f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
         for name in columns
     )
     (row,) = connection.sql(f"SELECT {checks} FROM {raw}").fetchall()  # noqa: S608
-    new_types: dict[str, str] = {}
-    text_columns: list[str] = []
     # The row has the results of the two checks of each column.
     inexact_flags, nested_flags = row[::2], row[1::2]
+    new_types: dict[str, str] = {}
+    inexact_columns: list[str] = []
     for name, has_inexact_number, is_nested in zip(
         columns, inexact_flags, nested_flags, strict=True
     ):
         is_json = types[name] == "JSON"
-        if not is_json and not has_inexact_number:
-            continue  # a column of floats that keep all digits
-        if not is_json:
-            text_columns.append(name)
-        new_types[name] = "JSON" if is_nested else "VARCHAR"
-    if text_columns:
-        column_list = ", ".join(map(repr, text_columns))
+        loses_digits = has_inexact_number and not is_json
+        if loses_digits:
+            inexact_columns.append(name)
+        if loses_digits or is_json:
+            new_types[name] = "JSON" if is_nested else "VARCHAR"
+    if inexact_columns:
+        column_list = ", ".join(map(repr, inexact_columns))
         name = table["names"][0]
         note(f"{name} has numbers that fit no float, and they were read as text: {column_list}")
     return new_types
@@ -462,7 +462,8 @@ def _lossless_types(
 def _json_type(kind: Any) -> str:
     """Return the SQL name of a type that DuckDB inferred from JSON.
 
-    VARCHAR replaces each type, such as DATE, that DuckDB guessed from the form of texts.
+    VARCHAR replaces each type that DuckDB guessed from the form of texts: a DATE would lose its
+    time zone, and a UUID its upper case.
     """
     if kind.id == "struct":
         fields = (f"{_name(name)} {_json_type(child)}" for name, child in kind.children)
@@ -532,11 +533,14 @@ def arrow_table(path: str) -> Any:
 
 
 def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, list[str], list[str]]:
-    """Run a statement; return a cursor, and the names and types of the columns.
+    """Run a statement.
 
-    A SELECT is changed such that it yields each column twice: first all values, then for each value
-    its text if Python cannot represent the value (else NULL). The names and types are those of the
-    first half. Dates and times are read as texts, which their types tell how to convert.
+    Each row of a SELECT has twice as many cells as columns: the values, then the replacements. The
+    replacement is a text for a value that Python cannot represent, and NULL for any other value.
+    Dates and times are selected as texts.
+
+    Returns:
+        A cursor, the names of the columns, and their types.
     """
     import duckdb
 
@@ -549,12 +553,13 @@ def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, li
         return cursor, columns, ["VARCHAR"] * len(columns)
     relation = connection.sql(statement.query, params=parameters)
     kinds = [str(kind) for kind in relation.types]
-    cells = [
+    values = [
         f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
         for number, kind in enumerate(kinds, 1)
     ]
-    cells += [_sql_for_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
-    return relation.select(", ".join(cells)), list(relation.columns), kinds
+    replacements = [_sql_for_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
+    cursor = relation.select(", ".join([*values, *replacements]))
+    return cursor, list(relation.columns), kinds
 
 
 def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str, Any]:

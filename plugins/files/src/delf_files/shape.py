@@ -455,9 +455,7 @@ def _describe_text(
     is_whole = len(data) >= size
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
-        data = data[:_BEGINNING_BYTES]
-        complete_lines = data[: data.rfind(b"\n") + 1]
-        data = complete_lines or data
+        data = _complete_lines(data[:_BEGINNING_BYTES])
         pieces = _sample_lines(path, len(data), size)
     text = decode_if_text(data) if kind == "other" else decode(data, None, name)
     if text is None:
@@ -495,18 +493,17 @@ def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
         start: The position after which the pieces begin.
         size: The size of the file; the last piece ends there.
     """
-    pieces: list[bytes] = []
     step = max(_PIECE_BYTES, (size - start) // _PIECES)
+    last_position = size - _PIECE_BYTES
+    positions = reversed(range(last_position, start, -step))
+    pieces: list[bytes] = []
     with Path(path).open("rb") as file:
-        for position in range(size - _PIECE_BYTES, start, -step):
+        for position in positions:
             file.seek(position)
-            data = file.read(_PIECE_BYTES)
-            # The first line is incomplete. Without a line break, all data is a part of this line.
-            _, _, piece = data.partition(b"\n")
-            ends_with_file = position + _PIECE_BYTES == size
-            if not ends_with_file:
-                piece = piece[: piece.rfind(b"\n") + 1]
-            pieces.insert(0, piece)
+            _incomplete_line, _, piece = file.read(_PIECE_BYTES).partition(b"\n")
+            if position != last_position:
+                piece = piece[: piece.rfind(b"\n") + 1]  # without the last, incomplete line
+            pieces.append(piece)
     return pieces
 
 
@@ -625,15 +622,12 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
         encoding: The encoding to try if the text is not UTF-8.
     """
     may_be_cut = len(data) == _PIECE_BYTES
-    # The last line may be cut, and is left out unless it is the only one.
-    complete_lines = data[: data.rfind(b"\n") + 1] or data
-    shown_data = complete_lines if may_be_cut else data
-    text = decode_if_text(shown_data)
-    # decode_if_text() returns None for binary content, but also for a text in another encoding,
-    # which the given encoding decodes. A zero byte shows that the content is no such text.
-    is_binary = b"\0" in complete_lines
-    if text is None and encoding and not is_binary:
-        text = shown_data.decode(encoding, "replace")
+    if may_be_cut:
+        data = _complete_lines(data)
+    text = decode_if_text(data)
+    has_zero_byte = b"\0" in data  # and so is binary, unless decode_if_text() knows its encoding
+    if text is None and encoding and not has_zero_byte:
+        text = data.decode(encoding, "replace")
     lines = [f"  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
     if not lines:
         return []
@@ -643,6 +637,11 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
             shown_lines.append("  …")
         shown_lines.append(other_lines[-1])
     return [f"  {heading}", *shown_lines]
+
+
+def _complete_lines(data: bytes) -> bytes:
+    """Remove the last line of data, which may be cut, unless it is the only line."""
+    return data[: data.rfind(b"\n") + 1] or data
 
 
 def _line(text: str) -> str:

@@ -59,10 +59,10 @@ class _ScanDone(Exception):  # noqa: N818 - no error: the rest of the XML does n
 
 
 def check_archive(source: str | IO[bytes]) -> None:
-    """Check that the parts of a workbook that openpyxl loads to open it fit in memory.
+    """Check that opening a workbook with openpyxl does not take too much memory.
 
     Raises:
-        ToolExecutionError: If opening the workbook would take too much memory.
+        ToolExecutionError: If the workbook exceeds a limit.
     """
     with zipfile.ZipFile(source) as archive:
         items = archive.infolist()
@@ -74,7 +74,7 @@ def check_archive(source: str | IO[bytes]) -> None:
             )
         for item in items:
             if item.filename.lower().endswith((".xml", ".rels")):
-                # A damaged sheet is reported when the sheet is read; others stay readable.
+                # A damaged sheet is reported when it is read; other sheets stay readable.
                 with archive.open(item) as stream, suppress(expat.ExpatError):
                     _XmlScan(scans_only_loaded_xml=True).read(stream)
 
