@@ -227,18 +227,23 @@ async def test_similar_requests_can_be_decided_together(ruled, open_page):  # no
     await ruled.client.get("/tasks", headers=bearer("bo-key"))
 
 
+async def answer_in(page, text: str) -> str:
+    """Show an answer on a page; return its elements."""
+    return await page.evaluate(
+        "async (text) => { const { answer } = await import('/page/text.js');"
+        " const box = document.createElement('div'); box.append(...answer(text).flat());"
+        " document.body.append(box); return box.innerHTML; }",
+        text,
+    )
+
+
 async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):  # noqa: F811
     text = (
         "# Sums\n**bold** and `code` and [a page](https://example.com/a)\n\n- one\n- two\n\n"
         "[bad](javascript:window.hurt=1) <img src=x onerror=window.hurt=1>\n```\n<b>x</b>\n```"
     )
     page = await open_page(ruled.url)
-    shown = await page.evaluate(
-        "async (text) => { const { answer } = await import('/page/text.js');"
-        " const box = document.createElement('div'); box.append(...answer(text).flat());"
-        " document.body.append(box); return box.innerHTML; }",
-        text,
-    )
+    shown = await answer_in(page, text)
     for part in ("<h3>Sums</h3>", "<strong>bold</strong>", "<code>code</code>", "<li>two</li>"):
         assert part in shown
     assert 'href="https://example.com/a"' in shown
@@ -246,6 +251,38 @@ async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):  # noqa
     assert 'href="javascript' not in shown
     assert "&lt;b&gt;x&lt;/b&gt;" in shown
     assert not await page.evaluate("window.hurt")
+
+
+CODE = '<pre class="value" tabindex="0">{}</pre>'
+BLOCKS = {
+    "a fence in a longer fence": ("````\n```\nx\n```\n````\nend", ["```\nx\n```"]),
+    "three marks around a word": ("````\n```x```\n````\n```y```", ["```x```"]),
+    "tildes": ("~~~\n```\n~~~\nend", ["```"]),
+    "a table in code": ("```\na | b\n--|--\n1 | 2\n```", ["a | b\n--|--\n1 | 2"]),
+    "code in a list": ("1. a\n   ```sh\n   ls\n     -l\n   ```\n2. b", ["ls\n  -l"]),
+    "a fence without an end": ("```\nx\n", ["x\n"]),
+    "two fences": ("```\nx\n```\n```\ny\n```", ["x", "y"]),
+}
+
+
+@pytest.mark.parametrize(("text", "code"), BLOCKS.values(), ids=BLOCKS)
+async def test_code_of_an_answer_is_shown_whole(ruled, open_page, text, code):  # noqa: F811
+    shown = await answer_in(await open_page(ruled.url), text)
+    assert shown.count("<pre") == len(code)
+    for block in code:
+        assert CODE.format(block) in shown
+    assert "<table" not in shown
+
+
+async def test_list_of_an_answer_keeps_its_numbers(ruled, open_page):  # noqa: F811
+    text = "1. one\n2. two\n   - under two\n3. three\n\nText.\n4) four"
+    shown = await answer_in(await open_page(ruled.url), text)
+    assert (
+        '<ol class="marked" start="1"><li>one</li><li>two</li></ol>'
+        '<ul class="marked"><li>under two</li></ul>'
+        '<ol class="marked" start="3"><li>three</li></ol>'
+    ) in shown
+    assert '<ol class="marked" start="4"><li>four</li></ol>' in shown
 
 
 async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # noqa: F811

@@ -35,7 +35,9 @@ export function table(head, rows, right = [], name = "") {
 const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?!\w)|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
 const HEAD = /^(#{1,6})\s+(.+)$/;
 const ITEM = /^\s*([-*+]|\d{1,9}[.)])\s+(.+)$/;
-const FENCE = /^```/;
+// A line of code such as ```x``` opens no block.
+const FENCE = /^(\s*)(`{3,}(?=[^`]*$)|~{3,})/;
+const FENCE_END = /^\s*(`{3,}|~{3,})\s*$/;
 
 /** A line with its marks: code, bold, italics, and links whose address is shown. */
 function inline(line) {
@@ -53,37 +55,56 @@ function inline(line) {
   return [...parts, line.slice(at)].filter((part) => part !== "");
 }
 
-/** Lines without tables: headings, lists, code, and paragraphs as they are. */
-function blocks(lines) {
-  const parts = [];
-  let plain = [];
-  const flush = () => {
-    const words = plain.join("\n").trim();
-    if (words) parts.push(el("p", { class: "words" }, inline(words)));
-    plain = [];
+/** A block of code from a line on; null where none begins. Each kind of block has its nodes and its last line. */
+function codeAt(lines, n) {
+  const opening = FENCE.exec(lines[n]);
+  if (!opening) return null;
+  const [, indent, marks] = opening;
+  const closes = (line) => {
+    const found = FENCE_END.exec(line)?.[1];
+    return found !== undefined && found[0] === marks[0] && found.length >= marks.length;
   };
-  for (let n = 0; n < lines.length; n += 1) {
-    const head = HEAD.exec(lines[n]);
-    if (FENCE.test(lines[n])) {
-      flush();
-      const end = lines.findIndex((line, m) => m > n && FENCE.test(line));
-      const code = lines.slice(n + 1, end < 0 ? lines.length : end);
-      parts.push(el("pre", { class: "value", tabindex: "0" }, code.join("\n")));
-      n = end < 0 ? lines.length : end;
-    } else if (head) {
-      flush();
-      parts.push(el(`h${Math.min(6, head[1].length + 2)}`, {}, inline(head[2])));
-    } else if (ITEM.test(lines[n])) {
-      flush();
-      const numbered = /^\d/.test(ITEM.exec(lines[n])[1]);
-      const items = [];
-      for (; n < lines.length && ITEM.test(lines[n]); n += 1) items.push(el("li", {}, inline(ITEM.exec(lines[n])[2])));
-      n -= 1;
-      parts.push(el(numbered ? "ol" : "ul", { class: "marked" }, items));
-    } else plain.push(lines[n]);
+  let end = n + 1;
+  while (end < lines.length && !closes(lines[end])) end += 1;
+  const code = lines.slice(n + 1, end).map((line) => (line.startsWith(indent) ? line.slice(indent.length) : line));
+  return { nodes: [el("pre", { class: "value", tabindex: "0" }, code.join("\n"))], end };
+}
+
+function tableAt(lines, n) {
+  const rule = lines[n + 1] ?? "";
+  if (!lines[n].includes("|") || !RULE.test(rule) || !rule.includes("-")) return null;
+  const head = cells(lines[n]);
+  const right = cells(rule).map((side) => (side.endsWith(":") ? !side.startsWith(":") : side.startsWith(":") ? false : undefined));
+  const rows = [];
+  let end = n + 1;
+  while (lines[end + 1]?.includes("|")) {
+    end += 1;
+    rows.push(cells(lines[end]));
   }
-  flush();
-  return parts;
+  return { nodes: table(head, rows, right), end };
+}
+
+function headingAt(lines, n) {
+  const head = HEAD.exec(lines[n]);
+  return head && { nodes: [el(`h${Math.min(6, head[1].length + 2)}`, {}, inline(head[2]))], end: n };
+}
+
+/** The number of a list's item; NaN where the item has a dash or another sign. */
+const numberOf = (line) => parseInt(ITEM.exec(line)[1], 10);
+
+/** A list of items of one kind. Below a block that stands between its items, a list goes on with its number. */
+function listAt(lines, n) {
+  if (!ITEM.test(lines[n])) return null;
+  const first = numberOf(lines[n]);
+  const isNumbered = !Number.isNaN(first);
+  const goesOn = (line) => line !== undefined && ITEM.test(line) && Number.isNaN(numberOf(line)) !== isNumbered;
+  const items = [];
+  let end = n - 1;
+  while (goesOn(lines[end + 1])) {
+    end += 1;
+    items.push(el("li", {}, inline(ITEM.exec(lines[end])[2])));
+  }
+  return { nodes: [isNumbered ? el("ol", { class: "marked", start: first }, items) : el("ul", { class: "marked" }, items)], end };
 }
 
 /** A text with its marks, and its tables as tables. */
@@ -92,18 +113,16 @@ export function answer(text, most = 20_000) {
   const lines = text.slice(0, most).split("\n");
   let plain = [];
   const flush = () => {
-    parts.push(...blocks(plain));
+    const words = plain.join("\n").trim();
+    if (words) parts.push(el("p", { class: "words" }, inline(words)));
     plain = [];
   };
   for (let n = 0; n < lines.length; n += 1) {
-    if (lines[n].includes("|") && n + 1 < lines.length && RULE.test(lines[n + 1]) && lines[n + 1].includes("-")) {
+    const block = codeAt(lines, n) || tableAt(lines, n) || headingAt(lines, n) || listAt(lines, n);
+    if (block) {
       flush();
-      const head = cells(lines[n]);
-      const right = cells(lines[n + 1]).map((rule) => (rule.endsWith(":") ? !rule.startsWith(":") : rule.startsWith(":") ? false : undefined));
-      const rows = [];
-      for (n += 2; n < lines.length && lines[n].includes("|"); n += 1) rows.push(cells(lines[n]));
-      n -= 1;
-      parts.push(...table(head, rows, right));
+      parts.push(...block.nodes);
+      n = block.end;
     } else plain.push(lines[n]);
   }
   flush();
