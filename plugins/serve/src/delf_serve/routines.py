@@ -76,12 +76,7 @@ class Routines:
         shown_routine = routine
         if original_task is None and caller.owners is not None:
             shown_routine = _without_task(routine)
-        parameters = [
-            s.RoutineParameter(
-                name=item.name, type=item.type, default=item.default, pattern=item.pattern
-            )
-            for item in routine.parameters.values()
-        ]
+        parameters = [s.RoutineParameter.of(item) for item in routine.parameters.values()]
         return s.RoutineView(
             name=routine.name,
             title=shown_routine.title or None,

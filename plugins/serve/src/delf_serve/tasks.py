@@ -1118,15 +1118,12 @@ def _decisions(events: Sequence[Event]) -> list[TaskDecision]:
         if not isinstance(event, (ApprovalDecided, ApprovalVoted)):
             continue
         is_final = isinstance(event, ApprovalDecided)
-        decision = TaskDecision(
-            request_id=event.request_id,
+        decision = TaskDecision.of(
+            event,
             action=actions.get(event.request_id, ""),
             # A vote, the first of two approvals, is always an approval.
             decision=event.decision if is_final else "approved",
             source=event.source if is_final else "person",
-            by=event.by,
-            via=event.via,
-            at=event.at,
             is_final=is_final,
         )
         decisions.append(decision)
