@@ -30,7 +30,7 @@ class FixedAttributes:
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
         def __setattr__(self, name: str, value: object) -> None:
-            """Set an attribute, unless it is public and the object has it, or should not get it.
+            """Set an attribute; raise for a public attribute that is fixed or unknown.
 
             Raises:
                 FixedAttributeError: If the object has the public attribute already, or if no class

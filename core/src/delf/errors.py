@@ -521,8 +521,8 @@ def without_passwords(text: str) -> str:
 
 
 def _word_without_passwords(word: re.Match[str]) -> str:
-    # Without the rest after the last "@", each search for the end of a password finds one. Long
-    # lists of addresses would otherwise take quadratic time.
+    # The pattern searches for an "@" after each "://". After the last "@", each search would read
+    # to the end of the word in vain, and a long list of URLs would take quadratic time.
     start, at_sign, rest = word.group().rpartition("@")
     return _PASSWORD.sub(r"\1***@", start + at_sign) + rest
 

@@ -89,19 +89,19 @@ class Providers:
             model: The name in any of these spellings.
         """
         name = model.lower()
-        # The prefix may be a provider; the rest is empty for a name without ":" and "/".
-        prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
         spellings = {name}
-        named_provider = None
+        # The rest is empty for a name without ":" and "/".
+        prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
         if rest:
             spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
-            named_provider = self.by_name(prefix)
-        # Without a provider in the name, the model may imply its provider, as ``mini`` may.
-        provider = named_provider or self.for_model(name)
+        provider = self.by_name(prefix) if rest else None
+        model_of_provider = rest
+        if provider is None:  # a model without a prefix may imply its provider, as ``mini`` may
+            provider = self.for_model(name)
+            model_of_provider = name
         if provider is not None:
-            bare_name = rest if named_provider else name
-            spellings.add(bare_name)
-            spellings |= {f"{word}{mark}{bare_name}" for word in provider.words for mark in "/:"}
+            for word in provider.words:  # the provider's name and aliases
+                spellings |= {f"{word}/{model_of_provider}", f"{word}:{model_of_provider}"}
         if "/" in rest:  # the name of another provider may follow, as in router/provider/model
             spellings |= self.spellings(rest)
         return frozenset(spellings)

@@ -213,16 +213,13 @@ def _encode_label(label: str) -> str:
 
 def _is_lookalike(name: str) -> bool:
     """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
-    if name.isascii():
+    has_latin_letter = re.search("[A-Za-z]", name) is not None
+    if name.isascii() or not has_latin_letter:
         return False
-    # Accented Latin, Chinese, Japanese and Korean letters never look like plain Latin letters. Of
-    # the other letters, those of some scripts, such as Cyrillic, are suspicious in any name that
-    # also has plain Latin letters. Those of all other scripts, such as Arabic, are suspicious only
-    # if one label of the name has plain Latin letters, too.
-    confusable_letters = re.sub(_DISTINCT_LETTERS, "", name)
-    if re.search(_LOOKALIKE_LETTERS, confusable_letters) and re.search("[A-Za-z]", name):
+    if re.search(_LOOKALIKE_LETTERS, name):  # such as Cyrillic
         return True
-    labels = re.split(f"[{_DOTS}]", confusable_letters)
+    # A letter of another script, such as Arabic, is suspicious next to Latin letters in one label.
+    labels = re.split(f"[{_DOTS}]", re.sub(_DISTINCT_LETTERS, "", name))
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
 
 
@@ -241,25 +238,31 @@ def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | Non
     if not (stream or sys.stdout).isatty():
         return text
     import shutil
-    import textwrap
 
     width = max(20, shutil.get_terminal_size().columns - indent)
-    # Blanks in front of the first line stand for the columns in use; they are removed at the end.
-    columns_in_use = " " * head
-    lines: list[str] = []
-    for number, line in enumerate(text.split("\n")):
-        initial_indent = columns_in_use if number == 0 else ""
-        if len(initial_indent) + len(line) <= width:
-            lines.append(initial_indent + line)
-            continue
-        wrapped_lines = textwrap.wrap(
-            line,
-            width,
-            initial_indent=initial_indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-            replace_whitespace=False,
-        )
-        lines += wrapped_lines or [initial_indent]  # a line of blanks only wraps to no lines
-    # The indent of all further lines was left out of the width.
-    return f"\n{' ' * indent}".join(lines).removeprefix(columns_in_use)
+    first_line, *further_lines = text.split("\n")
+    lines = _wrap_line(first_line, width, columns_in_use=head)
+    for line in further_lines:
+        lines += _wrap_line(line, width)
+    return f"\n{' ' * indent}".join(lines)
+
+
+def _wrap_line(line: str, width: int, columns_in_use: int = 0) -> list[str]:
+    """Wrap a line to a width, less the columns already in use in front of the line."""
+    import textwrap
+
+    if columns_in_use + len(line) <= width:
+        return [line]
+    placeholder = " " * columns_in_use
+    wrapped_lines = textwrap.wrap(
+        line,
+        width,
+        initial_indent=placeholder,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
+    if not wrapped_lines:  # the line has only blanks
+        return [""]
+    first_line, *further_lines = wrapped_lines
+    return [first_line.removeprefix(placeholder), *further_lines]

@@ -30,13 +30,13 @@ def main() -> int:
 def _run() -> int:
     """Import and run the program.
 
-    Ctrl-C raises ``KeyboardInterrupt`` while the program runs. Before, during the imports, and
-    afterwards it ends the process at once, without a traceback.
+    Ctrl-C raises ``KeyboardInterrupt`` in the program's ``main()``. At any other time, such as
+    during the imports, Ctrl-C ends the process at once, without a traceback.
     """
     handler = signal.getsignal(signal.SIGINT)
     # A program started by nohup ignores Ctrl-C; the handler then stays unchanged.
     is_interruptible = handler is signal.default_int_handler
-    if is_interruptible:  # during the imports, Ctrl-C ends the process without a traceback
+    if is_interruptible:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         importlib.import_module("delf_cli")

@@ -51,21 +51,19 @@ class Outage:
             self.record_success()
 
     def record_failure(self, error: BaseException) -> None:
-        """Record a failure, and log a warning if it is the first.
+        """Record a failure.
 
-        Several parts of the process may use the same service, each with an ``Outage`` object of its
-        own. Only the object that first recorded a failure of the service logs a warning, and that
-        object counts the failures of all parts.
+        The first failure of the service is logged as a warning, any other at debug level.
         """
         self.failures += 1
-        is_first = self.failures == 1
-        if is_first:
+        is_first_of_object = self.failures == 1
+        if is_first_of_object:
             self._since = time.monotonic()
             self.shared_failures = 0
-        reporting_outage = self._find_reporting_outage(is_first=is_first)
-        reporting_outage.shared_failures += 1
-        is_warning = is_first and reporting_outage is self
-        level = logging.WARNING if is_warning else logging.DEBUG
+        reporter = self._find_reporting_outage(is_first=is_first_of_object)
+        reporter.shared_failures += 1
+        is_first_of_service = is_first_of_object and reporter is self
+        level = logging.WARNING if is_first_of_service else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
 
     def _find_reporting_outage(self, *, is_first: bool) -> Outage:

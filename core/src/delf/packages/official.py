@@ -24,18 +24,24 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def packages(kind: str) -> dict[str, str]:
-    """Return a table of ``official.json`` that maps each name to delf's package that provides it.
+    """Return the names of a kind, each with delf's package that provides it.
 
-    A table has entries such as ``{"tickets": "delf-plugin-tickets"}``.
+    For ``connection``, the result has entries such as ``{"tickets": "delf-plugin-tickets"}``.
 
     Args:
-        kind: The kind of the names. ``connection``, ``sandbox`` and so on: plugins of this kind.
-            ``exports``: public classes and functions. ``library``: modules that several plugins
-            share. ``prefilter_mode``: values of the option ``prefilter_mode``. ``installer``: the
-            command that installs packages. The table ``models`` is different: patterns of model
-            names, each with the name of a model client.
+        kind: A kind of plugin, such as ``connection`` or ``sandbox``, or one of:
+
+            - ``exports``: public classes and functions.
+            - ``library``: modules that several plugins share.
+            - ``prefilter_mode``: values of the option ``prefilter_mode``.
+            - ``installer``: the command that installs packages.
     """
     return _table()[kind]
+
+
+def model_clients() -> dict[str, str]:
+    """Return patterns of model names, such as ``acme/*``, each with the name of a model client."""
+    return _table()[_MODELS]
 
 
 def package_of(kind: str, name: str) -> str | None:
@@ -72,8 +78,7 @@ def recommended_client(model: str) -> str:
     """Return the name of the recommended model client for a model's name."""
     from fnmatch import fnmatchcase
 
-    names = _table()[_MODELS]
-    return next(name for pattern, name in names.items() if fnmatchcase(model, pattern))
+    return next(name for pattern, name in model_clients().items() if fnmatchcase(model, pattern))
 
 
 def client_of_prefix(model: str) -> tuple[str, str] | None:
@@ -87,7 +92,7 @@ def client_of_prefix(model: str) -> tuple[str, str] | None:
         prefix of an official client.
     """
     pattern = f"{model.partition(':')[0]}:*"
-    client = _table()[_MODELS].get(pattern) if ":" in model else None
+    client = model_clients().get(pattern) if ":" in model else None
     return None if client is None else (pattern, client)
 
 

@@ -19,6 +19,7 @@ from delf.llm import AUTO, LLMConfig
 from delf.packages.official import (
     client_of_prefix,
     how_to_install,
+    model_clients,
     package_of,
     packages,
     recommended_client,
@@ -225,7 +226,7 @@ class Catalog:
 
     def _unknown_provider_error(self, name: str) -> PluginError:
         """Return the error for a provider that no installed plugin has, with advice."""
-        is_official_provider = f"{name}/*" in packages("models")
+        is_official_provider = f"{name}/*" in model_clients()
         if is_official_provider:  # its plugin is known, but not installed
             return _no_plugin_error(f"{name}/model", self.records)
         provider_names = sorted(provider.name for provider in self.providers.all)
@@ -340,11 +341,7 @@ def _score_for_name(
     """Return the score of a spec for a model without a named provider.
 
     The score is the length of the longest pattern, of the spec or of one of its providers, that
-    matches the model's name; -1 without such a pattern. Two kinds of specs get more:
-
-    - A fallback spec gets ``_FALLBACK_SCORE`` without such a pattern.
-    - Any other spec with a ``compatible`` provider, whose protocol other servers imitate, gets at
-      least 0; at least ``_ADDRESS_SCORE`` if the address of a server is configured.
+    matches the model's name; or :func:`_score_without_pattern`, if this is higher.
 
     Args:
         spec: The spec.
@@ -352,18 +349,27 @@ def _score_for_name(
         environ: The environment variables.
         pattern_scores: The lengths of the patterns in ``spec.serves`` that match the model's name.
     """
-    name = model.model
     has_address = model.base_url is not None
-    scores = [*pattern_scores, *_provider_pattern_scores(spec, name, has_address=has_address)]
+    provider_scores = _provider_pattern_scores(spec, model.model, has_address=has_address)
+    lowest_score = _score_without_pattern(spec, model, environ)
+    return max([lowest_score, *pattern_scores, *provider_scores])
+
+
+def _score_without_pattern(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
+    """Return the score of a spec for a model whose name matches no pattern; -1 if it cannot fit.
+
+    A spec with a ``compatible`` provider, whose protocol other servers imitate, can serve any
+    model. Its score is ``_ADDRESS_SCORE`` if the address of a server is configured, otherwise 0.
+    """
     if spec.fallback:
-        return max(scores, default=_FALLBACK_SCORE)
+        return _FALLBACK_SCORE
     compatible = [provider for provider in spec.providers if provider.compatible]
     if not compatible:
-        return max(scores, default=-1)
-    if "/" not in name:  # a name without a provider goes to the address in the environment
+        return -1
+    has_address = model.base_url is not None
+    if "/" not in model.model:  # a name without a provider goes to the address in the environment
         has_address |= any(_is_address_set(provider, environ) for provider in compatible)
-    scores.append(_ADDRESS_SCORE if has_address else 0)
-    return max(scores)
+    return _ADDRESS_SCORE if has_address else 0
 
 
 def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -> Iterator[int]:
@@ -376,13 +382,9 @@ def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -
         name: The model's name.
         has_address: Whether the user gives a ``base_url``.
     """
-    # Without a ``base_url``, a fallback plugin must lose to each plugin with a matching pattern.
-    # Its own patterns could be longer, so they are left out.
-    #
-    # With a ``base_url``, the plugin for compatible servers gets ``_ADDRESS_SCORE`` for every
-    # model, which is more than ``_FALLBACK_SCORE``. Suppose that only the fallback plugin speaks
-    # the protocol of the provider ``acme``. It must then win for the model ``acme/mini``, and does
-    # so by the length of the pattern ``acme/*``.
+    # A fallback spec must lose to any other spec with a matching pattern, even a shorter one. But
+    # with a ``base_url``, the spec for compatible servers has a score for every model. There, the
+    # fallback spec needs the score of its pattern ``acme/*`` to win for the model ``acme/mini``.
     if spec.fallback and not has_address:
         return
     for provider in spec.providers:

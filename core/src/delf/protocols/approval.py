@@ -255,26 +255,24 @@ class RememberedDecision:
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision approves the call of a request.
 
-        If the decision was made about a call for which the connection itself required no approval,
-        a call for which the connection requires approval is not approved, even if the decision is
-        for all calls of the action. The caller checks that the decision holds for the call's task.
+        A request has a ``reason`` if the connection itself requires approval of the call. A
+        decision for all calls of an action covers such requests only if it was made on one.
+
+        The caller checks that the decision holds for the call's task.
         """
         own_action = (self.action, self.action_digest, self.worker)
         if own_action != (request.action, request.action_digest, request.worker):
             return False
         if self.arguments is not None:
             return (self.digest, self.files_digest) == (request.digest, request.files_digest)
-        # A request has a reason if the connection itself requires approval of the call.
-        connection_required_approval = self.has_reason
-        connection_requires_approval = request.reason is not None
-        return connection_required_approval or not connection_requires_approval
+        return request.reason is None or self.has_reason
 
 
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
     """Return names for the source and the target of a value.
 
-    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes are left out. If the value
-    is a key of a mapping, the source ends with ``keys()``.
+    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes, and keys of mappings that
+    are numbers, are left out. A step of the path to a key of a mapping becomes ``keys()``.
 
     Args:
         source: The action whose result has the value.
@@ -283,13 +281,14 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
         action: The action whose arguments have the value.
         argument: The path of the value in the arguments, such as ``to[0]``.
     """
-    with_names_of_keys = re.sub(r"\[key \d+\]", ".keys()", path)
-    without_indexes = re.sub(r"\[\d+\]", ".", with_names_of_keys)
-    parts = re.split(r"[.\[\]]+", without_indexes)
-    # A number as the key of a dict, such as an id, is left out like an index.
-    result_fields = [part for part in parts if part and not part.isdecimal()]
+    source_names = [source]
+    for step in re.findall(r"\[key \d+\]|[^.\[\]]+", path):
+        if step.startswith("["):
+            source_names.append("keys()")
+        elif not step.isdecimal():
+            source_names.append(step)
     parameter = re.split(r"[.[]", argument, maxsplit=1)[0]
-    return ".".join([source, *result_fields]), f"{action}.{parameter}"
+    return ".".join(source_names), f"{action}.{parameter}"
 
 
 def _flows_of(request: ApprovalRequest) -> tuple[str, ...]:

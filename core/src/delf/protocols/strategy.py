@@ -272,19 +272,18 @@ class StrategyHost(Protocol):
     ) -> ModelReply:
         """Ask the main model; the call counts towards cost and budget.
 
-        The answer is without reasoning. If the answer is truncated at its token limit:
+        The answer is without reasoning. An incomplete answer is returned in three cases:
 
-        - With ``on_delta`` or ``session``, the truncated answer is returned with ``broken_by`` set.
-        - Otherwise, the model is asked to continue; if the answer still does not end, an error is
-          raised.
+        - The answer reached its token limit, with ``on_delta`` or ``session``: the reply has
+          ``broken_by``. Without these arguments, the model is asked to continue, and an error is
+          raised if the answer still does not end.
+        - The connection failed after the first piece, with ``on_delta``: the reply has the
+          ``finish_reason`` ``cut``. Any other failure of the connection raises an error.
+        - The process died during the answer: the resumed task gets the journalled part, with
+          ``cut``.
 
-        If the answer breaks off because the connection fails, an error is raised. But with
-        ``on_delta``, an answer that broke off after its first piece is returned with the
-        ``finish_reason`` ``cut``. If the process died during an answer, the resumed task gets the
-        journalled part of the answer, also with ``cut``.
-
-        Of the calls in such a truncated answer, the strategy may use only those that ``on_delta``
-        has already started.
+        Of the calls in an incomplete answer, the strategy may use only those that ``on_delta`` has
+        already started.
 
         Args:
             messages: The whole conversation; with ``continues``, only the new messages.

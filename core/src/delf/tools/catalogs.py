@@ -61,10 +61,12 @@ def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
-    An action's score is the weighted sum of its score for the whole task and of its score for the
-    step of the task that it matches best. Each step, a part of the task's text, is scored
-    separately, because the words of a short step have little weight in a long task. Within each
-    step, scores are divided by the score of the step's best action.
+    The whole task and each of its steps, which are parts of its text, are searched separately,
+    because the words of a short step have little weight in a long task. In each search, scores are
+    divided by the score of the best action. An action's score is the weighted sum of its score for
+    the whole task and of its best score in any search. Finally, all scores are multiplied by the
+    undivided best score for the whole task: if even the best action is a weak match, all scores are
+    low.
 
     Args:
         catalog: The actions.
@@ -75,18 +77,15 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         A mapping from position in the catalog to score, best first. Scores range from 0 to 1; 1 is
         a perfect match.
     """
-    # The first item of steps_of() is the whole task.
-    whole_task, *steps = steps_of(task)
-    task_matches = scored_matches(catalog, whole_task, limit)
-    task_scores = _divide_by_best_score(task_matches)
-    best_scores = dict(task_scores)
-    for step in steps:
-        step_scores = _divide_by_best_score(scored_matches(catalog, step, limit))
-        for number, score in step_scores.items():
+    searches = [scored_matches(catalog, step, limit) for step in steps_of(task)]
+    scores_by_search = [_divide_by_best_score(matches) for matches in searches]
+    best_scores: dict[int, float] = {}
+    for search_scores in scores_by_search:
+        for number, score in search_scores.items():
             best_scores[number] = max(best_scores.get(number, 0.0), score)
-    # After the division, the best action always has the score 1. The multiplication by the best
-    # task score makes all scores low if even the best action matches the task weakly.
-    best_task_score = _best_score(task_matches)
+    # The first item of steps_of() is the whole task.
+    task_scores = scores_by_search[0]
+    best_task_score = _best_score(searches[0])
     scores: dict[int, float] = {}
     for number, best_score in best_scores.items():
         task_score = task_scores.get(number, 0.0)
@@ -149,39 +148,35 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     word_positions: dict[str, int] = {}  # the position of each word's first occurrence
     for position, word in enumerate(words_of(step)):
         word_positions.setdefault(stem(word), position)
-    changes: list[_RankedChange] = []
-    # "Add the label new to the ticket" may create a label, or update a ticket. If a step allows
-    # several kinds of change, a resource after "to" or "from" can only be updated, and any other
-    # resource cannot be updated.
-    has_several_kinds = len(kinds) > 1
     words_after_preposition = _words_after_preposition(step)
     shared = shared_words(entry.name for entry in catalog)
+    changes: list[_RankedChange] = []
     for catalog_position, entry in enumerate(catalog):
         change = None if entry.reads else change_of(entry.name, shared)
-        if change is None or change.kind not in kinds:
+        if change is None or not change.nouns <= word_positions.keys():
             continue
-        if not change.nouns <= word_positions.keys():  # the step does not name the resource
-            continue
-        is_update = change.kind == "update"
         is_after_preposition = change.nouns <= words_after_preposition
-        if has_several_kinds and is_update != is_after_preposition:
+        if change.kind not in _kinds_for_resource(kinds, is_after_preposition):
             continue
         noun_positions = [word_positions[noun] for noun in change.nouns]
-        first_noun = min(noun_positions)
-        last_noun = max(noun_positions)
-        has_words_between = last_noun - first_noun >= len(noun_positions)
-        _, _, method = entry.name.rpartition(".")
-        changes.append(
-            _RankedChange(
-                first_noun=first_noun,
-                is_apart=has_words_between,
-                negative_noun_count=-len(noun_positions),  # sorts more nouns first
-                replaces=method.startswith(_REPLACE_VERBS),
-                catalog_position=catalog_position,
-            )
-        )
+        changes.append(_RankedChange.of(entry.name, noun_positions, catalog_position))
     best_changes = sorted(changes)[:_CHANGES_PER_STEP]
     return [change.catalog_position for change in best_changes]
+
+
+def _kinds_for_resource(kinds: frozenset[str], is_after_preposition: bool) -> frozenset[str]:
+    """Return which of the kinds of change in a step are possible for one of its resources.
+
+    "Add the label new to the ticket" may create a label, or update a ticket. Of several kinds, a
+    resource after "to" or "from" can only be updated, and any other resource cannot be updated.
+
+    Args:
+        kinds: The kinds of change in the step.
+        is_after_preposition: Whether the resource is named after "to" or "from".
+    """
+    if len(kinds) == 1:
+        return kinds
+    return kinds & {"update"} if is_after_preposition else kinds - {"update"}
 
 
 class _RankedChange(NamedTuple):
@@ -201,6 +196,26 @@ class _RankedChange(NamedTuple):
     negative_noun_count: int
     replaces: bool
     catalog_position: int
+
+    @classmethod
+    def of(cls, name: str, noun_positions: Sequence[int], catalog_position: int) -> _RankedChange:
+        """Rank an action.
+
+        Args:
+            name: The action's name.
+            noun_positions: The positions in the step of the nouns of the name.
+            catalog_position: The position of the action in the catalog.
+        """
+        first_noun = min(noun_positions)
+        last_noun = max(noun_positions)
+        _, _, method = name.rpartition(".")
+        return cls(
+            first_noun=first_noun,
+            is_apart=last_noun - first_noun >= len(noun_positions),
+            negative_noun_count=-len(noun_positions),
+            replaces=method.startswith(_REPLACE_VERBS),
+            catalog_position=catalog_position,
+        )
 
 
 def _words_after_preposition(step: str) -> frozenset[str]:

@@ -117,11 +117,9 @@ class _Context(NamedTuple):
 
     def enter(self, record: Any) -> _Context:
         """Return a copy for the fields of a record, with the record as the innermost one."""
-        # Suppose that ``type Tree = Node``, and that the class ``Node`` has a field of the type
-        # ``Tree``. The model sees neither name, only the fields of ``Node``. If ``Tree`` stayed in
-        # enclosing_aliases, the field's type would be written as ``Tree``. Without it, the type is
-        # resolved to ``Node``. ``Node`` is in ``enclosing``, so that is_too_deep() returns True,
-        # and the field's type is written as ``dict``.
+        # The aliases are dropped, so that a recursive field is written as ``dict``. With the alias
+        # ``type Tree = Node``, a field ``left: Tree`` of ``Node`` would otherwise be written as
+        # ``Tree``, a name that the model does not know.
         return self._replace(enclosing=(*self.enclosing, record), enclosing_aliases=())
 
     def is_too_deep(self, record: Any) -> bool:
@@ -511,8 +509,8 @@ def _substitute(hint: Any, type_arguments: Mapping[Any, Any]) -> Any:
 def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
     """Yield the key path and the description of each field and list item inside a type.
 
-    A description may be empty. The arguments of all other generic types are treated like the items
-    of a list.
+    A description may be empty. Any generic type is treated like a list of its type arguments: the
+    items of ``dict[str, Order]`` are ``str`` and ``Order``.
 
     Args:
         hint: The type.
@@ -526,27 +524,33 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         # argument never has variables of ``Page``, so no variable in it is replaced.
         hint = context.type_arguments.get(hint, Any)
         context = context.without_variables()
-    args = typing.get_args(hint)
     origin = typing.get_origin(hint)
-    if origin is typing.Literal:  # whose arguments are values, not types
-        return
     record = origin if isinstance(origin, type) else hint
     fields: list[RecordField] | None = None
     if isinstance(record, type):
         fields = record_fields(record, as_input=context.as_input)
     if fields is None:
-        for arg in args:
-            if arg is Ellipsis:
-                continue
-            # A union has members instead of items, and their descriptions are part of the union's
-            # own description.
-            item_doc = "" if _is_union(origin) else doc_of(arg)
-            yield from _item_notes(arg, item_doc, context, path)
+        yield from _argument_notes(hint, context, path)
     elif _is_root_model(record):  # its data are those of its field ``root``, such as a list
         root = _root_of(record)
         yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
         yield from _field_notes(hint, record, fields, context, path)
+
+
+def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the key path and the description of each type argument, and of all inside it.
+
+    A type without arguments yields nothing.
+    """
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:  # whose arguments are values, not types
+        return
+    for arg in typing.get_args(hint):
+        if arg is not Ellipsis:
+            # The descriptions of a union's members are part of the union's own description.
+            item_doc = "" if _is_union(origin) else doc_of(arg)
+            yield from _item_notes(arg, item_doc, context, path)
 
 
 def _field_notes(
@@ -611,8 +615,8 @@ def _hints_of(owner: Any) -> dict[str, Any]:
 def _arguments_of_bases(owner: Any) -> dict[Any, dict[Any, Any]]:
     """Return the types of the type variables of each generic base, direct or indirect, by base.
 
-    For ``class Pages(Page[list[T]])`` the result has ``Page: {S: list[T]}``, if ``S`` is the type
-    variable of ``Page``. The types may contain type variables of the class, but none of the bases.
+    For ``class Names(Sorted[str])`` with the base ``class Sorted(Page[list[T]])``, the result is
+    ``{Sorted: {T: str}, Page: {S: list[str]}}``, if ``S`` is the type variable of ``Page``.
     """
     arguments: dict[Any, dict[Any, Any]] = {}
     for base in getattr(owner, "__orig_bases__", ()):

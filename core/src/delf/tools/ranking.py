@@ -7,7 +7,9 @@ import heapq
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 # The number of words of a name from which one of the words may be missing in a text.
@@ -173,6 +175,14 @@ def _terms(text: str) -> dict[str, float]:
     return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)
 
 
+def _with_synonyms(terms: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of search terms and of their synonyms."""
+    weights: dict[str, float] = {}
+    for term in terms:
+        weights |= dict.fromkeys(_SYNONYMS.get(term, ()), _SYNONYM_WEIGHT)
+    return weights | dict(terms)  # a synonym that is also a search term has the full weight
+
+
 def _term_weights(fields: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Return the terms of weighted texts, each with the sum of the weights of its texts."""
     weights: dict[str, float] = {}
@@ -224,28 +234,19 @@ class Ranking:
         self, texts: Iterable[Iterable[tuple[str, float]]], names: Iterable[str] = ()
     ) -> None:
         self._names = [frozenset(_terms(name)) for name in names]
-        # Maps each term to the items with the term, each with the term's weight in its texts.
-        weights_by_term: dict[str, dict[int, float]] = {}
-        sizes: list[float] = []
-        for number, fields in enumerate(texts):
-            weights = _term_weights(fields)
-            for term, weight in weights.items():
-                weights_by_term.setdefault(term, {})[number] = weight
-            sizes.append(sum(weights.values()))
-        damping = _damping(sizes)  # of each item, so that long items do not score more
+        weights_of_items = [_term_weights(fields) for fields in texts]
+        # The damping of each item, so that long items do not score more.
+        damping = _damping([sum(weights.values()) for weights in weights_of_items])
+        item_counts = Counter(chain.from_iterable(weights_of_items))
+        rarities = {t: _rarity(count, len(weights_of_items)) for t, count in item_counts.items()}
         # Maps each term to the items with the term, each with the score that the term contributes.
-        self._scores_by_term: dict[str, dict[int, float]] = {}
-        self._max_scores: dict[str, float] = {}
-        for term, weight_by_item in weights_by_term.items():
-            rarity = _rarity(len(weight_by_item), len(sizes))
-            scores: dict[int, float] = {}
-            for number, weight in weight_by_item.items():
-                score = rarity * weight * (_SATURATION + 1) / (weight + damping[number])
-                scores[number] = score
-            self._scores_by_term[term] = scores
-            self._max_scores[term] = max(scores.values())
-        # A search word that no item has counts as if it were the best of all words and were not
-        # found, so that it lowers all scores.
+        self._scores_by_term: dict[str, dict[int, float]] = {term: {} for term in rarities}
+        for number, weights in enumerate(weights_of_items):
+            for term, weight in weights.items():
+                score = rarities[term] * weight * (_SATURATION + 1) / (weight + damping[number])
+                self._scores_by_term[term][number] = score
+        self._max_scores = {term: max(s.values()) for term, s in self._scores_by_term.items()}
+        # A search word that no item has lowers all scores by as much as possible.
         self._unknown_word_score = max(self._max_scores.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
@@ -260,26 +261,25 @@ class Ranking:
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score.
 
-        An item has the score 1 if no other item matches any search word better, and the search
-        has every word of the item's name. A search word that no item has lowers all scores.
+        Scores are shares of the score of an ideal item: for each search word, the ideal item scores
+        as much as the item that matches this word best, and the search has all words of its name.
+        A search word that no item has lowers all scores.
 
         Args:
             words: The search words.
             limit: The maximum number of results.
         """
         terms = _terms(words)
-        weights: dict[str, float] = {}
-        for term in terms:
-            weights |= dict.fromkeys(_SYNONYMS.get(term, ()), _SYNONYM_WEIGHT)
-        weights |= terms  # a synonym that is also a search term has the full weight
+        weights = _with_synonyms(terms)
         scores: dict[int, float] = {}
         for term, weight in weights.items():
             for number, score in self._scores_by_term.get(term, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
+            max_factor = 1 + _NAME_BONUS  # of an item whose whole name is found
             for number in scores:
-                found_share = _found_share(self._names[number], weights)
-                scores[number] *= (1 + _NAME_BONUS * found_share) / (1 + _NAME_BONUS)
+                factor = 1 + _NAME_BONUS * _found_share(self._names[number], weights)
+                scores[number] *= factor / max_factor
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / ideal_score) for number in best]

@@ -167,13 +167,14 @@ def kinds_of_change(step: str) -> frozenset[str]:
     # A word such as "open" is a verb only at the beginning of a step.
     verbs = {*words, _FIRST_VERBS.get(words[0], "")}
     kinds = {kind for kind, kind_verbs in _CHANGE_VERBS.items() if kind_verbs.intersection(verbs)}
-    # "Set up and create a ticket": beside a verb of another kind, a verb of updates says nothing.
-    creations_and_deletions = kinds - {"update"}
-    # "Add the label new to the ticket" may also be an update of the ticket.
-    names_container = not {"to", "from"}.isdisjoint(words)
-    if not creations_and_deletions or names_container:
-        return frozenset({*creations_and_deletions, "update"})
-    return frozenset(creations_and_deletions)
+    creations_and_deletions = frozenset(kinds - {"update"})
+    if not creations_and_deletions:
+        return frozenset({"update"})
+    if "to" in words or "from" in words:
+        # "Add the label new to the ticket" may create a label, or update a ticket.
+        return creations_and_deletions | {"update"}
+    # "Set up and create a ticket" requests no update, although "set" can mean one.
+    return creations_and_deletions
 
 
 def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:

@@ -112,29 +112,28 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         choice: The tools to show, and the omitted tools.
         task: The user's task, in plain words.
     """
-    max_size = choice.budget
     shown_tools = [tool for tool in choice.shown if not tool.built_in]
     is_mentioned = named_by(task)
     text_of_omitted_names = ""
-    largest_best_match_limits = _NO_LARGER_LIMITS
+    wanted_best_limits = _NO_LARGER_LIMITS
     if choice.left_out:
         # The few tools that match the task best get larger limits than the other shown tools.
-        largest_best_match_limits = _best_match_limits(choice, is_mentioned, task)
+        wanted_best_limits = _best_match_limits(choice, is_mentioned, task)
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
-        # The same budget as in select_fitting(), which reserves the rest for notes.
-        text_of_omitted_names = names_of(other_names, _without_notes(max_size))
-        max_size -= len(text_of_omitted_names)
-    limits, best_match_limits = _fitting_limits(
-        shown_tools, largest_best_match_limits, is_mentioned, max_size
+        # select_fitting() has chosen the tools with this budget, too.
+        text_of_omitted_names = names_of(other_names, _without_notes(choice.budget))
+    size_for_stubs = choice.budget - len(text_of_omitted_names)
+    limits, best_limits = _fitting_limits(
+        shown_tools, wanted_best_limits, is_mentioned, size_for_stubs
     )
-    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_match_limits))
+    text = "\n".join(_lines(list(choice.shown), limits, is_mentioned, best_limits))
     return "\n".join(filter(None, [text, text_of_omitted_names]))
 
 
 def _fitting_limits(
     shown_tools: Sequence[ToolDescription],
-    largest_best_match_limits: Mapping[str, StubLimits],
+    wanted_best_limits: Mapping[str, StubLimits],
     is_mentioned: NameTest,
     max_size: int,
 ) -> tuple[StubLimits, Mapping[str, StubLimits]]:
@@ -143,9 +142,9 @@ def _fitting_limits(
     Returns:
         The limits of most tools, and a mapping from the name of each other tool to its limits.
     """
-    for limits, best_match_limits in _limit_options(largest_best_match_limits):
-        if _size(shown_tools, limits, is_mentioned, max_size, best_match_limits) <= max_size:
-            return limits, best_match_limits
+    for limits, best_limits in _limit_options(wanted_best_limits):
+        if _size(shown_tools, limits, is_mentioned, max_size, best_limits) <= max_size:
+            return limits, best_limits
     return _MIN_LIMITS, _NO_LARGER_LIMITS
 
 
@@ -286,14 +285,11 @@ def _select_within(
     selected: dict[str, ToolDescription] = {}
     rest: list[ToolDescription] = []
     for number, tool in enumerate(tools, 1):
-        # named_results() gives names only to records of several tools, so pass the tool twice: the
-        # record may be that of other selected tools, too.
-        results = named_results((tool, tool))
         limits = best_match_limits.get(tool.name, _MIN_LIMITS)
-        size = len(_stub(tool, limits, is_mentioned, results)) + 1
-        result = results.get(tool.returns)
-        if result is not None and tool.returns not in shown_result_types:
-            size += len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
+        stub_size, definition_size = _sizes_with_named_result(tool, limits, is_mentioned)
+        size = stub_size
+        if tool.returns not in shown_result_types:
+            size += definition_size
         if tool.connection not in shown_connections:
             size += len(_head(tool)) + 1
         if lists_each_omitted_name:
@@ -310,6 +306,23 @@ def _select_within(
         shown_result_types.add(tool.returns)
         selected[tool.name] = tool
     return rest, selected
+
+
+def _sizes_with_named_result(
+    tool: ToolDescription, limits: StubLimits, is_mentioned: NameTest
+) -> tuple[int, int]:
+    """Return the sizes of a tool's stub and of the definition of the record that it returns.
+
+    The stub has only the name of the record, as if another selected tool returned the record, too.
+    The second size is 0 if the tool does not return a record.
+    """
+    # named_results() gives a name to each record that several tools return.
+    results = named_results((tool, tool))
+    stub_size = len(_stub(tool, limits, is_mentioned, results)) + 1
+    result = results.get(tool.returns)
+    if result is None:
+        return stub_size, 0
+    return stub_size, len(_definition(result, limits, is_mentioned)) + _INDENT_AND_NEWLINE
 
 
 def render_stubs(

@@ -19,6 +19,13 @@ _DEEPEST: Final = 12
 _MAX_GROUP_LEVELS: Final = 36
 # The maximum number of keys of an envelope, a record such as ``{"data": …, "next": …}``.
 _MAX_ENVELOPE_KEYS: Final = 3
+# For a type, the beginnings of the types that include it: a record is a dict, and a float may be an
+# int. Any type not listed here is included only by itself.
+_INCLUDING_TYPES: Final = {
+    "dict": ("{", "dict"),
+    "list": ("list",),
+    "int": ("int", "float", "Decimal"),
+}
 # The limits to try, from long to short: the depth of nested records, and the number of keys.
 _SHORTENING_STEPS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60), (1, 30))
 
@@ -187,11 +194,12 @@ def _with_type_in_record(
 
 def _admits(text: str, kind: str) -> bool:
     """Return True if a type, such as ``int | None``, already includes a type, such as ``int``."""
-    # The beginnings of types that include a type: records are dicts, and a float may be an int.
-    prefixes = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
     # The whole text is tested, too, because ``kind`` itself may contain a union.
     members = [text, *text.split(" | ")]
-    return "Any" in members or any(each.startswith(prefixes.get(kind, (kind,))) for each in members)
+    if "Any" in members:
+        return True
+    including_types = _INCLUDING_TYPES.get(kind, (kind,))
+    return any(member.startswith(including_types) for member in members)
 
 
 def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
@@ -221,9 +229,10 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
 
 
 def _split_at_closing_bracket(parts: _Parts) -> tuple[_Parts, _Parts]:
-    """Split the parts after an opening bracket before the bracket that closes it.
+    """Split the parts of a type at the first closing bracket that has no opening bracket.
 
-    Without a closing bracket, all parts are in the first result.
+    For the text ``list[int]] | None`` in the parts, the results are ``list[int]`` and ``] | None``.
+    Without such a bracket, all parts are in the first result.
     """
     open_brackets = 1
     for part_index, part in enumerate(parts):
@@ -352,27 +361,34 @@ def _text_of_record_or_literal(
 ) -> str:
     """Format a record or a ``Literal`` within the limits.
 
-    Items that the text of the task mentions always stay. An envelope, such as ``{"data": ...}``,
-    only wraps the data: if it is outermost, or in envelopes only, it does not count as a level.
+    Items that the text of the task mentions always stay.
     """
     kept_items = _kept_items(type_part, limits, is_mentioned)
     if not kept_items and type_part.is_record:
         return "dict"
-    may_be_envelope = limits.is_in_envelopes_only and type_part.is_record
-    is_envelope = may_be_envelope and _is_envelope(type_part)
-    remaining_depth = limits.depth if is_envelope else limits.depth - 1
+    inner_limits = _limits_inside(type_part, limits)
     item_texts: list[str] = []
     for item in kept_items:
-        # A record under a key that the task names shows its keys even beyond the limit of depth.
-        is_named_by_task = type_part.is_record and is_mentioned(item.key)
-        min_depth = 1 if is_named_by_task else 0
-        depth = max(remaining_depth, min_depth)
-        inner_limits = limits._replace(depth=depth, is_in_envelopes_only=is_envelope)
-        item_texts.append(item.head + _format_type(item.parts, inner_limits, is_mentioned))
+        item_limits = inner_limits
+        if type_part.is_record and is_mentioned(item.key):
+            # A record under a key that the task names shows its keys, even beyond the depth limit.
+            item_limits = inner_limits._replace(depth=max(inner_limits.depth, 1))
+        item_texts.append(item.head + _format_type(item.parts, item_limits, is_mentioned))
     if type_part.is_shortened or len(kept_items) < len(type_part.items):
         item_texts.append(_ELLIPSIS)
     text = ", ".join(item_texts)
     return f"{{{text}}}" if type_part.is_record else f"{_LITERAL}{text}]"
+
+
+def _limits_inside(type_part: _RecordOrLiteral, limits: _Limits) -> _Limits:
+    """Return the limits for the items of a record or a ``Literal``, usually with one level less.
+
+    An envelope, such as ``{"data": ...}``, is no level if it is outermost or in envelopes only.
+    """
+    may_be_envelope = limits.is_in_envelopes_only and type_part.is_record
+    if may_be_envelope and _is_envelope(type_part):
+        return limits
+    return limits._replace(depth=max(limits.depth - 1, 0), is_in_envelopes_only=False)
 
 
 def _kept_items(

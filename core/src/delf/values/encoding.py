@@ -38,7 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from itertools import chain, islice
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
@@ -141,25 +141,19 @@ def estimate_size(value: Any, max_size: int) -> int:
         value: Any value.
         max_size: The number at which counting stops.
     """
-    total = VALUE_BYTES
+    total = 0
     pending: list[Any] = [(value,)]
-    while pending and total <= max_size:
-        parts = pending.pop()
-        if _type_of(parts) is dict:
-            parts = chain(parts, parts.values())
-        for item in parts:
-            kind = _type_of(item)
+    while pending:
+        parts, count = _parts_of(pending.pop())
+        total += VALUE_BYTES * count
+        if total > max_size:
+            break
+        for part in parts:
+            kind = _type_of(part)
             if kind is str or kind is bytes:
-                total += len(item)
-            elif kind is dict:
-                total += 2 * VALUE_BYTES * len(item)
-                # The dict itself is pushed, not an iterator over its keys and values: an iterator
-                # would be one more object for the garbage collector to track.
-                pending.append(item)
+                total += len(part)
             elif kind not in PLAIN:
-                inner, count = _parts_of(item)
-                total += VALUE_BYTES * count
-                pending.append(inner)
+                pending.append(part)
     return total
 
 
@@ -198,10 +192,10 @@ class _Sizes:
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
         """Return a value's cost, its number of characters and its number of nested levels.
 
-        The cost is the estimated memory, as a number of values of ``VALUE_BYTES``: a number or text
-        in a container costs 1, a list costs 3 and its items, a dict 7 and its keys and values. The
-        characters are those of all texts, with the bytes of all byte strings. The levels are those
-        of containers: ``[1]`` has one level, and ``[[1], 2]`` has two.
+        The cost is the estimated memory in units of ``VALUE_BYTES``. A number, text or byte string
+        in a container costs 1. A list costs 3 plus its items, and a dict 7 plus its keys and
+        values. The bytes of byte strings count as characters. Levels are those of containers:
+        ``[1]`` has one level, and ``[[1], 2]`` has two.
 
         Args:
             value: Any value.
@@ -213,10 +207,9 @@ class _Sizes:
         """
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
-        kind = _type_of(value)
         parts, count = _parts_of(value)
-        if count > self._max_values:
-            self._refuse(count)
+        self._check_limits(count, 0)
+        kind = _type_of(value)
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
         characters = 0
         levels = 1
@@ -224,8 +217,6 @@ class _Sizes:
             # Each item of such a list costs one value, so no item needs to be visited.
             cost += count
             parts = ()
-        elif kind is dict:
-            parts = chain(value, value.values())
         elif kind is str or kind is bytes:
             characters = len(value)
         for part in parts:
@@ -242,22 +233,21 @@ class _Sizes:
                 cost += inner_cost
                 characters += inner_characters
                 levels = max(levels, 1 + inner_levels)
-                # At the place where the part was measured, it may have been less deep than here.
+                # The part may be deeper here than at the place where it was measured.
                 if level + levels > MAX_DEPTH:
                     raise UnsupportedValueError(_TOO_DEEP)
-                if cost > self._max_values or characters > self._max_size:
-                    self._refuse(cost)
-        if cost > self._max_values or characters > self._max_size:
-            self._refuse(cost)
+                self._check_limits(cost, characters)
+        self._check_limits(cost, characters)
         sizes = cost, characters, levels
         if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
             self._measured[id(value)] = sizes
         return sizes
 
-    def _refuse(self, values: int) -> NoReturn:
-        if values > self._max_values:
+    def _check_limits(self, cost: int, characters: int) -> None:
+        if cost > self._max_values:
             raise TooLargeError(f"it has more than {self._max_values:,} values")
-        raise TooLargeError(f"it takes more than {self._max_size:,} bytes")
+        if characters > self._max_size:
+            raise TooLargeError(f"it takes more than {self._max_size:,} bytes")
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
@@ -269,6 +259,8 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
     kind = _type_of(value)
     if kind is list or kind is tuple:
         return value, len(value)
+    if kind is dict:
+        return chain(value, value.values()), 2 * len(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         return islice(chain.from_iterable(items.items()), 2 * len(items)), 2 * len(items)
