@@ -254,14 +254,21 @@ def _variable_effects(name: str, folder: Folder) -> Iterator[Effect]:
     for variable, value in folder.env.entries:
         yield from _text_effects(value, f"{name}: {variable}", folder.root)
         if variable.startswith(PREFIX):
-            # DELF_LLM__BASE_URL sets the key "base_url" of the agent's setting "llm". DELF_SHOP_URL
-            # sets the key "url" of a connection or plugin "shop", but where the name ends is not
-            # known here. So "shop_url" counts as the key: its end tells the effect as "url" does.
-            path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
-            is_of_agent = path[0] in AgentConfig.model_fields
-            setting_path = ("agent", *path) if is_of_agent else path[-1:]
-            yield from _value_effects(setting_path, variable, value, name)
+            yield from _value_effects(_setting_path(variable), variable, value, name)
         yield Effect(kind="set", what=variable, where=name)
+
+
+def _setting_path(variable: str) -> tuple[str, ...]:
+    """Return the path of the setting that an environment variable sets.
+
+    - ``DELF_LLM__BASE_URL`` has the path ``("agent", "llm", "base_url")``.
+    - ``DELF_SHOP_URL`` has the path ``("shop_url",)``. The setting is the key ``url`` of the
+      connection or plugin ``shop``, but this module does not know where such names end.
+    """
+    keys = variable.removeprefix(PREFIX).lower().split("__")
+    if keys[0] in AgentConfig.model_fields:
+        return ("agent", *keys)
+    return (keys[-1],)
 
 
 def _document_effects(name: str, document: Mapping[str, Any], root: Path) -> Iterator[Effect]:

@@ -79,8 +79,8 @@ class Narrator:
     def __call__(self, event: ev.Event) -> None:
         """Write a line about an event if the options ask for the event.
 
-        Warnings, requests, decisions and notifications are written in the same way with and without
-        ``--verbose``; all other events are not.
+        Warnings, notifications, decisions from other processes and requests to a person are written
+        in the same way with and without ``--verbose``; all other events are not.
         """
         # A warning before the first step is about the set-up: see _is_known_warning().
         self._has_begun_steps = self._has_begun_steps or isinstance(event, ev.StepStarted)

@@ -96,6 +96,10 @@ async def add_outcomes(firings: Sequence[Firing], journal: SharedJournal) -> lis
 
 
 async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
+    """Return a firing with the states of its tasks, and the state of the worst task as its own.
+
+    A firing that started no task keeps its state.
+    """
     records: list[TaskRecord] = []
     for task_id in firing.task_ids:
         try:
@@ -103,16 +107,19 @@ async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
         except UnknownTaskError:
             continue  # deleted since
     states = {record.task_id: record.state for record in records}
-    is_known = firing.state is TaskState.DONE and bool(states)
-    if not is_known:
+    if firing.state is not TaskState.DONE or not states:
         return replace(firing, task_states=states)
-    ended_badly = (TaskState.FAILED, TaskState.STOPPED)
-    worst_first = sorted(
-        states.values(), key=lambda state: (state not in ended_badly, state.is_terminal)
-    )
     errors = (record.error for record in records if record.state is TaskState.FAILED)
     note = firing.note or next(errors, None)
-    return replace(firing, task_states=states, state=worst_first[0], note=note)
+    worst_state = min(states.values(), key=_badness_rank)
+    return replace(firing, task_states=states, state=worst_state, note=note)
+
+
+def _badness_rank(state: TaskState) -> int:
+    """Return a number by which the states of tasks are sorted, the worst state first."""
+    if state in (TaskState.FAILED, TaskState.STOPPED):
+        return 0
+    return 2 if state.is_terminal else 1
 
 
 def check_routine(schedule: Schedule, routines: AgentRoutines) -> None:

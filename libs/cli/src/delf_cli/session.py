@@ -408,26 +408,21 @@ def _run_work(
     if live is not None:
         listeners.append(live)
     event_lines = EventLines()
-
-    is_resumable = False
-    shown_response: Response | None = None
-    exit_status = errors.OK
+    progress = _Progress()
 
     async def run_and_show() -> None:
-        nonlocal is_resumable, shown_response, exit_status
         if options.events:
             listeners.append(event_lines)
             event_lines.watch()
         started_agent = await setup.start(agent)
         # The start may fall back to another agent, whose journal is in memory.
-        is_resumable = setup.is_journalled and started_agent is agent
+        progress.is_resumable = setup.is_journalled and started_agent is agent
         try:
             response = await work(started_agent, {"listeners": listeners})
             if live is not None:
                 live.stop()
             # Show the response before stopping: a signal may interrupt the closing of the tools.
-            exit_status = show(response)
-            shown_response = response
+            progress.shown = response, show(response)
         finally:
             await started_agent.astop()
 
@@ -435,24 +430,39 @@ def _run_work(
         live.start()
     began = time.monotonic()
     try:
-        run_until_done(run_and_show, lambda: leave_tasks(agent) if is_resumable else None)
+        run_until_done(run_and_show, lambda: leave_tasks(agent) if progress.is_resumable else None)
     except errors.InterruptedRunError as signal_error:
         if event_lines.is_broken:  # EventLines cancelled the run; there was no signal
             raise BrokenPipeError from None
         if live is not None:
             live.stop()
-        if shown_response is not None:  # the signal came while the agent stopped
-            return shown_response, exit_status, signal_error
+        if progress.shown is not None:  # the signal came while the agent stopped
+            return *progress.shown, signal_error
         seconds = time.monotonic() - began
-        response = _response_after_signal(events, signal_error, seconds, is_resumable=is_resumable)
+        response = _response_after_signal(
+            events, signal_error, seconds, is_resumable=progress.is_resumable
+        )
         if response is None:
             raise
         return response, show(response), signal_error
     finally:
         if live is not None:
             live.stop()
-    assert shown_response is not None  # noqa: S101 - run_and_show() set it or raised
-    return shown_response, exit_status, None
+    assert progress.shown is not None  # noqa: S101 - run_and_show() set it or raised
+    return *progress.shown, None
+
+
+@dataclass()
+class _Progress:
+    """How far :func:`_run_work` has come, in case a signal stops the work.
+
+    Args:
+        is_resumable: Whether the task can be resumed.
+        shown: The response and the exit status of ``show``; None before the response is shown.
+    """
+
+    is_resumable: bool = False
+    shown: tuple[Response, int] | None = None
 
 
 def _response_after_signal(

@@ -52,12 +52,13 @@ def reserve_stdout() -> None:
 
 
 def _click_stream() -> TextIO:
-    """Return the stream of ``click.echo``: the real stdout, but not for the output of a tool.
+    """Return the stream of ``click.echo``.
 
-    A tool may use click, too, and its output must not mix with the answer. The output goes where
-    the tool's ``print`` goes: to stderr, or to a stream that replaces ``sys.stdout``.
+    A tool may use click, too, and its output must not mix with the answer.
     """
-    return sys.stdout if in_call() else real_stdout()
+    if in_call():
+        return sys.stdout  # which reserve_stdout() has redirected to stderr
+    return real_stdout()
 
 
 def _redirect_stdout(stdout: TextIO) -> TextIO:

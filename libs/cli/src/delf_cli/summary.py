@@ -93,11 +93,7 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
 
 
 def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
-    """Return a table row for each of the first 30 approvals.
-
-    The last cell tells the first that exists of: the task in which the decision was made, the
-    answer, the reason, the edited arguments.
-    """
+    """Return a table row for each of the first 30 approvals, with a note in the last cell."""
     return [
         (
             str(approval.call_id or "-"),
@@ -111,6 +107,7 @@ def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
 
 
 def _note_of(approval: ApprovalTrace) -> str:
+    """Return the task that has the decision, or else the answer, reason or edited arguments."""
     if approval.from_task is not None:
         return f"decided in {approval.from_task}"
     if approval.answer is not None:

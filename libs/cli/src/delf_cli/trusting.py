@@ -84,27 +84,26 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
     folder_files = read(Path(folder or "."), config, state.discover())
     if flags["revoke"]:
         _revoke(folder_files.root)
-    if flags["as_json"]:  # a program cannot answer the question
-        if flags["yes"] and folder_files.items:
-            _ask_trust(folder_files, yes=True)
+    elif not flags["as_json"]:
+        for line in lines(folder_files, state.redact, everything=flags["show"]):
+            click.echo(line)
+        if not flags["show"] and not _ask_trust(folder_files, yes=flags["yes"]):
+            ctx.exit(1)
+    elif flags["yes"]:  # without --yes, nothing changes: a program cannot answer the question
+        _ask_trust(folder_files, yes=True)
+    if flags["as_json"]:
         data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
-        return
-    if flags["revoke"]:
-        return
-    for line in lines(folder_files, state.redact, everything=flags["show"]):
-        click.echo(line)
-    if flags["show"] or not folder_files.items:
-        return
-    if not _ask_trust(folder_files, yes=flags["yes"]):
-        ctx.exit(1)
 
 
 def _ask_trust(folder: Folder, *, yes: bool) -> bool:
-    """Ask whether to trust a folder, unless ``yes``; return True if the folder is trusted."""
+    """Ask whether to trust a folder, unless ``yes``; return True if the folder is trusted.
+
+    A folder without files that have an effect needs no trust.
+    """
     from delf.trust.decisions import remember
 
-    if changes_since(folder) == []:  # None for a folder that never was trusted
+    if not folder.items or changes_since(folder) == []:  # None if the folder never was trusted
         return True
     if not yes and not can_ask():
         errors.say("hint", "delf trust --yes trusts it without a question")

@@ -185,18 +185,17 @@ class Transport:
         return Retry(seconds=wait, may_have_taken_effect=True)
 
     def _retry_after_rate_limit(self, answer: Answer, progress: Progress) -> Retry | None:
-        """Return the delay before a retry of a rate-limited request, which had no effect.
+        """Return the delay before a retry of a rate-limited request; None to give up.
 
-        All retries together wait for up to :data:`_MAX_QUOTA_SECONDS`. None if less than the first
-        pause remains of this time, or less than the pause that Google asks for.
+        All retries together wait for up to :data:`_MAX_QUOTA_SECONDS`.
         """
-        seconds = retry_after(answer.headers)
         remaining_seconds = _MAX_QUOTA_SECONDS - progress.waited
-        if seconds is None:
-            wait = min(pause(progress.attempts), max(remaining_seconds, 0.0))
-        else:
-            wait = seconds
-        if wait > remaining_seconds or remaining_seconds < FIRST_PAUSE:
+        if remaining_seconds < FIRST_PAUSE:
+            return None
+        wait = retry_after(answer.headers)
+        if wait is None:  # Google asks for no particular delay
+            wait = min(pause(progress.attempts), remaining_seconds)
+        if wait > remaining_seconds:
             return None
         if wait > _WARN_SECONDS:
             _log.warning("%s: a quota of Google is used up; waiting for %.0f s", self.name, wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -269,23 +269,15 @@ class _EndpointResolver:
         """
         stem = provider.name.upper()
         keys = provider.keys or (f"{stem}_API_KEY",)
-        base_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
+        configured_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
         # A name may hold an address, too: huggingface/https://host
         address_in_name = self.config.model if "://" in self.config.model else None
-        url = base_url or address_in_name
-        address_source = None if url is None else source_of(url)
-        key = _find_key(self.config, self.context, provider, keys, url)
-        base_url, headers = _split_credentials(base_url, self.config, address_source)
-        # Without a key, litellm would take a key from the environment. A key from there must not be
-        # sent to an address that a program or a project's file sets.
-        is_address_from_code = address_source in ("program", "project")
-        if key.text is None and is_address_from_code:
-            # A server that needs a login would refuse the placeholder, so report that the project
-            # has no key for its address.
-            may_need_key = provider.login != "none"
-            if address_source == "project" and may_need_key:
-                raise _key_address_error(self.model_name, keys[0], "environment", address_source)
-            key = replace(key, text=NO_KEY)  # a placeholder
+        address = configured_url or address_in_name
+        address_source = None if address is None else source_of(address)
+        key = _find_key(self.config, self.context, provider, keys, address)
+        if key.text is None:
+            key = self._without_litellm_key(key, keys[0], provider, address_source)
+        base_url, headers = _split_credentials(configured_url, self.config, address_source)
         # The login "key" requires a key. "other" allows another login, such as a cloud role.
         is_key_missing = key.text is None and provider.login == "key"
         return Endpoint(
@@ -302,6 +294,27 @@ class _EndpointResolver:
             headers=headers,
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )
+
+    def _without_litellm_key(
+        self, key: _Key, variable: str, provider: Provider, address_source: Source | None
+    ) -> _Key:
+        """Return a placeholder for a missing key if litellm must not search for a key itself.
+
+        Without a key, litellm takes one from the environment. This key must not be sent to an
+        address that a program or a project's file sets.
+
+        Args:
+            key: The result of delf's own search, which found no key.
+            variable: The environment variable of the key.
+            provider: The provider.
+            address_source: The source of the address; None for the provider's default.
+        """
+        if address_source not in ("program", "project"):
+            return key
+        if address_source == "project" and provider.login != "none":
+            # The server would refuse the placeholder.
+            raise _key_address_error(self.model_name, variable, "environment", address_source)
+        return replace(key, text=NO_KEY)
 
 
 def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | None:
@@ -366,29 +379,15 @@ def _find_key(
     variables: tuple[str, ...],
     address: str | None,
 ) -> _Key:
-    """Find the first usable key, in order of precedence.
-
-    The order is: the configuration, ``api_key_for`` the address, ``providers`` by the provider's
-    name or alias, and the environment variables.
+    """Find the first key that may be sent to an address, in the order of :func:`_all_keys`.
 
     Raises:
         KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
             not sent to that address.
     """
     address_source = None if address is None else source_of(address)
-    key_for_address = _key_for_address(context, address)
-    configured_keys = [("LLMConfig(api_key=…)", config.api_key)]
-    if key_for_address is not None:
-        # Whoever sets the address may use this key for the address.
-        key_of_address = SourcedText(key_for_address, address_source or "program")
-        configured_keys.append(("api_key_for", key_of_address))
-    configured_keys += [
-        (f"providers[{name!r}]", context.providers.get(name))
-        for name in (provider.name, *provider.aliases)
-    ]
-    configured_keys += [(name, _variable(context, name)) for name in variables]
-    first_rejected: _Key | None = None
-    for location, text in configured_keys:
+    first_rejected: _Key | None = None  # for the message if no other key is found
+    for location, text in _all_keys(config, context, provider, variables, address):
         key = (text or "").strip()  # keys read from files often end in a newline
         if not key:
             continue
@@ -401,7 +400,6 @@ def _find_key(
             )
         if _may_send_key(candidate.source, address_source):
             return candidate
-        # Not to be sent to this address. Only named in a message, if no other key is found.
         first_rejected = first_rejected or candidate
     if first_rejected is None:
         return _Key.absent(reason=f"no key was given and {variables[0]} is not set")
@@ -412,6 +410,29 @@ def _find_key(
     return _Key.absent(
         reason=f"{first_rejected.location} is not sent to an address of the {address_source}"
     )
+
+
+def _all_keys(
+    config: LLMConfig,
+    context: PluginContext,
+    provider: Provider,
+    variables: tuple[str, ...],
+    address: str | None,
+) -> Iterator[tuple[str, str | None]]:
+    """Yield each place that may have a key, and the key there, in order of precedence.
+
+    The order is: the configuration, ``api_key_for`` the address, ``providers`` by the provider's
+    name or alias, and the environment variables.
+    """
+    yield "LLMConfig(api_key=…)", config.api_key
+    key_for_address = _key_for_address(context, address)
+    if address is not None and key_for_address is not None:
+        # With the source of the address, the key may be sent to the address.
+        yield "api_key_for", SourcedText(key_for_address, source_of(address))
+    for name in (provider.name, *provider.aliases):
+        yield f"providers[{name!r}]", context.providers.get(name)
+    for name in variables:
+        yield name, _variable(context, name)
 
 
 def _key_address_error(

@@ -8,7 +8,7 @@ gets the token of the model before it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -74,16 +74,21 @@ def may_think(request: ModelRequest) -> bool:
     Claude refuses thinking within a sequence of tool calls that began without thinking, such as one
     that another model began.
     """
-    # The first call after the user's last message; the search goes backwards from the last message.
-    first_call: ToolCall | None = None
-    for message in reversed(request.messages):
-        if message.role == "assistant":
-            first_call = next((p for p in message.parts if isinstance(p, ToolCall)), first_call)
-        elif not any(isinstance(part, ToolResult) for part in message.parts):
-            break
     # The token contains the signature of the thinking before the call. A call without a token was
     # made without thinking, or by another model.
-    return first_call is None or first_call.token is not None
+    calls = _calls_of_current_turn(request.messages)
+    return not calls or calls[0].token is not None
+
+
+def _calls_of_current_turn(messages: Iterable[Message]) -> list[ToolCall]:
+    """Return the model's calls after the last message that the user wrote."""
+    calls: list[ToolCall] = []
+    for message in messages:
+        if message.role == "assistant":
+            calls += (part for part in message.parts if isinstance(part, ToolCall))
+        elif not any(isinstance(part, ToolResult) for part in message.parts):
+            calls.clear()
+    return calls
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:

@@ -171,19 +171,21 @@ def _without_lone_surrogates(text: str, path: str) -> str:
 def _plain_number(value: float | decimal.Decimal, path: str) -> int | float:
     """Convert a number for JSON; raise for infinity, NaN and numbers with too many digits."""
     if isinstance(value, decimal.Decimal):
-        if not value.is_finite():
-            raise Misfit(path, f"{value} is not a number that can be sent")
-        if value.adjusted() < _MAX_DIGITS:
-            if value == value.to_integral_value():
-                return int(value)
-            return float(value)
+        is_finite = value.is_finite()
+        is_too_long = value.adjusted() >= _MAX_DIGITS
     elif isinstance(value, float):
-        if math.isfinite(value):
-            return value
+        is_finite = math.isfinite(value)
+        is_too_long = False
+    else:
+        is_finite = True
+        is_too_long = value.bit_length() >= 3 * _MAX_DIGITS  # a digit needs over three bits
+    if not is_finite:
         raise Misfit(path, f"{value} is not a number that can be sent")
-    elif value.bit_length() < 3 * _MAX_DIGITS:  # a decimal digit needs more than three bits
-        return value
-    raise Misfit(path, f"has over {_MAX_DIGITS} digits")
+    if is_too_long:
+        raise Misfit(path, f"has over {_MAX_DIGITS} digits")
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value
 
 
 def without_bytes(value: Any) -> Any:

@@ -174,8 +174,12 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _parse_types(data: Any) -> Iterable[Found]:
-    for pair in cast("list[Any]", data) if isinstance(data, list) else []:
-        place, kind = cast("list[Any]", pair) if _is_pair(pair) else (None, None)
+    if not isinstance(data, list):
+        return
+    for pair in cast("list[Any]", data):
+        if not _is_pair(pair):
+            continue
+        place, kind = pair
         if isinstance(place, list) and isinstance(kind, str):
             yield tuple(map(str, cast("list[Any]", place))), kind
 
@@ -341,10 +345,9 @@ def _merged_encoding(string_shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Merge the properties of two object schemas; return the schema keywords that describe them.
 
-    If no property is required in both schemas, the names of the properties probably depend on the
-    call's arguments, as the columns of a query do. The only returned keyword is then
-    ``additionalProperties``, with the merged schema of all values. The same holds for more than
-    ``_MAX_KEYS`` properties.
+    The names of the properties may depend on the call's arguments, as the columns of a query do.
+    The only returned keyword is then ``additionalProperties``, with the merged schema of all
+    values.
     """
     objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
     if not objects:
@@ -357,27 +360,32 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     names = list(dict.fromkeys([*first_properties, *second_properties]))
     first_required, second_required = (shape.get("required", ()) for shape in objects)
     required = [name for name in names if name in first_required and name in second_required]
-    has_variable_names = any("additionalProperties" in shape for shape in objects)
-    # Without properties on one side, there are no names to compare, and the others are kept.
-    both_have_names = bool(first_properties and second_properties)
-    share_names = bool(required) or not both_have_names
-    if share_names and not has_variable_names and len(names) <= _MAX_KEYS:
-        properties = {
-            name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
-            for name in names
-        }
-        merged: dict[str, Any] = {"properties": properties, "required": required}
-        if len(required) < len(names):
-            merged[HAS_OPTIONAL_KEYS] = True
-        return merged
-    # The names vary: merge the values of all of them.
+    both_have_properties = bool(first_properties and second_properties)
+    names_vary = (
+        any("additionalProperties" in shape for shape in objects)
+        or len(names) > _MAX_KEYS
+        or (both_have_properties and not required)
+    )
+    if names_vary:
+        return {"additionalProperties": _merged_values(objects)}
+    properties = {
+        name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
+        for name in names
+    }
+    merged: dict[str, Any] = {"properties": properties, "required": required}
+    if len(required) < len(names):
+        merged[HAS_OPTIONAL_KEYS] = True
+    return merged
+
+
+def _merged_values(objects: Iterable[dict[str, Any]]) -> Any:
+    """Return one schema for the values of all properties of object schemas."""
     merged_value: Any = None
     for shape in objects:
         values = [*shape.get("properties", {}).values(), shape.get("additionalProperties")]
-        for value in values:
-            if value:
-                merged_value = merge_shapes(merged_value, value)
-    return {"additionalProperties": merged_value or {}}
+        for value in filter(None, values):
+            merged_value = merge_shapes(merged_value, value)
+    return merged_value or {}
 
 
 def _kinds(shape: dict[str, Any]) -> list[str]:

@@ -186,16 +186,22 @@ class Shapes:
         self._open_refs.pop()
         if ref in self._recursive_refs:
             self._recursive_refs.discard(ref)
-            name = self._recursive_name(ref)
-            # ``(Name := type)`` names a type that contains itself. In a shortened type, the part
-            # with the name may be missing.
-            text = f"({name} := {text})" if name in text else text
-        # A type that refers to an enclosing type is valid only inside of that type, and a type with
-        # too many schemas is incomplete.
+            text = self._with_recursive_name(ref, text)
+        # The remaining recursive references are to enclosing types, whose names are valid only
+        # inside of these types.
+        is_valid_anywhere = not self._recursive_refs
         is_complete = self._visits_of_current_type <= _MAX_VISITS
-        if is_bare_reference and not self._recursive_refs and is_complete:
+        if is_bare_reference and is_valid_anywhere and is_complete:
             self._cache[key] = text
         return text
+
+    def _with_recursive_name(self, ref: str, text: str) -> str:
+        """Return ``(Name := type)`` for a type that contains itself.
+
+        In a shortened type, the part that contains the name may be missing: it needs no name.
+        """
+        name = self._recursive_name(ref)
+        return f"({name} := {text})" if name in text else text
 
     def _recursive_name(self, ref: str) -> str:
         """Return the name of a type that contains itself, made from the reference to it."""
