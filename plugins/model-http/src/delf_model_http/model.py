@@ -168,11 +168,7 @@ class HttpModel(EndpointModel):
 
     @property
     def _needs_session(self) -> bool:
-        """True if each request opens a session, because sessions are with the model itself.
-
-        A model that answers only in sessions is its own session model. Any other model has a
-        separate one for sessions, from the setting ``live_model``, or none.
-        """
+        """True if the model answers only in sessions, so that each request opens a session."""
         return self._session_model == self._endpoint.name
 
     async def _pieces_in_session(

@@ -137,45 +137,41 @@ class ChatCompletions:
 def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Add a streamed piece of a call; return the deltas to emit.
 
-    Most servers number the calls of an answer: the first piece with a new index begins a call, and
-    has its id and name; later pieces with this index have more of its arguments. Some servers send
-    the index 0 for all calls, or none. There, a piece with a name and another id begins a call, and
-    a piece without a name belongs to the latest call.
+    Most servers number the calls of an answer. The first piece of a call then has a new index, and
+    later pieces repeat the index. Some servers send the index 0 for all calls, or no index: a piece
+    with a name and another id then begins a call, and any other piece continues the latest call.
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
     call_id = call.get("id")
     name = function.get("name")
     index = _index_of_piece(call, name, answer)
-    last_index = answer.last_call_index
-    has_new_index = index == last_index + 1
+    has_new_index = index > answer.last_call_index
     begins_call_at_used_index = bool(name) and answer.is_new_call(index, call_id)
     if has_new_index or begins_call_at_used_index:
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
-    # A call that was emitted is complete, and gets no more pieces. A piece with its index shows
-    # that the server sends the same index for all calls.
-    is_index_of_complete_call = 0 <= index < last_index and answer.is_emitted(index)
-    if is_index_of_complete_call:
-        index = last_index
+    if index >= 0 and answer.is_emitted(index):
+        # An emitted call is complete, so the server sends this index for all calls.
+        index = answer.last_call_index
     answer.name_call(index, name)
     return answer.add_arguments(index, arguments)
 
 
 def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index of the call of a piece: by the server's index, else by id, else by order."""
+    """Return the index of the call of a piece; -1 for more of a call that was not begun.
+
+    Without an index from the server, the piece belongs to the latest call or begins the next call.
+    """
     server_index = call.get("index")
     if isinstance(server_index, int):
         return answer.index_of(server_index)
-    last_index = answer.last_call_index
     call_id = call.get("id")
-    if call_id:
-        return last_index if answer.is_last(call_id) else last_index + 1
-    is_first_call = bool(name) and last_index < 0
-    if is_first_call:
-        return 0
-    return last_index  # -1 if no call has begun, for which add_arguments() raises
+    has_new_id = bool(call_id) and not answer.is_last(call_id)
+    is_first_call = bool(name) and not answer.has_calls
+    last_index = answer.last_call_index
+    return last_index + 1 if has_new_id or is_first_call else last_index
 
 
 def _calls_in(message: Any) -> list[Any]:

@@ -120,9 +120,9 @@ class Responses:
         answer = Answer()
         required(data, "output")
         for item in items(fields(data).get("output")):
-            # These two take neither texts nor arguments, which come separately in a stream.
             _start_item(fields(item), answer)
             _finish_item(fields(item), answer)
+            # Neither of these functions adds texts or arguments: a stream sends them separately.
             if fields(item).get("type") == "message":
                 for part in items(fields(item).get("content")):
                     answer.add_text(fields(part).get("text") or fields(part).get("refusal"))

@@ -77,10 +77,9 @@ def _unanswered(
         is_malformed: Whether there is a response, but it does not follow the protocol.
     """
     failure = failure_without_response(kinds, details, endpoint, timeout)
-    # The name of the cause decides first: one that may be retried, or a refused proxy, TLS or
-    # certificate. litellm's own classes below say less.
-    has_known_cause = failure.retry != "no" or kinds & _CONNECTION_ERRORS
-    if has_known_cause:
+    # A known cause, such as a timeout or a refused proxy, says more than litellm's own classes.
+    is_retryable = failure.retry != "no"
+    if is_retryable or kinds & _CONNECTION_ERRORS:
         return failure
     if is_malformed:
         return unreadable(endpoint)

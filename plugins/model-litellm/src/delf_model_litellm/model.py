@@ -66,27 +66,25 @@ class _StreamContent:
         """Return the index of the call to which a piece belongs.
 
         A server should number the calls 0, 1, 2 and so on, and the number is the index. But some
-        servers give the number 0 to all calls. A piece with the number of an earlier call then
-        belongs to a new call if it begins one, and otherwise to the last call.
+        servers give the number 0 to all calls: a known number may then mean a new call, or the
+        last call.
 
         Args:
             part: The piece of a call, with the server's number of the call.
         """
-        index = int(part.index)
+        number = int(part.index)
         last_index = len(self.calls) - 1
-        if index > last_index:
-            return index
-        numbered_call = self.calls[index]
+        if number > last_index:
+            return number
+        numbered_call = self.calls[number]
+        # A complete call gets no more pieces, so a piece with its number is of another call.
         is_complete = is_json("".join(numbered_call.arguments))
-        # The first piece of a call has the function's name. A later piece of the same call may
-        # repeat the name, so the name alone does not show that the piece begins a call.
-        has_other_id = bool(part.id) and part.id != numbered_call.id
-        is_after_complete_call = not part.id and is_complete
-        if part.function.name and (has_other_id or is_after_complete_call):
-            return last_index + 1
-        if is_complete:  # the piece cannot belong to the call with this number
-            return last_index
-        return index
+        if part.function.name:
+            # The name alone does not show a new call, because each piece of a call may repeat it.
+            begins_call = part.id != numbered_call.id if part.id else is_complete
+            if begins_call:
+                return last_index + 1
+        return last_index if is_complete else number
 
 
 class LiteLLMModel(EndpointModel):

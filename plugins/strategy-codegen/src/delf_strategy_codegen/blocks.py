@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from delf_strategy_codegen.python import is_script, parse_script, repair_script, stops_in_string
@@ -142,24 +143,33 @@ class _BlockParser:
 
         A fence within a Python string is part of the code, unless the string has no end.
         """
-        first_closing: _Closing | None = None
-        may_be_python = not opened.language or opened.language in _PYTHON_LABELS
+        for closing in self._closing_fences(opened):
+            if not self._is_in_string(opened, closing):
+                return self._close(opened, closing)
+        # There is no fence, or the string that has the first fence has no end.
+        first_closing = next(self._closing_fences(opened), None)
+        return self._close(opened, first_closing)
+
+    def _closing_fences(self, opened: _Open) -> Iterator[_Closing]:
+        """Yield the fences that can close a block, in order."""
         for index in range(opened.line + 1, len(self._lines)):
             fence = _closing_fence(self._lines[index].text, opened)
-            if fence is None:
-                continue
-            closing = _Closing(index, fence)
-            if first_closing is None:
-                first_closing = closing
-            # The number of fences in strings is limited, because each check parses the block.
-            may_be_in_string = may_be_python and self._remaining_string_checks > 0
-            is_in_string = may_be_in_string and stops_in_string(self._code_of(opened, index))
-            if not is_in_string:
-                return self._close(opened, closing)
+            if fence is not None:
+                yield _Closing(index, fence)
+
+    def _is_in_string(self, opened: _Open, closing: _Closing) -> bool:
+        """Return True if a closing fence is within a Python string of the block.
+
+        After ``_MAX_FENCES_IN_STRINGS`` such fences, return False, because each check parses the
+        block.
+        """
+        may_be_python = not opened.language or opened.language in _PYTHON_LABELS
+        if not may_be_python or self._remaining_string_checks <= 0:
+            return False
+        is_in_string = stops_in_string(self._code_of(opened, closing.line))
+        if is_in_string:
             self._remaining_string_checks -= 1
-        # All closing fences, if any, are in strings. The string before the first one has no end, so
-        # that this fence closes the block. Without any (None), the block ends with the text.
-        return self._close(opened, first_closing)
+        return is_in_string
 
     def _close(self, opened: _Open, closing: _Closing | None) -> int:
         """Add a block; return the index of the line to parse next.

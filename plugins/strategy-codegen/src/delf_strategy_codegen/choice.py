@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from delf_strategy_codegen.blocks import Block
 from delf_strategy_codegen.python import (
@@ -111,39 +111,48 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
 def _join_or_choose(scripts: Sequence[Block]) -> Reading:
     """Join scripts that continue each other; of several versions of a script, return the last.
 
-    Each block after the first is compared with the earlier blocks:
-
-    - A block that uses their names continues them if its text says so, or if it has no text.
-    - Any other block replaces them if its text says so, or if it resembles them. Otherwise, it
-      continues them if its text says so.
-    - In all other cases, the scripts are ambiguous, unless a later block replaces them all.
+    The scripts are ambiguous if a block may continue or replace the earlier blocks, unless a later
+    block replaces them all.
     """
     can_compare = len(scripts) <= _MAX_COMPARED
-    earlier_blocks = [scripts[0]]
+    chosen_blocks = [scripts[0]]
     is_ambiguous = False
     for block in scripts[1:]:
-        defined_names = _union(bound_names(item.code) for item in earlier_blocks)
-        text = _nearby_text(block.text_before)
-        uses_earlier_names = bool(free_names(block.code) & defined_names)
-        announces_version = _OTHER_VERSION.search(text) is not None
-        announces_continuation = not announces_version and _CONTINUATION.search(text) is not None
-        follows_directly = not block.text_before.strip()
-        if uses_earlier_names:
-            if announces_continuation or follows_directly:
-                earlier_blocks.append(block)
-            else:  # the block may continue the earlier blocks or correct a part
+        match _relation(chosen_blocks, block, can_compare=can_compare):
+            case "continues":
+                chosen_blocks.append(block)
+            case "replaces":
+                chosen_blocks = [block]
+                is_ambiguous = False
+            case "unclear":
                 is_ambiguous = True
-        elif announces_version or (can_compare and _is_version(earlier_blocks, block)):
-            # The block replaces all earlier blocks, however these belong together.
-            earlier_blocks = [block]
-            is_ambiguous = False
-        elif announces_continuation:
-            earlier_blocks.append(block)
-        else:  # the block may be a second part or another version
-            is_ambiguous = True
     if is_ambiguous:
         return Reading(None, AMBIGUOUS)
-    return Reading("\n\n".join(block.code for block in earlier_blocks))
+    return Reading("\n\n".join(block.code for block in chosen_blocks))
+
+
+def _relation(
+    earlier_blocks: Sequence[Block], block: Block, *, can_compare: bool
+) -> Literal["continues", "replaces", "unclear"]:
+    """Return whether a block continues or replaces earlier blocks.
+
+    Args:
+        earlier_blocks: The earlier blocks.
+        block: The block.
+        can_compare: Whether to compare the lines of the blocks, which takes time.
+    """
+    text = _nearby_text(block.text_before)
+    announces_version = _OTHER_VERSION.search(text) is not None
+    announces_continuation = not announces_version and _CONTINUATION.search(text) is not None
+    earlier_names = _union(bound_names(item.code) for item in earlier_blocks)
+    if free_names(block.code) & earlier_names:
+        follows_directly = not block.text_before.strip()
+        if announces_continuation or follows_directly:
+            return "continues"
+        return "unclear"  # the block may also correct a part of the earlier blocks
+    if announces_version or (can_compare and _is_version(earlier_blocks, block)):
+        return "replaces"
+    return "continues" if announces_continuation else "unclear"
 
 
 def _union(sets: Iterable[set[str]]) -> set[str]:

@@ -48,21 +48,16 @@ def read_reply(reply: ModelReply) -> Reading:
 
     The scripts of several calls are joined. The calls count even if no tool was offered.
     """
-    codes: list[str] = []
-    unreadable: Reading | None = None
-    for call in reply.calls:
-        reading = from_arguments(call.arguments, find_script)
-        if reading.code is not None:
-            codes.append(reading.code)
-        if reading.why and unreadable is None:
-            unreadable = reading
-    if codes and unreadable is not None:
-        return unreadable
-    if codes:
+    readings = [from_arguments(call.arguments, find_script) for call in reply.calls]
+    codes = [reading.code for reading in readings if reading.code is not None]
+    faulty_readings = [reading for reading in readings if reading.why]
+    if codes and not faulty_readings:
         return Reading("\n\n".join(codes))
+    if codes:  # a part of the script is missing
+        return faulty_readings[0]
     from_text = find_script(reply.text)
-    if from_text.code is None and unreadable is not None:
-        return unreadable
+    if from_text.code is None and faulty_readings:
+        return faulty_readings[0]
     return from_text
 
 

@@ -204,15 +204,21 @@ def free_names(code: str) -> set[str]:
         loaded_names = _loaded([node])
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded_names.add(node.target.id)
-        # The assignment ``x = x + 1`` uses the names in its value before it binds ``x``. Only the
-        # value can bind a name before the use, such as a comprehension's variable. Of a statement
-        # without a value, such as a loop, all bindings count, because its order is not analysed.
-        value = getattr(node, "value", None)
-        first_part = value if isinstance(value, ast.expr) else node
-        bound_before_use = _stored([first_part])
-        free |= loaded_names - (bound_before_use | stored_names)
+        free |= loaded_names - stored_names - _bound_before_use(node)
         stored_names |= _stored([node])
     return free
+
+
+def _bound_before_use(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement may bind before it uses them.
+
+    The assignment ``x = x + 1`` binds ``x`` last, and only its value can bind names before, such as
+    the variable of a comprehension. The order inside other statements, such as loops, is unknown.
+    """
+    value = getattr(statement, "value", None)
+    if isinstance(value, ast.expr):
+        return _stored([value])
+    return _stored([statement])
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:

@@ -41,6 +41,7 @@ from delf.protocols.sandbox import MAX_SCRIPT, Crashed, Done, Failed, LimitReach
 from delf.protocols.strategy import ScriptResult, StrategyHost, ToolChoice
 from delf.tools.find_tools import find_tools_if_needed
 from delf.tools.stubs import stubs_of
+from delf_strategy_codegen.choice import Reading
 from delf_strategy_codegen.extract import calls_with_script, read_reply
 from delf_strategy_codegen.prompt import (
     SILENT,
@@ -145,22 +146,21 @@ class CodegenStrategy:
             match result.outcome:
                 case Done(value=value, variables=variables):
                     text = compose(host.output, value)
-                    refusal = host.refuse(text)
                     has_answer = bool(text.strip()) or host.has_answered
-                    has_silent_end = result.is_silent and not has_answer
-                    if refusal is None and not has_silent_end:
-                        return text
-                    if retries >= host.retry_count:
-                        if refusal is None:  # the script printed nothing
+                    refusal = host.refuse(text)
+                    if refusal is not None:
+                        if retries >= host.retry_count:
+                            return text  # even a refused answer is better than none
+                        problem = refusal
+                        feedback = refused_answer_messages(code, text, refusal)
+                    elif result.is_silent and not has_answer:
+                        if retries >= host.retry_count:
                             return _last_answer(result)
-                        return text  # no retry is left, so that even a refused answer stands
-                    retries += 1
-                    if refusal is None:
                         problem = SILENT
                         feedback = silent_messages(code, result.returned, variables)
                     else:
-                        problem = refusal
-                        feedback = refused_answer_messages(code, text, refusal)
+                        return text
+                    retries += 1
                     await host.retrying(problem)
                     messages += _as_sent_by_model(calls, feedback)
                 case Rerun() as outcome:
@@ -197,12 +197,11 @@ class _FinalReply(NamedTuple):
 async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _FinalReply:
     """Ask the main model for a script, and ask again up to the retry limit.
 
-    The model gets the tool ``run`` if ``code_in`` is "tool", or if ``code_in`` is "auto" and an
-    earlier reply had no script. If the server then refuses tools, the model is asked for a fenced
-    code block.
+    The model gets the tool ``run`` if ``code_in`` is "tool", or if an earlier script came in a call
+    of a tool. With ``code_in`` "auto", the model also gets the tool after a reply without a script.
+    If the server then refuses tools, the model is asked for a fenced code block.
 
-    A reply without a script becomes the task's answer if the task has not used a tool: in a
-    conversation at once, otherwise only after the model was asked again for a script.
+    A reply without a script may become the task's answer: see :func:`_is_final_prose`.
 
     Raises:
         CodeGenerationError: If no answer contains a script.
@@ -210,7 +209,6 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
         DelfError: If the model fails or the budget is exhausted.
     """
     async with host.step("generate"):
-        # The model goes on with the tool if an earlier script came in a call of the tool.
         has_called_tool = _contain_tool_call(messages)
         tools = (_RUN,) if code_in == "tool" or has_called_tool else ()
         if tools and not host.takes_tools:
@@ -245,14 +243,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             if reading.code is not None:
                 calls = calls_with_script(reply) if tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
-            answer_text = reply.text.strip()
-            has_attempted_script = bool(reading.why) or bool(reply.calls)
-            is_prose = bool(answer_text) and not has_attempted_script
-            may_answer_in_prose = attempts > 1 or host.is_conversation
-            if is_prose and may_answer_in_prose and not host.used_tools:
-                refusal = host.refuse(answer_text)
-                if refusal is None:
-                    return _FinalReply(None, answer_text)
+            if _is_final_prose(host, reply, reading, is_first_reply=attempts == 1):
+                return _FinalReply(None, reply.text.strip())
             if attempts > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {attempts} times; "
@@ -267,6 +259,23 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             messages = (*messages, *feedback)
             unusable_reply = reply
             problem = reading.why
+
+
+def _is_final_prose(
+    host: StrategyHost, reply: ModelReply, reading: Reading, *, is_first_reply: bool
+) -> bool:
+    """Return True if the text of a reply without a script is the task's answer.
+
+    A task that has used a tool needs a script for its answer. Any other task may be answered in
+    prose: in a conversation at once, otherwise only after the model was asked again for a script.
+    """
+    answer = reply.text.strip()
+    has_attempted_script = bool(reading.why) or bool(reply.calls)
+    if not answer or has_attempted_script or host.used_tools:
+        return False
+    if is_first_reply and not host.is_conversation:
+        return False
+    return host.refuse(answer) is None
 
 
 def _contain_tool_call(messages: tuple[Message, ...]) -> bool:

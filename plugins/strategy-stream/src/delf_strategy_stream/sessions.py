@@ -63,16 +63,14 @@ class SessionTurns:
             ModelConfigurationError: If sessions are required and the model does not support them.
             DelfError: If the call failed after retries.
         """
-        ask = self._host.ask
         while True:
             try:
                 session = await self._connect()
                 if session is None:
                     break
                 is_continuation = self._session_knows_history
-                messages = new_messages if is_continuation else all_messages
-                reply = await ask(
-                    messages,
+                reply = await self._host.ask(
+                    new_messages if is_continuation else all_messages,
                     tools=tools,
                     on_delta=on_delta,
                     session=session,
@@ -81,17 +79,13 @@ class SessionTurns:
             except BudgetExceededError:
                 raise
             except DelfError as error:
-                if self._requires_session and isinstance(error, ModelConfigurationError):
-                    raise
-                await self._close_broken(error.message)
-                if self._requires_session and not self._remaining_sessions:
-                    raise
-                continue
-            self._session_knows_history = True
-            if reply.finish_reason == "cut":  # the answer broke off, and so the session is broken
-                await self._close_broken("it broke off in the middle of an answer")
-            return reply
-        return await ask(all_messages, tools=tools, on_delta=on_delta)
+                await self._close_after_error(error)
+            else:
+                self._session_knows_history = True
+                if reply.finish_reason == "cut":  # the answer broke off: the session is broken
+                    await self._close_broken("it broke off in the middle of an answer")
+                return reply
+        return await self._host.ask(all_messages, tools=tools, on_delta=on_delta)
 
     async def _connect(self) -> ModelSession | None:
         """Return the open session; open a session if none is open and attempts remain.
@@ -123,6 +117,14 @@ class SessionTurns:
         if session is None:
             return None
         return _SessionWithTimeout(session, self._answer_piece_timeout)
+
+    async def _close_after_error(self, error: DelfError) -> None:
+        """Close a session that failed; raise the error if the task cannot continue."""
+        if self._requires_session and isinstance(error, ModelConfigurationError):
+            raise error
+        await self._close_broken(error.message)
+        if self._requires_session and not self._remaining_sessions:
+            raise error
 
     async def _close_broken(self, why: str) -> None:
         """Close a broken session, and warn about the session and what happens next.

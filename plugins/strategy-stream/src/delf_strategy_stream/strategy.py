@@ -203,8 +203,8 @@ class _Task:
     def _keep_cut_off_text(self, text: str) -> None:
         """Keep a truncated answer, which the next turn has to continue.
 
-        The text is joined with the truncated answer that it continues itself, if the place of the
-        continuation is clear.
+        If an earlier answer was truncated, too, both are joined. If it is unclear where the earlier
+        answer is continued, only the new answer is kept.
         """
         joined_text = join_continuation(self._cut_off_answer, text)
         self._cut_off_answer = joined_text or text

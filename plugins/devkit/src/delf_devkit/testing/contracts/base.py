@@ -68,19 +68,19 @@ class Contract:
     """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Guard the tests that the class defines; enable inherited tests by the class's flags."""
         super().__init_subclass__(**options)
         install_blocking_hook()
         for name, function in _test_functions(cls):
-            is_own_test = name in vars(cls)
-            if is_own_test and inspect.iscoroutinefunction(function):
-                guarded_function = guarded(function, lambda suite: suite.seconds)
-                setattr(cls, name, pytest.mark.asyncio(guarded_function))
-            # A suite defines tests and the flags that they need; only a subclass of the suite sets
-            # the flags, so that only inherited tests are disabled.
+            if name in vars(cls):
+                if inspect.iscoroutinefunction(function):
+                    guarded_function = guarded(function, lambda suite: suite.seconds)
+                    setattr(cls, name, pytest.mark.asyncio(guarded_function))
+                continue
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
-            if flags and not is_own_test:
+            if flags:
                 is_enabled = all(_is_on(cls, flag) for flag in flags)
-                # The function is set, too, because a base class may have disabled the test.
+                # A base class with other flags may have disabled a test that is now enabled.
                 setattr(cls, name, function if is_enabled else None)
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
@@ -43,7 +43,7 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for that time, but at least five seconds. What
+    The test also fails if it blocks the event loop for as long, but at least for five seconds. What
     the test changes in the process, such as environment variables, is undone.
 
     Args:
@@ -66,10 +66,8 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         cancel_seconds = seconds / _CHECKS_PER_LIMIT
         try:
             with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
-                # _wait_or_fail() limits each ``await`` of the test, and restarts the timer several
-                # times within the limit. While the test blocks the event loop, _wait_or_fail() does
-                # not run either: the timer expires, and fails the test.
-                await _wait_or_fail(task, test_coroutine, seconds, restart_timer)
+                # If the test blocks the event loop, _wait_or_fail() cannot restart the timer.
+                await _wait_or_fail(task, test_coroutine, seconds, on_check=restart_timer)
             await task
         finally:
             if not task.done():
@@ -100,22 +98,21 @@ async def _wait_or_fail(
         on_check: Called several times during the time limit, while the event loop is not blocked.
     """
     __tracebackhide__ = True
-    # The awaited object at the last check, and for how many checks the test has awaited the object.
-    last_awaited: object = None
-    unchanged_checks = 0
+    last_step: object = None
+    unchanged_checks = 0  # for how many checks the test has been at the last step
     while not task.done():
         await asyncio.wait({task}, timeout=seconds / _CHECKS_PER_LIMIT)
         on_check()
-        awaited, object_to_report = _find_awaited(test_coroutine)
-        if awaited is None or awaited is not last_awaited:
-            last_awaited = awaited
+        awaited = _find_awaited(test_coroutine)
+        if awaited is None or awaited.step is not last_step:
+            last_step = None if awaited is None else awaited.step
             unchanged_checks = 0
             continue
         unchanged_checks += 1
         if unchanged_checks >= _CHECKS_PER_LIMIT and not task.done():
-            name = function_name_of(object_to_report)
+            name = function_name_of(awaited.named)
             message = f"{name} has not ended after {seconds:g} s"
-            pytest.fail(message + place_of(object_to_report), pytrace=False)
+            pytest.fail(message + place_of(awaited.named), pytrace=False)
 
 
 async def abandon_stuck_tasks(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[str]:
@@ -196,31 +193,37 @@ def _frames(work: object) -> Generator[FrameType]:
         current = inner
 
 
-def _find_awaited(work: Any) -> tuple[object, object]:
+class _Awaited(NamedTuple):
+    """The awaited object that holds up a test.
+
+    Args:
+        step: The object. While it stays the same, the test waits at the same step.
+        named: The object that the timeout message names: a future has no telling name, so the
+            message names the coroutine that awaits the future.
+    """
+
+    step: object
+    named: object
+
+
+def _find_awaited(work: Any) -> _Awaited | None:
     """Find the awaited object that holds up a test, skipping coroutines of delf's test suites.
 
-    Returns:
-        Two objects. The first is the awaited object. While it stays the same, the test waits at the
-        same step. The second is the object that the timeout message names. This is the awaited
-        object, too, except for a future: then it is the coroutine that awaits the future. Both are
-        None if the test does not wait, or waits in :meth:`Contract.within`, which has its own
-        timeout.
+    None if the test does not wait, or waits in :meth:`Contract.within`, which has its own timeout.
     """
     current = work
     while True:
         frame = getattr(current, "cr_frame", None)
         if frame is None or not frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER):
-            return current, current  # the object belongs to the plugin under test
+            return _Awaited(current, current)  # the object belongs to the plugin under test
         awaited = getattr(current, "cr_await", None)
         has_own_timeout = frame.f_code.co_name == "within"  # Contract.within()
         if has_own_timeout or awaited is None:
-            return None, None
-        if not hasattr(awaited, "__qualname__"):
-            # The object is a future, or the awaitable of anext(). function_name_of() calls the
-            # latter "the next item of an async iterator", but has no telling name for a future.
-            is_next_item = type(awaited).__name__.startswith("async_generator")
-            object_to_report = awaited if is_next_item else current
-            return awaited, object_to_report
+            return None
+        is_coroutine = hasattr(awaited, "__qualname__")
+        if not is_coroutine:
+            is_anext = type(awaited).__name__.startswith("async_generator")
+            return _Awaited(awaited, awaited if is_anext else current)
         current = awaited
 
 
@@ -230,8 +233,7 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
 
     The yielded function restarts the timer: the event loop calls it while not blocked. A signal is
     used, because only signals interrupt a blocked thread. Nothing is checked without signals, or
-    if another tool such as pytest-timeout uses the signal. The time for which this thread waited
-    for a CPU is subtracted.
+    if another tool such as pytest-timeout uses the signal.
     """
     can_use_timer = (
         hasattr(signal, "setitimer")
@@ -242,36 +244,46 @@ def _fail_if_loop_blocks(seconds: float) -> Generator[Callable[[], None]]:
         yield lambda: None
         return
 
-    # The time for which this thread had waited for a CPU when the timer was last started.
-    cpu_wait_at_start = cpu_wait_seconds()
-
-    def on_alarm(_number: int, frame: FrameType | None) -> None:
-        """Fail the test, or extend the time if this thread waited long for a CPU."""
-        nonlocal cpu_wait_at_start
-        cpu_wait_before = cpu_wait_at_start
-        cpu_wait_at_start = cpu_wait_seconds()
-        waited_for_cpu = cpu_wait_at_start - cpu_wait_before
-        # A long wait for a CPU is the fault of the machine, not of the test.
-        if waited_for_cpu > seconds * _MAX_CPU_WAIT_SHARE:
-            signal.setitimer(signal.ITIMER_REAL, waited_for_cpu)
-            return
-        where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
-        pytest.fail(f"the event loop has been held for {seconds:g} s{where}; use a thread")
-
-    previous_handler = signal.signal(signal.SIGALRM, on_alarm)
-
-    def restart_timer() -> None:
-        nonlocal cpu_wait_at_start
-        # on_alarm() subtracts the time for which this thread waits for a CPU from now on.
-        cpu_wait_at_start = cpu_wait_seconds()
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    restart_timer()
+    timer = _BlockTimer(seconds)
+    previous_handler = signal.signal(signal.SIGALRM, timer.expire)
+    timer.restart()
     try:
-        yield restart_timer
+        yield timer.restart
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous_handler)
+
+
+class _BlockTimer:
+    """A timer that fails the test when it expires.
+
+    If this thread waited long for a CPU, which is no fault of the test, the test gets that time in
+    addition.
+
+    Args:
+        seconds: The time from a restart of the timer until it expires.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._cpu_wait_at_start = 0.0
+
+    def restart(self) -> None:
+        """Restart the timer with its full time."""
+        self._start(self._seconds)
+
+    def _start(self, seconds: float) -> None:
+        self._cpu_wait_at_start = cpu_wait_seconds()
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def expire(self, _signal: int, frame: FrameType | None) -> None:
+        """Fail the test, or start again with the time that this thread waited for a CPU."""
+        waited_for_cpu = cpu_wait_seconds() - self._cpu_wait_at_start
+        if waited_for_cpu > self._seconds * _MAX_CPU_WAIT_SHARE:
+            self._start(waited_for_cpu)
+            return
+        where = "" if frame is None else f" at {_line(frame.f_code, frame.f_lineno)}"
+        pytest.fail(f"the event loop has been held for {self._seconds:g} s{where}; use a thread")
 
 
 def cpu_wait_seconds() -> float:

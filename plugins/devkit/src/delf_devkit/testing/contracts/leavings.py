@@ -184,8 +184,8 @@ def _running(
 
 def _exit_handler_count() -> int:
     """Return the number of exit handlers; 0 if this Python does not report it."""
-    count: Callable[[], int] = getattr(atexit, "_ncallbacks", int)
-    return count()
+    count: Callable[[], int] | None = getattr(atexit, "_ncallbacks", None)
+    return 0 if count is None else count()
 
 
 def _children() -> set[int]:

@@ -253,46 +253,15 @@ class StrategyContract(Contract):
             response.raise_for_status()
         if await _runs_scripts(journal, response) or len(model.requests) < 2:
             return  # scripts get results without the model
-        last = model.requests[-1]
-        calls = {call.id: call.arguments for call in _calls_of(last)}
+        last_request = model.requests[-1]
         for name in ("Ann", "Bob"):
-            text = _texts_of(last)
-            assert f"kept {name}" in text, (
-                f"as the model is asked for the last time, the result of keep({name!r}) is not in "
-                "the messages: the model would do the work again, or make the result up"
-            )
-            # A strategy may truncate the long result, if a note after the rest says so.
-            rest_of_result = text[text.rindex(f"kept {name}") :]
-            is_complete = f"until {name} ends" in text  # the last words of the result of keep()
-            assert is_complete or _TRUNCATION_NOTE.search(rest_of_result), (
-                f"the result of keep({name!r}), of {len(simulated.long_filler)} characters, was "
-                "truncated without a note: the model takes a part for the whole; send all of it, "
-                "or add a note that there is more"
-            )
-        assert _MARK in _texts_of(last), (
+            _check_result_is_sent(name, len(simulated.long_filler), last_request)
+        assert _MARK in _texts_of(last_request), (
             "as the model is asked for the last time, the task is not in the messages: send those "
             "of `host.begin` with each request"
         )
-        for result in _results_of(last):
-            if result.id not in calls:
-                continue
-            kept_name = result.text.partition("kept ")[2][: len("Ann")]  # "Ann" or "Bob"
-            call = calls[result.id]
-            assert kept_name in call, (
-                f"the result {result.text!r} is given for another call, {call}: keep each result "
-                "with its call, whichever call ends first"
-            )
-        # A strategy without native tool calls sends the results as texts of the user.
-        user_messages = [message for message in last.messages if message.role == "user"]
-        user_text = "".join(message.text for message in user_messages)
-        position_of_ann, position_of_bob = (
-            user_text.find(f"kept {name}") for name in ("Ann", "Bob")
-        )
-        is_sent_otherwise = -1 in (position_of_ann, position_of_bob)
-        assert is_sent_otherwise or position_of_ann < position_of_bob, (
-            "the results are sent in another order than the calls: 'kept Bob' stands where that of "
-            "keep('Ann') belongs"
-        )
+        _check_results_are_with_their_calls(last_request)
+        _check_order_of_results(last_request)
 
     async def test_model_learns_of_a_rejection(self, strategy: Any) -> None:
         questions: list[str] = []
@@ -614,6 +583,56 @@ def _texts_of(request: ModelRequest) -> str:
     """Return the texts of a request, with the results of its calls."""
     parts = [part for message in request.messages for part in message.parts]
     return "\n".join(part.text for part in parts if isinstance(part, (TextPart, ToolResult)))
+
+
+def _check_result_is_sent(name: str, length: int, request: ModelRequest) -> None:
+    """Fail unless a request has the result of ``keep(name)``, whole or with a truncation note.
+
+    Args:
+        name: The argument of the call.
+        length: The number of characters of the result, for the message.
+        request: The last request of a task.
+    """
+    text = _texts_of(request)
+    _, first_words, rest_of_text = text.rpartition(f"kept {name}")
+    assert first_words, (
+        f"as the model is asked for the last time, the result of keep({name!r}) is not in "
+        "the messages: the model would do the work again, or make the result up"
+    )
+    is_complete = f"until {name} ends" in text  # the last words of the result
+    assert is_complete or _TRUNCATION_NOTE.search(rest_of_text), (
+        f"the result of keep({name!r}), of {length} characters, was "
+        "truncated without a note: the model takes a part for the whole; send all of it, "
+        "or add a note that there is more"
+    )
+
+
+def _check_results_are_with_their_calls(request: ModelRequest) -> None:
+    """Fail if a result with the id of a call of ``keep`` has the name of another call."""
+    arguments_by_id = {call.id: call.arguments for call in _calls_of(request)}
+    for result in _results_of(request):
+        kept = re.search(r"kept (Ann|Bob)", result.text)
+        arguments = arguments_by_id.get(result.id)
+        if kept is None or arguments is None:
+            continue
+        assert kept[1] in arguments, (
+            f"the result {result.text!r} is given for another call, {arguments}: keep each result "
+            "with its call, whichever call ends first"
+        )
+
+
+def _check_order_of_results(request: ModelRequest) -> None:
+    """Fail if the user's texts have the results of ``keep`` in another order than the calls.
+
+    A strategy without native tool calls sends the results as texts of the user.
+    """
+    user_messages = [message for message in request.messages if message.role == "user"]
+    user_text = "".join(message.text for message in user_messages)
+    if "kept Ann" in user_text and "kept Bob" in user_text:
+        assert user_text.index("kept Ann") < user_text.index("kept Bob"), (
+            "the results are sent in another order than the calls: 'kept Bob' stands where that of "
+            "keep('Ann') belongs"
+        )
 
 
 def _printed(events: Sequence[Event]) -> str:
