@@ -255,8 +255,9 @@ class RememberedDecision:
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision approves the call of a request.
 
-        A request has a ``reason`` if the connection itself requires approval of the call. A
-        decision for all calls of an action covers such requests only if it was made on one.
+        A request has a ``reason`` if the connection itself requires approval of the call. If the
+        decided request had no reason, a decision for all calls of the action covers only requests
+        without a reason.
 
         The caller checks that the decision holds for the call's task.
         """
