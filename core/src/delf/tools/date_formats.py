@@ -1,4 +1,4 @@
-"""Dates in JSON: they have to be in the calendar, which no pattern can say."""
+"""Dates in JSON: their days must exist, which no pattern can say."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FormatKeyword:
         """Check a value; a value that is not a text is left to the keyword ``type``.
 
         Raises:
-            ValueError: If the text is not in the calendar.
+            ValueError: If the text is not a date, or its day does not exist.
         """
         if self._format_name not in _EXAMPLES or not isinstance(value, str):
             return
