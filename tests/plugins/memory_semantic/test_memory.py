@@ -116,8 +116,8 @@ def delf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     run = CliRunner()
 
-    def do(*words: str, code: int = 0) -> str:
-        done = run.invoke(cli, ["memory", *words])
+    def do(*words: str, code: int = 0, given: str = "") -> str:
+        done = run.invoke(cli, ["memory", *words], input=given)
         assert done.exit_code == code, done.output
         return done.output if code else done.stdout
 
@@ -131,7 +131,9 @@ def test_memory_commands_add_search_export_and_import(delf: Any, tmp_path: Path)
     assert "Turin" in delf("search", "Where is the office?")
     listed = json.loads(delf("list", "--json"))
     assert [fact["source"] for fact in listed][-1] == "Ada"
-    delf("forget", str(listed[0]["id"]), "--yes")
+    delf("add", "-", given="From a mail.")
+    assert json.loads(delf("list", "--json"))[-1]["source"] == "standard input"
+    delf("forget", str(listed[0]["id"]), str(listed[-1]["id"] + 1), "--yes")
     assert len(json.loads(delf("list", "--json"))) == 2
     assert delf("--namespace", "other", "list") == ""
     assert "nobody could be asked" in delf("forget", "--all", code=2)

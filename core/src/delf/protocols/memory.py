@@ -12,11 +12,20 @@ from delf.types import Trust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A remembered fact."""
+    """A remembered fact.
+
+    Args:
+        content: The text.
+        saved_at: The time at which the fact was saved.
+        namespace: The memory in the store.
+        source: The document or person from which somebody took the text; None for a fact that delf
+            has learned. A text with a source never counts as the user's own words.
+    """
 
     content: str
     saved_at: datetime
     namespace: str = "default"
+    source: str | None = None
 
 
 class MemoryStore(Protocol):

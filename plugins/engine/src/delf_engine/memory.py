@@ -146,7 +146,7 @@ class AgentMemory:
             facts = list(await store.search(query, self._top_k, self._threshold))
             for fact in facts:
                 require_type(fact, Fact, "the memory")
-            contents = [str(fact.content) for fact in facts[: self._top_k]]
+            contents = [_text_of(fact) for fact in facts[: self._top_k]]
             guidelines = await self.guidelines()
             if guidelines and contents:
                 # The guidelines are the user's setting. A text without the mark is not trusted.
@@ -268,6 +268,14 @@ class Memories:
     async def aclose(self) -> None:
         """Close all memories; later use reopens them."""
         await all_ended(each.aclose() for each in self._open.values())
+
+
+def _text_of(fact: Fact) -> str:
+    """Return the text of a fact, marked as untrusted if its source has put the other mark there."""
+    text = str(fact.content)
+    if fact.source is not None and is_own_fact(text):
+        return f"{text} {_UNTRUSTED_MARK}"
+    return text
 
 
 def is_own_fact(fact: str) -> bool:

@@ -32,6 +32,7 @@ T = TypeVar("T")
 _NOTICE_DELAY_SECONDS: Final = 1.0
 _PLUGIN: Final = "memory-semantic"
 _STORE: Final = "semantic"
+_STANDARD_INPUT: Final = "standard input"
 
 
 class _FactRow(TypedDict):
@@ -154,7 +155,7 @@ def add(
     batches: list[tuple[list[str], str | None]] = []
     for text in texts:
         if text == "-":
-            batches.append((split_into_pieces(sys.stdin.read()), source))
+            batches.append((split_into_pieces(sys.stdin.read()), source or _STANDARD_INPUT))
         elif is_file_name(text):
             batches.append((split_into_pieces(read_file(Path(text))), source or text))
         else:

@@ -128,11 +128,9 @@ class StoredFact(Fact):
 
     Args:
         id: The number of the fact in the store.
-        source: The name of the task, document or person from which the fact comes, if known.
     """
 
     id: int
-    source: str | None = None
 
 
 class FactDatabase:
