@@ -307,13 +307,15 @@ def line_of_undoubled_quote(text: str, dialect: Dialect) -> int | None:
 def unique_folded(names: Sequence[str]) -> list[str]:
     """Make names unique without regard to case, as SQL needs, by appending numbers."""
     folded_names: set[str] = set()
+    last_numbers: dict[str, int] = {}  # by folded name, so that many equal names take linear time
     unique: list[str] = []
     for original in names:
         name = original
-        number = 1
+        number = last_numbers.get(original.lower(), 1)
         while name.lower() in folded_names:
             number += 1
             name = f"{original}_{number}"
+        last_numbers[original.lower()] = number
         folded_names.add(name.lower())
         unique.append(name)
     return unique

@@ -496,10 +496,11 @@ def _explanations_of_renamed_columns(names: list[str]) -> dict[str, str]:
     """
     # Of several names that differ only in case, the first.
     names_by_folded = {name.lower(): name for name in reversed(names)}
+    all_names = set(names)
     explanations: dict[str, str] = {}
     for name in names:
         original, _, number = name.rpartition("_")
-        collides = original not in names and original.lower() in names_by_folded
+        collides = original not in all_names and original.lower() in names_by_folded
         if number.isdigit() and collides:
             explanations[name] = f"{original!r} beside {names_by_folded[original.lower()]!r}"
     return explanations

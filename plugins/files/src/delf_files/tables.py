@@ -247,6 +247,7 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
         width: The number of columns.
     """
     names: dict[str, None] = {}
+    last_numbers: dict[str, int] = {}  # by base name, so that many equal names take linear time
     for index in range(width):
         value = header[index] if index < len(header) else None
         if isinstance(value, dt.datetime) and value.time() == dt.time():
@@ -254,10 +255,11 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
         text = "" if value is None else str(value).strip()
         base_name = text or f"column_{index + 1}"
         name = base_name
-        number = 1
+        number = last_numbers.get(base_name, 1)
         while name in names:
             number += 1
             name = f"{base_name}_{number}"
+        last_numbers[base_name] = number
         names[name] = None
     return list(names)
 

@@ -171,14 +171,16 @@ def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 def column_names(header: Sequence[Any]) -> list[str]:
     """Return the names of a header's columns, which differ from each other and are not empty."""
     names: dict[str, None] = {}  # a dict finds a name faster than a list, and keeps the order
+    last_numbers: dict[str, int] = {}  # by base name, so that many equal names take linear time
     for number, cell in enumerate(header, start=1):
         text = "" if cell is None else str(cell).strip()
         base = text or f"column_{number}"
         name = base
-        repetition = 1
+        repetition = last_numbers.get(base, 1)
         while name in names:
             repetition += 1
             name = f"{base}_{repetition}"
+        last_numbers[base] = repetition
         names[name] = None
     return list(names)
 
