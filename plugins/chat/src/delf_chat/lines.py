@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from delf.machine.own_files import make_private_file
 from delf_cli.errors import say
@@ -20,20 +20,7 @@ _PROMPT: Final = "› "
 _CONTINUATION_PROMPT: Final = "  "
 
 
-class LineReader(Protocol):
-    """A source of lines that the user types."""
-
-    interactive: bool
-
-    async def read(self) -> str | None:
-        """Return the next input, which may have several lines.
-
-        Empty after Ctrl-C, None at the end of the input.
-        """
-        ...
-
-
-def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
+def open_reader(commands: Mapping[str, str], history: Path) -> EditedLines | PipedLines:
     """Return a line editor if the program runs on a terminal, else a reader of plain lines."""
     if is_interactive() and sys.stderr.isatty():
         return EditedLines(commands, history)

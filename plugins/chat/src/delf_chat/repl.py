@@ -17,7 +17,7 @@ from delf.errors import AgentStateError, DelfError
 from delf.events import Event, TaskFinished
 from delf.machine.threads import running_loop
 from delf_chat.chat import Chat, chat_of
-from delf_chat.lines import LineReader, history_file, open_reader
+from delf_chat.lines import EditedLines, PipedLines, history_file, open_reader
 from delf_chat.slash import COMMANDS, EXIT_WORDS, Tally, is_command, run_slash_command
 from delf_cli import errors, output
 from delf_cli.interrupt import run_until_done
@@ -58,7 +58,9 @@ class Repl:
         options: The options.
     """
 
-    def __init__(self, agent: Agent, reader: LineReader, options: SessionOptions) -> None:
+    def __init__(
+        self, agent: Agent, reader: EditedLines | PipedLines, options: SessionOptions
+    ) -> None:
         self._agent = agent
         self._reader = reader
         self._options = options

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 import click
 
 from delf import plugin_context
 from delf.errors import ConfigurationError
-from delf.plugins.commands import Program
 from delf.specs import MemorySpec
 from delf.terminal import wrap_text
 from delf_cli.as_json import as_json_option
 from delf_cli.confirming import confirm
+from delf_cli.state import State, state_of
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
 from delf_memory_semantic.texts import is_file_name, read_file, split_into_pieces
 
 if TYPE_CHECKING:
-    from delf_engine.project.any_project import AnyProject
+    from delf_engine.project.project import Project
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
     delf memory add notes.md
     delf memory search "where is the office"
     """  # noqa: D301 - click's mark for lines that stay as they are
-    ctx.obj = _ProjectMemory(ctx.find_root().obj, namespace)
+    ctx.obj = _ProjectMemory(state_of(ctx), namespace)
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_command, as_json=as_json)
 
@@ -92,19 +92,13 @@ def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
 class _ProjectMemory:
     """The memory store of the project in this folder, opened for each use."""
 
-    def __init__(self, program: object, namespace: str | None) -> None:
-        project: AnyProject | None = None
-        if isinstance(program, Program):
-            # The protocol Program does not say that its project is a delf_engine Project, which
-            # has the configuration of the agent.
-            project = cast("AnyProject", program.load_project())
-            _check_store(program, project)
-        default = "default" if project is None else project.agent.memory_config.namespace
-        options: Mapping[str, Any] = {}
-        if project is not None:
-            options = project.plugin_options.get(_PLUGIN, options)
-        self._context = plugin_context(project, namespace=namespace or default)
-        self._options = options
+    def __init__(self, state: State, namespace: str | None) -> None:
+        project = state.load_project()
+        _check_store(state, project)
+        self._context = plugin_context(
+            project, namespace=namespace or project.agent.memory_config.namespace
+        )
+        self._options = project.plugin_options.get(_PLUGIN, {})
 
     def use(self, work: Callable[[SemanticStore], Awaitable[T]]) -> T:
         """Open the store, do work with it, close it, and return the result of the work.
@@ -131,12 +125,12 @@ async def _await_with_loading_notice(store: SemanticStore, work: Awaitable[T]) -
     return await task
 
 
-def _check_store(program: Program, project: AnyProject) -> None:
+def _check_store(state: State, project: Project) -> None:
     """Raise if the project's memory is in another store than this plugin's."""
     name = project.agent.memory
     if name in (None, _STORE):
         return
-    program.discover(project.environ).spec(MemorySpec, name)  # raises for an unknown store
+    state.discover(project.environ).spec(MemorySpec, name)  # raises for an unknown store
     raise ConfigurationError(
         f"delf memory works on the store {_STORE}; this project's is {name}",
         hint=f"to use the store {_STORE} anyway, set DELF_MEMORY={_STORE} for this command",
