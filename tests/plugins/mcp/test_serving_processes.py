@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from support.program import delf, write_recording
 from support.server import free_port
 from support.until import until, until_now
 
@@ -87,6 +89,23 @@ async def have_done(client: Client, script: str) -> Any:
     """Run a task with a fixed script; return its answer."""
     async with asyncio.timeout(20):
         return await client.call_tool("run", {"task": f"Do this:\n{script}"})
+
+
+def test_server_ends_without_an_error_when_its_client_leaves(tmp_path: Path) -> None:
+    greeting = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    llm = write_recording(tmp_path / "answers.jsonl")
+    done = delf("mcp", "serve", "--llm", llm, cwd=tmp_path, stdin=json.dumps(greeting) + "\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "delf"
 
 
 @every_era

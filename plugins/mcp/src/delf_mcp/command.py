@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import re
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -193,10 +192,10 @@ async def _on_streams(served: Served) -> None:
     from delf_cli.streams import real_stdout
 
     server = served.server()
-    protocol_output = anyio.wrap_file(
-        io.TextIOWrapper(cast("Any", real_stdout()).buffer, encoding="utf-8")
-    )
-    async with stdio_server(stdout=protocol_output) as (read, write):
+    # Closing this file leaves the standard output open, which the command line flushes at its end.
+    standard_output = real_stdout().fileno()
+    protocol_file = await anyio.open_file(standard_output, "w", encoding="utf-8", closefd=False)
+    async with protocol_file, stdio_server(stdout=protocol_file) as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
