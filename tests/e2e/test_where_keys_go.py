@@ -132,6 +132,17 @@ def test_database_password_goes_to_no_url_of_a_file(url, database, tmp_path, mon
         DATABASES[database](of_file(url), tmp_path)
 
 
+@pytest.mark.parametrize("database", [*DATABASES, "sql"])
+def test_database_login_of_a_service_file_goes_to_no_url_of_a_file(database, tmp_path, monkeypatch):
+    use = {**DATABASES, "sql": lambda url, _: SQL(url=url)}[database]
+    for url in ("postgresql://host.test/shop?service=prod", "postgresql://a:b@h.test/x?Service=x"):
+        with pytest.raises(KeyAddressError, match="names a login of this computer"):
+            use(of_file(url), tmp_path)
+    monkeypatch.setenv("PGSERVICE", "prod")
+    with pytest.raises(KeyAddressError, match="PGSERVICE"):
+        use(of_file(POSTGRES), tmp_path)
+
+
 def test_database_url_with_its_own_password_needs_no_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "k3y-of-the-person")
     url = "postgresql://me:own-pass@host.test/shop"

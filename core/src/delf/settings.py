@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -289,8 +289,10 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         )
 
 
-def check_url_login(name: str, url: str, source: Source, variables: Iterable[str]) -> None:
-    """Raise if a library would add a variable's password to a URL from a project's file.
+def check_url_login(
+    name: str, url: str, source: Source, variables: Iterable[str], login_options: Collection[str]
+) -> None:
+    """Raise if a library would add a login of the user to a URL from a project's file.
 
     A URL with a password of its own needs no variable.
 
@@ -299,28 +301,30 @@ def check_url_login(name: str, url: str, source: Source, variables: Iterable[str
         url: The URL of a database.
         source: The source of the URL.
         variables: Variables from which the library takes the password that the URL lacks.
+        login_options: Options of URLs that name a login in the library's own files.
 
     Raises:
-        KeyAddressError: If the URL is from a project's file and has no password, and a variable is
-            set; the error names the variable.
-    """
-    if not _has_own_password(url):
-        check_variables(name, source, variables)
-
-
-def _has_own_password(url: str) -> bool:
-    """Return True if every library finds the same password in a URL.
-
-    Libraries ignore an empty password, and differ in their use of a password after the ``?``.
+        KeyAddressError: If the URL is from a project's file, and has such an option, or has no
+            password while a variable is set; the error names the option or the variable.
     """
     try:
         parts = urlsplit(url)
         password = parts.password
     except ValueError:
-        return False
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    has_password_option = any(option.lower() == "password" for option, _ in options)
-    return bool(password) and not has_password_option
+        check_variables(name, source, variables)
+        return
+    options = {option.lower() for option, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    login_option = next(iter(options.intersection(login_options)), None)
+    if login_option is not None and source == "project":
+        raise KeyAddressError(
+            f"{name}: a file of the project gives the address, and its option {login_option!r} "
+            "names a login of this computer",
+            hint="set the whole address in the environment",
+        )
+    # Libraries ignore an empty password, and differ in their use of a password after the "?".
+    has_own_password = bool(password) and "password" not in options
+    if not has_own_password:
+        check_variables(name, source, variables)
 
 
 def _strings_in(value: Any) -> Iterator[str]:

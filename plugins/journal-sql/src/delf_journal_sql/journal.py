@@ -49,6 +49,9 @@ from delf_journal_sql.writer import Append, Call, Writer
 
 T = TypeVar("T")
 
+# PostgreSQL's client takes a login that a URL lacks from these variables and options.
+_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
+_LOGIN_OPTIONS: Final = ("service",)
 _MAX_READER_THREADS: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
 # The maximum number of tasks removed in one transaction, so that others can write in between.
@@ -84,7 +87,7 @@ class SqlJournal:
         if url.strip().lower().startswith("postgres"):
             # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
             source = self._settings.source("url")
-            check_url_login("the journal", url, source, ("PGPASSWORD",))
+            check_url_login("the journal", url, source, _PASSWORD_VARIABLES, _LOGIN_OPTIONS)
         self.database = open_database(self._settings)
         """The database of the journal."""
         self._lock = threading.Lock()

@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# PostgreSQL's client takes a login that a URL lacks from these variables and options.
+_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
+_LOGIN_OPTIONS: Final = ("service",)
 _BATCH: Final = 256
 _THREADS: Final = 16
 # The minimum number of facts that are loaded at once to check their similarity.
@@ -69,7 +72,7 @@ class SemanticStore:
         self.namespace = context.namespace
         if url is not None and url.strip().lower().startswith("postgres"):
             # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
-            check_url_login("the memory", url, source_of(url), ("PGPASSWORD",))
+            check_url_login("the memory", url, source_of(url), _PASSWORD_VARIABLES, _LOGIN_OPTIONS)
         default_url = f"sqlite:///{context.data_dir / 'memory.db'}"
         self._database = FactDatabase(url or default_url, context.namespace)
         self._embedder = embedder_of(context, embedding_model)

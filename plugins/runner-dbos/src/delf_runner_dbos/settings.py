@@ -15,6 +15,9 @@ from delf.machine.own_files import make_private_file, make_private_folder
 from delf.settings import PluginSettings, SecretStr, SentTo, check_url_login
 
 PLUGIN: Final = "runner-dbos"
+# PostgreSQL's client takes a login that a URL lacks from these variables and options.
+_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
+_LOGIN_OPTIONS: Final = ("service",)
 
 
 def project_id(folder: str | Path) -> str:
@@ -104,13 +107,15 @@ class RunnerSettings(PluginSettings, QueueSettings):
         Raises:
             ConfigurationError: If the data folder cannot be written.
             KeyAddressError: If a project's file sets the database without a password, and
-                ``PGPASSWORD`` is set.
+                the environment has one.
         """
         if self.database is not None:
             url = self.database.get_secret_value()
             if url.strip().lower().startswith("postgres"):
                 # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
-                check_url_login(PLUGIN, url, self.source("database"), ("PGPASSWORD",))
+                check_url_login(
+                    PLUGIN, url, self.source("database"), _PASSWORD_VARIABLES, _LOGIN_OPTIONS
+                )
             return url
         try:
             make_private_folder(data_dir)

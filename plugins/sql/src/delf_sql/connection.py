@@ -15,7 +15,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.settings import Source, check_variables
+from delf.settings import Source, check_url_login
 from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# PostgreSQL's client takes a login that a URL lacks from these variables and options.
+_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
+_LOGIN_OPTIONS: Final = ("service",)
 _MAKING: Final = Lock()
 # The maximum number of tables returned by ``schema(search=…)``.
 _MAX_FOUND_TABLES: Final = 20
@@ -93,11 +96,8 @@ class SQL(Connection[SQLSettings]):
         super().__init__(*positional_settings, **options)
         self.target = make_target(self.name, self.settings)
         check_dialect(self.name, self.settings, self.target)
-        # Without a password the driver sends PGPASSWORD, even to a server that the project chose.
-        if self.target.dialect == "postgresql" and self.target.password is None:
-            sources = {self.settings.source(field) for field in ("url", "host", "database")}
-            source: Source = "project" if "project" in sources else "program"
-            check_variables(self.name, source, ("PGPASSWORD",))
+        if self.target.dialect == "postgresql":
+            self._check_login()
         self._own_tables: OwnTables | None = None
         if isinstance(self.trust, Mapping):
             functions = self.settings.functions
@@ -227,6 +227,20 @@ class SQL(Connection[SQLSettings]):
             f"{self.name}: cannot read the schema: {reason}",
             hint="the login may lack the right to look at it",
         )
+
+    def _check_login(self) -> None:
+        """Check that PostgreSQL's driver adds no login of the user for a server of the project.
+
+        Raises:
+            KeyAddressError: If a file of the project gives the server, and the driver would take
+                the login from the environment or from a file of the user.
+        """
+        sources = {self.settings.source(field) for field in ("url", "host", "database")}
+        source: Source = "project" if "project" in sources else "program"
+        # The settings of the connection may have the password that the URL lacks.
+        variables = () if self.target.password is not None else _PASSWORD_VARIABLES
+        url = self.settings.url.get_secret_value() if self.settings.url is not None else ""
+        check_url_login(self.name, url, source, variables, _LOGIN_OPTIONS)
 
     def _limit_note(self) -> str:
         """Return a note about the row limit of queries, unless the limit is the default."""
