@@ -411,7 +411,7 @@ class MCP(Connection[MCPSettings]):
                 suggestion = did_you_mean(pattern, names)
                 notices.append(f"effects names {pattern!r}, which matches no tool{suggestion}")
         notices += [
-            f"the server has changed the tool {clean(name)!r}, so its calls need approval again; "
+            f"the server has changed the tool {clean(name)!r}, so it counts as irreversible; "
             f"delf mcp effects {self.name} --accept accepts the change"
             for name in changed
         ]
