@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -62,6 +63,25 @@ def test_resume_from_another_folder_uses_the_task_options(here: Path, tmp_path: 
     again = delf("resume", task, cwd=here)
     assert (again.returncode, again.stdout) == (0, "closed\nsent to ada\n")
     assert sent(here) == ["closed 7", "ada 1"]
+
+
+def test_hint_after_an_interrupted_resume_names_the_task(here: Path) -> None:
+    task, request = killed_while_it_waits(here)
+    process = start(
+        [DELF, "resume", task],
+        cwd=here,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    run = Run(process)
+    assert run.request() == request
+    process.send_signal(signal.SIGTERM)
+    _, _, err = run.end()
+    hint = next(line for line in err.splitlines() if line.startswith("hint: "))
+    assert hint == f"hint: delf resume {task.removeprefix('task_')[:7]}"
 
 
 def test_resume_options_override_the_recorded_options(here: Path) -> None:

@@ -19,6 +19,7 @@ from delf.events import (
     ModelReplied,
     TaskFinished,
     TaskQueued,
+    TaskResumed,
     TaskStarted,
     cost_of,
     end_event,
@@ -115,7 +116,7 @@ class Response(Generic[T]):
             return TaskState.DONE
         if isinstance(self.exception, TaskStoppedError):
             return TaskState.STOPPED
-        if not self._has(TaskQueued, TaskStarted):
+        if not self._has(TaskQueued, TaskStarted, TaskResumed):
             return TaskState.FAILED  # not begun: there is nothing to resume
         # This process has stopped working on the task. If the journal has no end of the task, the
         # task is therefore interrupted. The other ends without success are failures.

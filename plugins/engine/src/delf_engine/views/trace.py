@@ -95,6 +95,8 @@ class Trace:
             case ev.TaskQueued() | ev.TaskStarted():
                 self.task_id = event.task_id
                 self.task = event.task
+            case ev.TaskResumed():  # the first event that a process sees of a task that it resumes
+                self.task_id = event.task_id
             case ev.SandboxOpened():
                 self.sandbox = event.backend
                 self.isolation = event.isolation
