@@ -384,12 +384,8 @@ class Scripts:
                 return self._sources_of_name(name)
             case ast.Attribute():
                 return self._read_attribute(node)
-            case ast.Subscript(value=value, slice=index):
-                sources = field_of_value(self.read(value), _fields(index))
-                index_sources = self.read(index)
-                # Reading a missing key of a defaultdict inserts the key.
-                self._record_move(value, index_sources)
-                return sources | index_sources
+            case ast.Subscript():
+                return self._read_subscript(node)
             case ast.Starred(value=value, ctx=ast.Load()):
                 # ``print(*rows)`` reads an iterator to its end, if the conditions around it hold.
                 self._record_move(value, set())
@@ -434,15 +430,8 @@ class Scripts:
             case ast.If(test=test) | ast.While(test=test):
                 with self._visiting(node, self._read_test(test)):
                     return self._read_parts(node)
-            case ast.For(target=target, iter=rows) | ast.AsyncFor(target=target, iter=rows):
-                # Only the number of rows decides how often the loop runs, and not their fields. A
-                # whole result is a source that stands for all fields, so it is left out.
-                with self._visiting(node, without_whole_results(self.read(rows))):
-                    # The conditions around and in the loop decide how far an iterator moves on.
-                    self._record_move(rows, set())
-                    for each, sources, item in self._loop_bindings(target, rows):
-                        self._bind(each, sources, item)
-                    return self._read_parts(node)
+            case ast.For() | ast.AsyncFor():
+                return self._read_loop(node)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._read_comprehension(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -463,6 +452,23 @@ class Scripts:
                 return self._read_branching(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
+
+    def _read_subscript(self, node: ast.Subscript) -> _Sources:
+        sources = field_of_value(self.read(node.value), _fields(node.slice))
+        index_sources = self.read(node.slice)
+        # Reading a missing key of a defaultdict inserts the key.
+        self._record_move(node.value, index_sources)
+        return sources | index_sources
+
+    def _read_loop(self, node: ast.For | ast.AsyncFor) -> _Sources:
+        # Only the number of rows decides how often the loop runs, and not their fields. A whole
+        # result is a source that stands for all fields, so it is left out.
+        with self._visiting(node, without_whole_results(self.read(node.iter))):
+            # The conditions around and in the loop decide how far an iterator moves on.
+            self._record_move(node.iter, set())
+            for target, sources, item in self._loop_bindings(node.target, node.iter):
+                self._bind(target, sources, item)
+            return self._read_parts(node)
 
     def _read_attribute(self, node: ast.Attribute) -> _Sources:
         """Return the sources of an attribute, which counts as a field of its object."""
