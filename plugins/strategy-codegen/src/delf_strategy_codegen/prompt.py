@@ -109,9 +109,8 @@ def requested_changes_messages(code: str, result: ScriptResult) -> tuple[Message
         lines.append(f"It had printed (the user will not see this):\n{_cap(result.printed)}")
     lines += _lines_about_earlier_changes(result.changes)
     lines.append(
-        "Write another script that does the task with these changes, with the whole answer "
-        "printed. Calls that succeeded before have had their effect; do not repeat those that "
-        "change things."
+        "Write another script that does the task with these changes and gives the whole answer. "
+        "Calls that succeeded before have had their effect; do not repeat those that change things."
     )
     return assistant(_fence_code(code)), user("\n".join(lines))
 
@@ -145,7 +144,7 @@ def retry_messages(
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
     lines += _lines_about_earlier_changes(done)
     lines.append(
-        "Write the script that completes the task now, with the whole answer printed. "
+        "Write the script that completes the task now and gives the whole answer. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
     )
     return assistant(_fence_code(code)), user("\n".join(lines))
