@@ -454,7 +454,7 @@ def _run_work(
 
 @dataclass()
 class _Progress:
-    """How far :func:`_run_work` has come, in case a signal stops the work.
+    """The progress of :func:`_run_work`, which is needed if a signal stops the work.
 
     Args:
         is_resumable: Whether the task can be resumed.
