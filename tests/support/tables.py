@@ -108,9 +108,9 @@ def optional_members(kind: str) -> str:
     known = {*members(declared_by)}
     for protocol in optional_protocols(kind):
         for name in members(protocol):
-            declared = inspect.getattr_static(protocol, name)
             if name not in known:
                 known.add(name)
+                declared = inspect.getattr_static(protocol, name)
                 refused = protocol is SharedJournal and hasattr(PartialJournal, name)
                 of = PartialJournal if refused else protocol
                 member = f"`{_signature(name, declared)}`".replace("|", "\\|")

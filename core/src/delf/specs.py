@@ -81,9 +81,13 @@ class ConnectionSpec(Spec):
         "SupportsCheck": "",
         "SupportsClose": "what it holds is not freed when an agent closes",
         "SupportsContext": "",
+        "SupportsLearning": "",
         "SupportsNotices": "",
         "SupportsPluginContext": "",
         "SupportsRenewal": "",
+        "SupportsResultTrust": "",
+        "SupportsSecrets": "",
+        "SupportsSetup": "",
     }
 
     input_files: bool | Literal["always"] = False
@@ -117,6 +121,7 @@ class SandboxSpec(Spec):
     protocol: ClassVar[str | None] = "delf.protocols.sandbox:SandboxBackend"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsLanguage": "models do not know which Python it runs",
+        "SupportsPreparation": "",
         "SupportsWarmUp": "the first script of an agent waits for it to start",
         "SupportsMeasures": "",
         "SupportsLibraryCheck": "",
@@ -279,6 +284,8 @@ class ApprovalSpec(Spec):
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsPresence": "it is asked although nobody is there: `can_ask` would tell",
         "SupportsDiscussion": "it shows no later comments and assignments (`show_discussion`)",
+        "SupportsQuestions": "",
+        "delf.protocols.journal:SupportsJournal": "",
     }
 
     needs_presence: bool = True
@@ -443,6 +450,11 @@ class StrategySpec(Spec):
     kind: ClassVar[str] = "strategy"
     hook: ClassVar[str] = "delf_strategies"
     protocol: ClassVar[str | None] = "delf.protocols.strategy:Strategy"
+    optional: ClassVar[Mapping[str, str]] = {
+        "SupportsCallsOnly": "",
+        "SupportsChanges": "",
+        "SupportsOwnTools": "",
+    }
 
     llm: str | None = None
     settings: tuple[tuple[str, object], ...] = ()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from inspect import iscoroutinefunction
+from pkgutil import iter_modules
+
 import pytest
 
-from delf import Agent, Connection, action
+from delf import Agent, Connection, action, protocols
 from delf.errors import ConfigurationError, DelfError, PluginError
 from delf.hookspecs import HOOKS
 from delf.messages import Message, ModelReply, user
-from delf.plugins.shapes import faults, members, protocol_of
+from delf.plugins.shapes import faults, members, optional_protocols, protocol_of
 from delf.protocols.approval import Approved
 from delf.specs import ApprovalSpec, ModelSpec, PrefilterSpec
 from delf.tools.function import tool
@@ -33,17 +37,33 @@ def made(kind: str, **methods: object) -> object:
     whole: dict[str, object] = {}
     for name in members(PROTOCOLS[kind]):
         declared = getattr(PROTOCOLS[kind], name, None)
-        is_async = getattr(getattr(declared, "__code__", None), "co_flags", 0) & 0x80
-        whole[name] = never if is_async else plain
+        whole[name] = never if iscoroutinefunction(declared) else plain
     return type("Made", (), {**whole, **methods})()
 
 
-AWAITED = [
-    (kind, name)
-    for kind, protocol in PROTOCOLS.items()
-    for name in members(protocol)
-    if getattr(getattr(getattr(protocol, name, None), "__code__", None), "co_flags", 0) & 0x80
-]
+AWAITED = sorted(
+    {
+        (kind, name)
+        for kind, main in PROTOCOLS.items()
+        for protocol in (main, *optional_protocols(kind))
+        for name in members(protocol)
+        if iscoroutinefunction(getattr(protocol, name, None))
+    }
+)
+
+OF_OTHER_OBJECTS = {"SupportsRecording", "SupportsStore", "SupportsUsage"}
+"""The optional protocols of objects that no hook brings, such as a sandbox's session."""
+
+
+def test_each_optional_protocol_is_declared_by_a_kind():
+    declared = {protocol for kind in PROTOCOLS for protocol in optional_protocols(kind)}
+    undeclared = {
+        name
+        for module in iter_modules(protocols.__path__, f"{protocols.__name__}.")
+        for name, value in vars(import_module(module.name)).items()
+        if name.startswith("Supports") and value not in declared
+    }
+    assert undeclared == OF_OTHER_OBJECTS
 
 
 @pytest.mark.parametrize(("kind", "name"), AWAITED)

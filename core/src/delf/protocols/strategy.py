@@ -426,8 +426,10 @@ class Strategy(Protocol):
 class SupportsCallsOnly(Strategy, Protocol):
     """A strategy that can work with direct tool calls alone, without a script."""
 
-    calls_only: bool
-    """True if tasks run no script: no sandbox is opened or mentioned in the prompt."""
+    @property
+    def calls_only(self) -> bool:
+        """True if tasks run no script: no sandbox is opened or mentioned in the prompt."""
+        ...
 
 
 def runs_scripts(strategy: Strategy) -> bool:
@@ -439,8 +441,10 @@ def runs_scripts(strategy: Strategy) -> bool:
 class SupportsChanges(Strategy, Protocol):
     """A strategy with a model that plans again when a person requests changes."""
 
-    takes_changes: bool
-    """True if people can request changes instead of rejecting a call or a script."""
+    @property
+    def takes_changes(self) -> bool:
+        """True if people can request changes instead of rejecting a call or a script."""
+        ...
 
 
 def takes_changes(strategy: Strategy) -> bool:
