@@ -538,8 +538,10 @@ def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
     """Return a pattern for a text; a newline also matches CRLF unless the text has CR."""
-    exact = re.escape(text)
-    return re.compile(exact if b"\r" in text else exact.replace(b"\\\n", rb"\r?\n"))
+    if b"\r" in text:
+        return re.compile(re.escape(text))
+    lines = map(re.escape, text.split(b"\n"))
+    return re.compile(rb"\r?\n".join(lines))
 
 
 class _LineEnds:

@@ -64,30 +64,27 @@ class Glob:
 
     def matches(self, path: Sequence[str]) -> bool:
         """Return True if the names in a path match this pattern."""
-        part_index = 0
-        name_index = 0
-        # After a ``**``: the next part of the pattern, and the name with which this part begins.
-        part_after_stars: int | None = None
-        name_after_stars = 0
-        while name_index < len(path):
-            if part_index < len(self._parts):
-                part = self._parts[part_index]
-                if part is None:
-                    part_index += 1
-                    part_after_stars = part_index
-                    name_after_stars = name_index
-                    continue
-                if part.match(path[name_index]):
-                    part_index += 1
-                    name_index += 1
-                    continue
-            if part_after_stars is None:
-                return False
-            # Go back, and let the last ``**`` match one more name.
-            name_after_stars += 1
-            part_index = part_after_stars
-            name_index = name_after_stars
-        return all(part is None for part in self._parts[part_index:])
+        # The positions in the pattern that the names so far can lead to.
+        positions = self._with_positions_after_stars({0})
+        for name in path:
+            next_positions: set[int] = set()
+            for position in positions:
+                if position == len(self._parts):
+                    continue  # the pattern ends before this name
+                part = self._parts[position]
+                if part is None:  # the ``**`` also matches this name
+                    next_positions.add(position)
+                elif part.match(name):
+                    next_positions.add(position + 1)
+            positions = self._with_positions_after_stars(next_positions)
+        return len(self._parts) in positions
+
+    def _with_positions_after_stars(self, positions: set[int]) -> set[int]:
+        """Add the position after each ``**``, because ``**`` also matches no name."""
+        for position, part in enumerate(self._parts):
+            if part is None and position in positions:
+                positions.add(position + 1)
+        return positions
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:

@@ -49,14 +49,8 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
     pending_refs: list[str] = []
     remaining_nodes = _MAX_NODES
 
-    def copied(node: Any, *, has_named_schemas: bool = False) -> Any:
-        """Copy a part of the schema, with new names in references.
-
-        Args:
-            node: The part.
-            has_named_schemas: Whether the part maps names to schemas, as ``properties`` does, so
-                that its keys are no keywords.
-        """
+    def copied(node: Any) -> Any:
+        """Copy a part of the schema, with new names in references."""
         nonlocal remaining_nodes
         remaining_nodes -= 1
         if remaining_nodes < 0:
@@ -70,10 +64,7 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
         result: dict[str, Any] = {}
         for key, value in cast("dict[Any, Any]", node).items():
             keyword = str(key)
-            if has_named_schemas:
-                # In YAML, a name without a schema has the value None.
-                result[keyword] = {} if value is None else copied(value)
-            elif keyword == "$ref" and isinstance(value, str):
+            if keyword == "$ref" and isinstance(value, str):
                 ref = document.absolute(value)
                 if ref not in names:
                     names[ref] = f"s{len(names)}"
@@ -81,14 +72,15 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
                 result["$ref"] = f"#/components/schemas/{names[ref]}"
             elif keyword in _DATA_KEYWORDS:
                 result[keyword] = value
+            elif keyword in _KEYWORDS_OF_NAMED_SCHEMAS and isinstance(value, dict):
+                # The keys of ``properties``, for example, are names and no keywords. In YAML, a
+                # name without a schema has the value None.
+                result[keyword] = {
+                    str(name): {} if part is None else copied(part)
+                    for name, part in cast("dict[Any, Any]", value).items()
+                }
             elif keyword not in _IGNORED_KEYWORDS:
-                result[keyword] = copied(
-                    value,
-                    has_named_schemas=keyword in _KEYWORDS_OF_NAMED_SCHEMAS
-                    and isinstance(value, dict),
-                )
-        if has_named_schemas:
-            return result
+                result[keyword] = copied(value)
         # Properties by pattern are not validated. Without patternProperties, the other two keywords
         # would reject the properties that match a pattern.
         if "patternProperties" in result:
@@ -133,8 +125,8 @@ def _convert_to_2020(
     if not isinstance(copy.get("multipleOf"), int):
         copy.pop("multipleOf", None)  # a check of fractions is inexact
     format_name = copy.get("format")
-    accepts_text = "string" in ([kind] if isinstance(kind, str) else kind or [])
-    if accepts_text and isinstance(format_name, str) and format_name in _FORMATS:
+    kinds = [kind] if isinstance(kind, str) else kind or []
+    if "string" in kinds and isinstance(format_name, str) and format_name in _FORMATS:
         copy.setdefault("pattern", _FORMATS[format_name])
     if "pattern" in copy:
         pattern = usable_pattern(copy.pop("pattern"))

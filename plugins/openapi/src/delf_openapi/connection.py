@@ -213,16 +213,16 @@ class APITool(Connection[OpenAPISettings]):
         """Note the actions that cannot be called because of their servers.
 
         Raises:
-            ConnectionConfigurationError: If no action can be called without a server that gets a
-                key and that the user has not accepted.
+            ConnectionConfigurationError: If no action can be called, and the user has not accepted
+                a server to which a key would be sent.
         """
         from delf_openapi.homes import UnacceptedServerError, refused_actions
 
         endpoints = [entry.endpoint for entry in api.entries.values()]
         refused = refused_actions(self.name, api.document, endpoints, self._settings)
-        needs_acceptance = any(isinstance(each, UnacceptedServerError) for each in refused.values())
-        if needs_acceptance and len(refused) == len(endpoints):
-            raise next(each for each in refused.values() if isinstance(each, UnacceptedServerError))
+        unaccepted = [each for each in refused.values() if isinstance(each, UnacceptedServerError)]
+        if unaccepted and len(refused) == len(endpoints):
+            raise unaccepted[0]
         names_by_message: dict[str, list[str]] = {}
         for action, error in refused.items():
             reason = error.message.removeprefix(f"{self.name}: ")

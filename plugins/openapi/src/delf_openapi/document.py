@@ -285,48 +285,56 @@ class Document:
     def _follow(self, node: dict[str, Any]) -> dict[str, Any]:
         """Follow a chain of ``$ref``, and add the keywords beside each ``$ref`` to the target.
 
-        An annotation beside a ``$ref`` replaces the same annotation of the target. If several
-        ``$ref`` of the chain have this annotation, the first one's is used. Other keywords beside a
-        ``$ref`` count only from OpenAPI 3.1 on: the result is then an ``allOf`` of the target and
-        these keywords, of all ``$ref`` of the chain.
+        An annotation beside a ``$ref`` replaces the same annotation of the target. Other keywords
+        beside a ``$ref`` count only from OpenAPI 3.1 on: the result is then an ``allOf`` of the
+        target and these keywords.
         """
-        followed_refs: list[str] = []
+        links, target = self._chain_from(node)
         annotations: dict[str, Any] = {}
         siblings: list[dict[str, Any]] = []
+        for link in links:
+            if len(link) == 1:
+                continue  # nothing beside the $ref
+            own_annotations = {k: v for k, v in link.items() if k in _ANNOTATIONS}
+            annotations = own_annotations | annotations  # the annotation of an earlier link wins
+            keywords = {
+                k: v
+                for k, v in link.items()
+                if k != "$ref" and k not in _ANNOTATIONS and not k.startswith("x-")
+            }
+            if keywords and self.version >= (3, 1):
+                siblings.append(keywords)
+        if siblings:
+            return {**annotations, "allOf": [target, *siblings]}
+        return {**target, **annotations} if annotations else target
+
+    def _chain_from(self, node: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Return the mappings of a chain of ``$ref``, and the target of the last ``$ref``."""
+        links: list[dict[str, Any]] = []
+        refs: list[str] = []
         current: Any = node
         while isinstance(current, dict):
             mapping = cast("dict[str, Any]", current)
             ref = mapping.get("$ref")
             if type(ref) is not str:
                 break
-            if ref in followed_refs:
+            if ref in refs:
                 raise SpecError(f"$ref {ref[:200]!r} leads back to itself")
-            if len(followed_refs) > _MAX_CHAINED_REFS:
+            if len(refs) > _MAX_CHAINED_REFS:
                 raise SpecError(
-                    f"$ref {followed_refs[0][:200]!r} leads to a chain of more than "
+                    f"$ref {refs[0][:200]!r} leads to a chain of more than "
                     f"{_MAX_CHAINED_REFS} others"
                 )
-            followed_refs.append(ref)
-            if len(mapping) > 1:
-                beside_ref = {k: v for k, v in mapping.items() if k != "$ref"}
-                own_annotations = {k: v for k, v in beside_ref.items() if k in _ANNOTATIONS}
-                annotations = own_annotations | annotations  # an earlier annotation wins
-                sibling_keywords = {
-                    k: v for k, v in beside_ref.items() if k not in _ANNOTATIONS and k[:2] != "x-"
-                }
-                if sibling_keywords and self.version >= (3, 1):
-                    siblings.append(sibling_keywords)
+            refs.append(ref)
+            links.append(mapping)
             current = self.at(ref)
         # The chain may end at a schema that accepts all or no values. A mapping of the same meaning
         # takes its place, to which annotations can be added.
         if isinstance(current, bool):
             current = self.resolve(current)
         if not isinstance(current, dict):
-            raise SpecError(f"$ref {followed_refs[-1][:200]!r} leads to a {type(current).__name__}")
-        target = cast("dict[str, Any]", current)
-        if siblings:
-            return {**annotations, "allOf": [target, *siblings]}
-        return {**target, **annotations} if annotations else target
+            raise SpecError(f"$ref {refs[-1][:200]!r} leads to a {type(current).__name__}")
+        return links, cast("dict[str, Any]", current)
 
 
 def _step(node: Any, token: str) -> Any:

@@ -118,12 +118,11 @@ def _free_name(
         wanted_name: The wanted name.
         method: The HTTP method, which is the first suffix to try.
         taken_names: The names of other operations.
-        last_numbers: The last number that was appended to each name. It is updated, because a
-            search from 2 on would be slow if many operations want the same name.
+        last_numbers: The last number that was appended to each wanted name; updated.
     """
-    name = wanted_name
-    if wanted_name in taken_names and wanted_name not in last_numbers:
-        name = unique(wanted_name, taken_names, method)
+    if wanted_name not in taken_names:
+        return wanted_name
+    name = f"{wanted_name}_{method}"
     while name in taken_names:
         last_numbers[wanted_name] = last_numbers.get(wanted_name, 1) + 1
         name = f"{wanted_name}_{last_numbers[wanted_name]}"

@@ -117,31 +117,34 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
     pairs: Pairs = []
     for name, part in value.items():
         encoding = _encoding(body, name)
-        quoted = quote(name, safe=_UNRESERVED)
+        quoted_name = quote(name, safe=_UNRESERVED)
         media = encoding.get("contentType")
-        if isinstance(media, str) and kind_of(media) == "json":
-            pairs.append((quoted, quote(_json(part), safe=_UNRESERVED)))
-            continue
         style = encoding.get("style")
-        explode = encoding.get("explode")
         if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
-        # Neither ``style`` nor ``explode`` says how to write the value.
-        is_undeclared = style is None and "explode" not in encoding
-        if is_undeclared and _is_nested(part):  # write JSON
+        explode = encoding.get("explode")
+        has_style = style is not None or "explode" in encoding
+        if isinstance(media, str) and kind_of(media) == "json":
+            pairs.append((quoted_name, _quoted_json(part)))
+        elif _is_nested(part) and not has_style:
             # Each item of a list gets a pair of its own.
             items: list[Any] = _list(part) if isinstance(part, list) else [part]
-            pairs += [(quoted, quote(_json(item), safe=_UNRESERVED)) for item in items]
-            continue
-        style = str(style or "form")
-        pairs += styled_pairs(
-            quoted,
-            part,
-            style,
-            explode=explode if isinstance(explode, bool) else style == "form",  # OpenAPI's default
-            safe=_UNRESERVED,
-        )
+            pairs += [(quoted_name, _quoted_json(item)) for item in items]
+        else:
+            style = str(style or "form")
+            explodes_by_default = style == "form"
+            pairs += styled_pairs(
+                quoted_name,
+                part,
+                style,
+                explode=explode if isinstance(explode, bool) else explodes_by_default,
+                safe=_UNRESERVED,
+            )
     return pairs
+
+
+def _quoted_json(value: Any) -> str:
+    return quote(_json(value), safe=_UNRESERVED)
 
 
 def _is_nested(value: Any) -> bool:

@@ -215,17 +215,20 @@ class RequestBuilder:
         return []
 
     def _store_field(self, body_field: Field, value: Any, arguments: dict[str, Any]) -> None:
-        """Convert and store a field of the body, unless its value is None and means no value."""
+        """Convert and store a field of the body.
+
+        If the schema does not allow null, None omits the field; in a merge patch, None removes the
+        property.
+        """
         arg = body_field.arg
-        if value is None and self._checker.faults(body_field.schema, None):
-            # The schema does not allow null, so None omits the field. In a merge patch, None
-            # removes the property.
-            body = self.operation.body
-            if body is not None and body.is_patch:
-                arguments[arg] = None
+        is_refused_null = value is None and bool(self._checker.faults(body_field.schema, None))
+        if not is_refused_null:
+            value = self._checker.with_numbers_as_text(body_field.schema, value)
+            arguments[arg] = plain(value, arg)
             return
-        value = self._checker.with_numbers_as_text(body_field.schema, value)
-        arguments[arg] = plain(value, arg)
+        body = self.operation.body
+        if body is not None and body.is_patch:
+            arguments[arg] = None
 
     def _check_serialisable(self, param: Param, value: Any) -> None:
         """Raise Misfit if a path or header value cannot be serialised."""

@@ -127,10 +127,9 @@ class Responses:
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
         """Return a body without validation or conversion."""
-        media_type = answer.media or "application/json"
-        if kind_of(media_type) != "json":  # only JSON needs a schema to be declared
-            return Typed(body, declared=True)
-        return Typed(body, declared=self._schema(operation, answer) is not None)
+        # The type of text or bytes is known without a schema.
+        is_json = kind_of(answer.media or "application/json") == "json"
+        return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
 
     def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
         """Return the declared status of a response and its schema; None without a schema."""

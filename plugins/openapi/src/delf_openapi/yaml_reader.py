@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final, cast
 
@@ -111,8 +112,7 @@ def _yaml_loader() -> Any:
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    # _flatten_mapping counts the keys that it merges.
-    members = {"flatten_mapping": _flatten_mapping, "merged_key_count": 0}
+    members = {"flatten_mapping": _with_limit(base.flatten_mapping), "merged_key_count": 0}
     loader: Any = type("_Loader", (base,), members)
     resolvers: dict[Any, list[tuple[str, Any]]] = {}
     for first, pairs in base.yaml_implicit_resolvers.items():
@@ -131,27 +131,29 @@ def _integer(loader: Any, node: Any) -> int:
     return int(text, {"0o": 8, "0x": 16}.get(text[:2].lower(), 10))
 
 
-def _flatten_mapping(loader: Any, node: Any) -> None:
-    """Merge the mappings of the key ``<<`` into a mapping, up to a limit.
+def _with_limit(flatten_mapping: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Limit the keys that PyYAML's method merges for the key ``<<``.
 
-    This function replaces the method of PyYAML's loader, because each level of merging can double
-    the size.
-
-    Raises:
-        SpecError: If too many keys are merged.
+    Each level of merging can double the size.
     """
+
+    def flatten(loader: Any, node: Any) -> None:
+        for part in _merged_mappings(node):
+            loader.flatten_mapping(part)  # calls this function
+            loader.merged_key_count += len(part.value)
+            if loader.merged_key_count > _MAX_MERGED:
+                raise SpecError("the specification's YAML merges too many values")
+        flatten_mapping(loader, node)
+
+    return flatten
+
+
+def _merged_mappings(node: Any) -> Iterator[Any]:
+    """Yield the mappings that a mapping merges with the key ``<<``."""
     for key, value in node.value:
-        if key.tag != "tag:yaml.org,2002:merge":
-            continue
-        merged_nodes = value.value if value.id == "sequence" else [value]
-        for part in merged_nodes:
-            if part.id == "mapping":
-                loader.flatten_mapping(part)  # calls this function
-                loader.merged_key_count += len(part.value)
-                if loader.merged_key_count > _MAX_MERGED:
-                    raise SpecError("the specification's YAML merges too many values")
-    # The original method calls this function for the same parts, but they are flattened already.
-    cast("Any", super(type(loader), loader)).flatten_mapping(node)
+        if key.tag == "tag:yaml.org,2002:merge":
+            parts = value.value if value.id == "sequence" else [value]
+            yield from (part for part in parts if part.id == "mapping")
 
 
 def _count_values(node: Any, sizes: dict[int, int], depth: int) -> int:

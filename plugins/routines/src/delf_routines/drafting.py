@@ -181,11 +181,16 @@ class BoundDraft:
         return BoundRoutine(self.agent, self.routine)
 
     def _raise_if_outdated(self) -> None:
-        """Check that the draft still replaces the routine that the reviewed change names."""
+        """Check that the saved routine is still the one of the reviewed diff, or the draft itself.
+
+        Raises:
+            ConfigurationError: If another routine was saved since the draft was made.
+        """
         name = self.routine.name
         saved_text = self.store.find(name).text() if name in self.store.names() else None
-        before_text = None if self.before is None else self.before.text()
-        if saved_text not in (before_text, self.routine.text()):
+        reviewed_text = None if self.before is None else self.before.text()
+        is_draft_saved_already = saved_text == self.routine.text()
+        if saved_text != reviewed_text and not is_draft_saved_already:
             raise ConfigurationError(
                 f"the file of the routine {name!r} has changed since this draft was made, so that "
                 "nobody has reviewed what the draft would replace",

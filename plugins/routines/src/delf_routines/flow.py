@@ -198,12 +198,10 @@ class _VariableUses:
                 return self._is_harmless_use(parent)
             case ast.Dict():
                 return node in parent.values and self._is_harmless_use(parent)
-            case ast.keyword(arg=None):  # a dictionary after **
-                return False
             case ast.keyword():
                 owner = self._parents[id(parent)]
-                is_argument = isinstance(owner, ast.Call)  # and not in ``class Row(key=name)``
-                return is_argument and self._is_harmless_argument(owner, node)
+                is_named_argument = parent.arg is not None and isinstance(owner, ast.Call)
+                return is_named_argument and self._is_harmless_argument(owner, node)
             case ast.Call():
                 return parent.func is not node and self._is_harmless_argument(parent, node)
             case ast.Attribute():
@@ -211,21 +209,26 @@ class _VariableUses:
             case ast.FormattedValue():
                 is_format_specification = parent.value is not node
                 return not is_format_specification and self._is_harmless_field(parent)
-            case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
-                # The uses of the other variable count, too. They are only followed if the variable
-                # gets exactly the value, from a name or a call such as str(name). Any other
-                # expression, such as a list with the value, could be taken apart later.
-                has_exact_value = isinstance(node, (ast.Name, ast.Call))
-                return has_exact_value and self._is_harmless_variable(word, parent)
             case ast.comprehension() if node in parent.ifs:
                 return True
+            case _:
+                return self._is_harmless_assignment(parent, node)
+
+    def _is_harmless_assignment(self, statement: Any, node: Any) -> bool:
+        """Return True if a statement assigns a value to a variable with only harmless uses.
+
+        An assignment such as ``other = name`` or ``other = str(name)`` gives the variable exactly
+        the value, and so does the loop ``for other in [name]``. In ``other = [name]``, the variable
+        could be taken apart; ``for other in name`` takes the characters of the value.
+        """
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
+                gets_exact_value = isinstance(node, (ast.Name, ast.Call))
             case ast.For(target=ast.Name(id=word)) | ast.comprehension(target=ast.Name(id=word)):
-                # A loop over a literal such as [name] gives the value to the loop's variable. A
-                # loop over the value itself takes its characters.
-                is_literal = isinstance(node, (ast.List, ast.Tuple, ast.Set))
-                return is_literal and self._is_harmless_variable(word, parent)
+                gets_exact_value = isinstance(node, (ast.List, ast.Tuple, ast.Set))
             case _:
                 return False
+        return gets_exact_value and self._is_harmless_variable(word, statement)
 
     def _is_harmless_field(self, field: ast.FormattedValue) -> bool:
         """Return True if an f-string inserts a value harmlessly: in quotes, or only to print it.

@@ -73,10 +73,10 @@ class RoutineGuard:
 
     @property
     def calls_so_far(self) -> list[CallMade]:
-        """The calls of this script, after those write calls of earlier scripts that are not in it.
+        """The write calls of earlier scripts that this script has not repeated, then its own calls.
 
-        If this script of a repair fails, the model writes another one. The list then becomes the
-        argument ``earlier`` of that script's guard, which does not make the write calls again.
+        While a model repairs the routine, the guard of the next script gets this list as
+        ``earlier``.
         """
         return [*self.unrepeated_changes, *self.calls_made]
 

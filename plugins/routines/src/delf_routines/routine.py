@@ -52,7 +52,7 @@ _JOINERS: Final = "\u200c\u200d"
 _BEGIN: Final = "# /// routine"
 _END: Final = "# ///"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
+_DATE: Final = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", re.ASCII)
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
 # Pydantic's error types for unknown keys.
 _UNKNOWN_KEY_ERRORS: Final = ("extra_forbidden", "unexpected_keyword_argument")
@@ -380,11 +380,12 @@ def check_name(name: str) -> str:
 
 def is_date(text: str) -> bool:
     """Return True if a text is a year, month or day of the calendar, such as ``2026-10``."""
-    if not _DATE.fullmatch(text):
+    match = _DATE.fullmatch(text)
+    if match is None:
         return False
-    first_day = f"{text}-01-01"[: len("2026-10-31")]
+    year, month, day = (int(number or 1) for number in match.groups())
     try:
-        date.fromisoformat(first_day)
+        date(year, month, day)
     except ValueError:
         return False
     return True

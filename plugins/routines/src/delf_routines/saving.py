@@ -327,11 +327,14 @@ class _LiteralFinder(ast.NodeVisitor):
             self._visit_with_name(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Visit the bounds of slices, but not keys, as in ``row["to"]``, which stay literals."""
+        """Visit an index expression: the bounds of ``rows[:5]``, but not the key of ``row["to"]``.
+
+        Keys stay literals.
+        """
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
-            no_name = None  # not the name of what the slice is assigned to
-            self._visit_with_name(no_name, node.slice)
+            # In ``best = rows[:5]``, the literal 5 is not named ``best``.
+            self._visit_with_name(None, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         """Name a literal after the key that it is compared with."""
@@ -438,8 +441,7 @@ class _LiteralFinder(ast.NodeVisitor):
         pieces = dict.fromkeys(filter(self._is_in_task, [*dates, *quoted_texts]))  # distinct
         for piece in pieces:
             kind: ParameterType = "date" if is_date(piece) else "text"
-            # A text piece is inside quotes, which a value with a quote would end. Only values that
-            # match QUOTED_VALUE may replace the piece, so the piece must match, too.
+            # The parameter is used between quotes, so its default value must match, too.
             if kind == "text" and not re.fullmatch(QUOTED_VALUE, piece):
                 continue
             parameter = self._parameter(piece, kind)

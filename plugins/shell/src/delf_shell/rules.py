@@ -77,31 +77,22 @@ class Rule:
         A wildcard, except ``**`` at the end, matches only the names of files that the program
         reads. It does not match any other argument, such as the name of an output file.
         """
-        pattern_words = self.words
-        # The positions of the words that wildcards matched, except the words that "**" matched.
-        wildcard_indexes: list[int] = []
-        # A "*" or "**" at the end stands for all further words of the command; "**" allows any.
-        last_word = pattern_words[-1]
-        if last_word in ("*", "**") and len(pattern_words) > 1:
-            # Replace it by these words, so that pattern and command can be compared word by word.
-            words_before = pattern_words[:-1]
-            if len(command) < len(words_before):
-                return False
-            further_words = command[len(words_before) :]
-            if last_word == "*":
-                if not all(map(_stays_in_folder, further_words)):
-                    return False
-                wildcard_indexes += range(len(words_before), len(command))
-            # In the comparison below, each further word matches itself.
-            pattern_words = (*words_before, *further_words)
-        if len(pattern_words) != len(command):
+        last_word = self.words[-1]
+        allows_further_words = last_word in ("*", "**") and len(self.words) > 1
+        pattern_words = self.words[:-1] if allows_further_words else self.words
+        further_words = command[len(pattern_words) :]
+        if len(command) < len(pattern_words) or (further_words and not allows_further_words):
             return False
         if not all(map(_matches_word, pattern_words, command)):
             return False
         # A matching word that differs from the word of the pattern was matched by a wildcard.
-        wildcard_indexes += (
+        wildcard_indexes = [
             index for index, word in enumerate(pattern_words) if word != command[index]
-        )
+        ]
+        if last_word == "*" and allows_further_words:  # "**" allows any further words
+            if not all(map(_stays_in_folder, further_words)):
+                return False
+            wildcard_indexes += range(len(pattern_words), len(command))
         return only_reads_wildcard_matches(command, wildcard_indexes)
 
 
@@ -131,10 +122,10 @@ def _is_option_value(matched_part: str, *, text_before: str) -> bool:
         matched_part: The end of the option, which a wildcard matched.
         text_before: The beginning of the option, which the pattern names.
     """
-    if text_before.startswith("--") or "=" in text_before:
-        return "=" in text_before
-    has_option_letter = len(text_before) > 1
-    return has_option_letter and _NUMBER.fullmatch(matched_part) is not None
+    if "=" in text_before:
+        return True
+    is_short_option = len(text_before) > 1 and not text_before.startswith("--")
+    return is_short_option and _NUMBER.fullmatch(matched_part) is not None
 
 
 def _stays_in_folder(word: str) -> bool:

@@ -30,13 +30,29 @@ class LostError(TimeoutError):
 
 
 class _Job:
-    """A statement that runs in a thread, and whether a caller still waits for it."""
+    """A statement that runs in a thread, and whether a caller still waits for it.
 
-    def __init__(self, on_start: Callable[[], None]) -> None:
-        self.on_start = on_start
+    Args:
+        deadline: The caller's timeout, which has no time yet.
+        seconds: The seconds from the start of the statement to the deadline.
+    """
+
+    def __init__(self, deadline: asyncio.Timeout, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._deadline = deadline
+        self._seconds = seconds
         self.lock = threading.Lock()
         self.session: Any = None
         self.is_abandoned = False
+
+    def start_deadline(self) -> None:
+        """Start the caller's timeout. Call this in the worker thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(self._reschedule_deadline)
+
+    def _reschedule_deadline(self) -> None:
+        if not self.is_abandoned:
+            self._deadline.reschedule(self._loop.time() + self._seconds)
 
 
 class Database:
@@ -65,20 +81,8 @@ class Database:
             TimeoutError: If the statement exceeded its timeout and was stopped.
             LostError: If the statement could not be stopped, so that its outcome is unknown.
         """
-        loop = asyncio.get_running_loop()
-        # The timeout begins when the job has a session and starts the work: the thread of the job
-        # then calls schedule_deadline(), and the loop calls start_deadline().
-        deadline = asyncio.timeout(None)
-
-        def start_deadline() -> None:
-            if not job.is_abandoned and not future.done():
-                deadline.reschedule(loop.time() + self._seconds)
-
-        def schedule_deadline() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(start_deadline)
-
-        job = _Job(schedule_deadline)
+        deadline = asyncio.timeout(None)  # starts when the job has a session
+        job = _Job(deadline, self._seconds)
         run = copy_context().run
         future = self._executor(read_only).submit(run, self._open_and_work, job, work, read_only)
         try:
@@ -123,7 +127,7 @@ class Database:
             if job.is_abandoned:
                 raise TimeoutError
             job.session = session
-        job.on_start()
+        job.start_deadline()
         try:
             return work(session)
         finally:

@@ -101,11 +101,13 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
         TypeError: If the value does not fit, with the allowed values.
     """
     is_array = dimensions > 0
-    # A list for a column of JSON, texts or bytes is a single value.
+    # A list for a column of JSON, texts or bytes is a single value. A list for an array, or for a
+    # column of another type, is checked item by item.
     takes_whole_list = family in ("json", "text", "bytes") and not is_array
     if isinstance(value, list) and not takes_whole_list:
+        dimensions_of_items = dimensions - 1 if is_array else 0
         for item in cast("list[Any]", value):
-            check_fits(item, family, max(dimensions - 1, 0))
+            check_fits(item, family, dimensions_of_items)
         return
     if is_array:  # the database itself parses a text such as '{1,2}' as an array
         return
@@ -274,25 +276,22 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
 def _keeps_moment(value: Any, family: Family) -> bool:
     """Return True if a column stores a date, time or duration completely, with its time zone.
 
+    A value without a zone fits a column with zones, too.
+
     Args:
         value: The date, time or duration.
         family: The kind of type that the column has, such as ``timestamptz``.
     """
-    is_zoned = getattr(value, "tzinfo", None) is not None
     if isinstance(value, dt.timedelta):
-        if family in ("time", "timetz"):
-            return dt.timedelta(0) <= value < dt.timedelta(days=1)
-        return family == "interval"
+        is_time_of_day = dt.timedelta(0) <= value < dt.timedelta(days=1)
+        return family == "interval" or (family in ("time", "timetz") and is_time_of_day)
+    is_zoned = getattr(value, "tzinfo", None) is not None
     if isinstance(value, dt.time):
-        if family in ("time", "interval"):
-            return not is_zoned
-        return family == "timetz"
+        return family == "timetz" or (family in ("time", "interval") and not is_zoned)
     if isinstance(value, dt.datetime):
-        if family == "date":
-            return not is_zoned and value.time() == dt.time(0)
-        if family == "timestamp":
-            return not is_zoned
-        return family == "timestamptz"
+        is_date = not is_zoned and value.time() == dt.time(0)
+        is_timestamp = family == "timestamptz" or (family == "timestamp" and not is_zoned)
+        return is_timestamp or (family == "date" and is_date)
     return isinstance(value, dt.date) and family in ("date", "timestamp", "timestamptz")
 
 

@@ -261,11 +261,10 @@ def _fold_names(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
     """
     spellings: set[str] = set()
     for name in names:
-        ascii_folded = _folded(name, dialect)
-        spellings.add(ascii_folded)
+        spellings.add(_folded(name, dialect))
         is_quoted = name.kind != "word"
         if not is_quoted:
-            spellings.add(ascii_folded.lower())
+            spellings.add(name.text.lower())
     return frozenset(spellings)
 
 

@@ -295,7 +295,11 @@ def _may_be_date(value: str) -> bool:
 
 
 def _date_format(values: Sequence[str]) -> str:
-    """Return the ``strptime`` format that all texts have; empty if there is none."""
+    """Return the ``strptime`` format that all texts have; empty if there is none.
+
+    If each day is below 13, the order of day and month is unclear: the result is then two formats,
+    such as ``%d/%m/%Y or %m/%d/%Y``.
+    """
     if not all(map(_may_be_date, values)):
         return ""
     fitting: Sequence[str] = _FORMATS
@@ -306,7 +310,6 @@ def _date_format(values: Sequence[str]) -> str:
     best = fitting[0]
     month_first = [form for form in fitting if form.startswith("%m/%d")]
     if best.startswith("%d/%m") and month_first:
-        # Without a day above 12, the order of day and month is ambiguous.
         return f"{best} or {month_first[0]}"
     return best
 

@@ -391,10 +391,10 @@ def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
     """Return True if SQLite wants to write while it opens a virtual table for reading.
 
-    When a query first uses a virtual table, SQLite asks for two kinds of permissions. It declares
-    the table's columns, as ``CREATE TABLE`` does, which is an update of ``sqlite_master``. The
-    module ``rtree`` prepares the statements with which it would change its own tables, such as
-    ``places_node``. The query runs neither, and the file is opened read-only.
+    SQLite asks for permission for statements that it prepares, but does not execute:
+
+    - an update of ``sqlite_master``, to declare the columns of the table
+    - changes of tables such as ``places_node``, by the module ``rtree``
 
     Args:
         action: The number of SQLite's action, such as ``SQLITE_INSERT``.
@@ -408,8 +408,8 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
         return False
     if action == sqlite3.SQLITE_UPDATE:
         return table == "sqlite_master"
-    changes = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)
-    return changes and table.endswith(_RTREE_TABLES)
+    is_insert_or_delete = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)
+    return is_insert_or_delete and table.endswith(_RTREE_TABLES)
 
 
 def _allow_if(condition: bool) -> int:

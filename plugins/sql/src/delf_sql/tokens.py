@@ -9,6 +9,7 @@ blanks between them.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -102,8 +103,6 @@ _BACKTRACKED_PER_TOKEN: Final = 5
 # backtrack twice as many tokens with each level.
 _MIN_BACKTRACKED_TOKENS: Final = 20_000
 _NO_BLANK_AFTER: Final = frozenset({".", ":", "@", "@@", "!"})
-# Operators without a space before them, as in ``a.b``. Operators in ``_NO_BLANK_AFTER`` have no
-# space after them, as in ``:name``.
 _NO_BLANK_BEFORE: Final = frozenset({".", ":"})
 
 # Operators that sqlglot splits into two tokens.
@@ -261,11 +260,17 @@ def _inner(piece: str) -> str:
 
 
 def _join(text: str, tokens: Sequence[Token]) -> tuple[str, list[Token]]:
-    """Join tokens with single blanks; return the text, and the tokens at their new positions."""
+    """Join tokens with single blanks; return the text, and the tokens at their new positions.
+
+    Raises:
+        ToolRefusedError: If a number stands directly before a word, number or string.
+    """
+    for before, token in itertools.pairwise(tokens):
+        _check_number_ends(before, token)
     parts: list[str] = []
     joined: list[Token] = []
     position = 0
-    before: Token | None = None
+    before = None
     for token in tokens:
         if before is not None and not _forbids_blank(before, token):
             parts.append(" ")
@@ -278,27 +283,30 @@ def _join(text: str, tokens: Sequence[Token]) -> tuple[str, list[Token]]:
     return "".join(parts), joined
 
 
-def _forbids_blank(before: Token, token: Token) -> bool:
-    """Return True if a blank between two tokens would change the statement's meaning.
-
-    Raises:
-        ToolRefusedError: For a number directly before a word, number or string.
-    """
-    if before.end != token.start:
-        return False
-    if before.kind == "number" and token.kind in ("word", "number", "string"):
+def _check_number_ends(number: Token, token: Token) -> None:
+    """Refuse a number that directly precedes a word, number or string, as in ``1e``."""
+    is_adjacent = number.end == token.start
+    if number.kind == "number" and is_adjacent and token.kind in ("word", "number", "string"):
         raise ToolRefusedError(
-            f"the statement has {_shown(before.text + token.text)}, which is ambiguous: "
+            f"the statement has {_shown(number.text + token.text)}, which is ambiguous: "
             "put a space between"
         )
-    if token.text == "(" and token.kind == "operator":
+
+
+def _forbids_blank(before: Token, token: Token) -> bool:
+    """Return True if a blank between two tokens would change the statement's meaning."""
+    has_blank_already = before.end != token.start
+    if has_blank_already:
+        return False
+    is_operator = token.kind == "operator"
+    if is_operator and token.text == "(":
         return before.kind in ("word", "name")  # a call; in MySQL, f (x) is none
-    if before.kind == "operator" and before.text in _NO_BLANK_AFTER:
+    if before.kind == "operator" and before.text in _NO_BLANK_AFTER:  # as in :name
         return True
-    if token.kind != "operator":
+    if not is_operator:
         return False
     is_shift = before.kind == "operator" and before.text + token.text in _SHIFTS
-    return is_shift or token.text in _NO_BLANK_BEFORE
+    return is_shift or token.text in _NO_BLANK_BEFORE  # as in a.b
 
 
 def _shown(piece: str) -> str:

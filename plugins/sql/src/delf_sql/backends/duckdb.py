@@ -144,18 +144,21 @@ class _Session:
         try:
             return loads(child.call(arguments, limits.answer))
         except EOFError:
-            status = child.end()
+            raise self._death_error(child.end()) from None
         except ValueError:
             raise limit_error("answer", _STATEMENT, limits) from None
         finally:
             with self._lock:
                 self._running = None
-        # A killed write is not reported as a timeout, because its outcome is unknown.
-        cause = "timeout" if self._is_stopped and self._is_read_only else "unavailable"
+
+    def _death_error(self, status: int) -> _DuckdbError:
+        """Return the error for a child that has died before its answer."""
         text = child_death_error(status, _STATEMENT).message
-        # A lost connection makes the caller report an unknown outcome, which a read does not have.
-        is_outcome_unknown = not self._is_read_only
-        raise _DuckdbError(Problem(cause=cause, text=text, is_connection_lost=is_outcome_unknown))
+        if not self._is_read_only:
+            # The write may have been done. For a lost connection, the caller reports that.
+            return _DuckdbError(Problem(cause="unavailable", text=text, is_connection_lost=True))
+        cause = "timeout" if self._is_stopped else "unavailable"
+        return _DuckdbError(Problem(cause=cause, text=text))
 
     def stop(self) -> None:
         """Kill the running statement's process, and refuse further statements."""

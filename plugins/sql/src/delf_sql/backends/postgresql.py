@@ -45,6 +45,11 @@ _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
 # Volatile functions are unsafe unless delf knows their names. User-defined functions are unsafe
 # unless they belong to an extension and are not volatile. A name after a dot is unsafe if any
 # function with an argument has the name.
+# Finds a function that must not be called, if there is one:
+#
+# - a function of ``calls`` that is user-defined or volatile; a volatile function of PostgreSQL
+#   itself is allowed if its name is also in ``known``
+# - a function of ``names_after_dot`` with a parameter, so that ``row.f`` could call it
 _UNSAFE_FUNCTION: Final = """
 SELECT p.proname::text
 FROM pg_catalog.pg_proc p
@@ -236,24 +241,19 @@ class PostgresBackend(EngineBackend):
         if not statement.calls and not statement.names_after_dot:
             return
         allowed = self._settings.functions
-        called_names = {name for name in statement.calls if not is_listed(name, allowed)}
-        # PostgreSQL reads `row.f` as a call of the function f if the row has no column f.
+        calls = {name for name in statement.calls if not is_listed(name, allowed)}
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f.
         names_after_dot = {
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
-        # Functions of PostgreSQL that only read, such as `lower`.
+        # Check functions of PostgreSQL that only read, as in `row.lower`, like calls.
         known = known_functions("postgresql")
-        # `row.lower` is checked like the call `lower(row)`.
-        names_to_check = called_names | (names_after_dot & known)
-        # The query returns a function that must not be called, if there is one:
-        #
-        # - one of "calls" that is user-defined or volatile; a volatile function of PostgreSQL
-        #   itself is allowed if its name is also in "known"
-        # - one of "names_after_dot" that has a parameter, so that `row.f` could call it
+        calls |= names_after_dot & known
+        names_after_dot -= known
         parameters = {
-            "calls": sorted(names_to_check),
-            "known": sorted(names_to_check & known),
-            "names_after_dot": sorted(names_after_dot - known),
+            "calls": sorted(calls),
+            "known": sorted(calls & known),
+            "names_after_dot": sorted(names_after_dot),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:
