@@ -14,6 +14,7 @@ from delf_cli.as_json import as_json_option
 from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
     from delf.settings import PluginSettings
     from delf.tools.action import Action
 
@@ -120,7 +121,6 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
             and its type has no actions without it.
     """
     from delf.protocols.connection import SupportsNotices
-    from delf.specs import ConnectionSpec
     from delf.tools.action import actions_of
 
     project = state.load_project([_full_setting_path(text, name) for text in overrides])
@@ -138,15 +138,10 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
             notices += connection.notices()
         if entry is not None:
             note = _why_unusable(connection, actions)
+        described: Any = connection
     except DelfError as error:
-        # Without its type, only the error of the connection itself can be shown.
-        try:
-            spec = host.spec(ConnectionSpec, type_name)
-            connection = host.resolve(spec)
-        except DelfError:
-            raise error from None
-        summary = spec.summary
-        actions = actions_of(connection, None, name) if isinstance(connection, type) else ()
+        described, summary = _type_and_summary(host, type_name, error)
+        actions = actions_of(described, None, name) if isinstance(described, type) else ()
         if entry is not None and not actions:
             raise
         note = f"this is its type; the connection itself cannot be made: {_with_hint(error)}"
@@ -155,14 +150,31 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
         "type": type_name,
         "description": summary,
         "methods": [
-            {**action.describe(verbose=True), **_permissions(connection, action)}
+            {**action.describe(verbose=True), **_permissions(described, action)}
             for action in actions
         ],
         "total": len(actions),
         "note": note,
         "notices": notices,
-        "settings": list(_settings(connection, name)),
+        "settings": list(_settings(described, name)),
     }
+
+
+def _type_and_summary(host: PluginHost, name: str, error: DelfError) -> tuple[Any, str]:
+    """Return a connection type and its summary.
+
+    Args:
+        host: The plugin host.
+        name: The name of the type.
+        error: The error to raise if there is no such type.
+    """
+    from delf.specs import ConnectionSpec
+
+    try:
+        spec = host.spec(ConnectionSpec, name)
+        return host.resolve(spec), spec.summary
+    except DelfError:
+        raise error from None
 
 
 def _why_unusable(connection: Any, actions: Sequence[Action]) -> str | None:

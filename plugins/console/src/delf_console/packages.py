@@ -293,18 +293,20 @@ def _author_warnings(record: PluginRecord, *, release: bool) -> Iterator[str]:
 
 
 def _notes(host: PluginHost, record: PluginRecord, *, release: bool) -> Iterator[str]:
-    """Yield the optional features without support, and with ``release`` its actions' effects."""
+    """Yield the optional features that a plugin does not support.
+
+    With ``release``, also yield the effect of each action, such as ``query  read``.
+    """
     for spec in _specs(host, record):
+        shows_effects = release and spec.kind == "connection"
         try:
-            for text in unsupported_features(host, spec):
-                yield f"note: {text}"
-            shows_effects = release and spec.kind == "connection"
+            features = list(unsupported_features(host, spec))
             action_effects = effects(host, spec) if shows_effects else []
         except DelfError:  # reported as a problem
             return
+        yield from (f"note: {text}" for text in features)
         width = max((len(name) for name, _ in action_effects), default=0)
-        for name, effect in action_effects:
-            yield f"{name:<{width}}  {effect}"
+        yield from (f"{name:<{width}}  {effect}" for name, effect in action_effects)
 
 
 def _specs(host: PluginHost, record: PluginRecord) -> Sequence[Spec]:

@@ -58,11 +58,9 @@ class _Offer:
 
     @property
     def api_key(self) -> str | None:
-        """The key for the server's address; None for the key of the model's provider.
-
-        No key is known for the address, and a key of the environment must not be sent there.
-        """
-        return None if self.base_url is None else NO_KEY
+        """The key to send; None for the provider's key from the environment or the key store."""
+        is_own_server = self.base_url is not None  # to which the provider's key must not be sent
+        return NO_KEY if is_own_server else None
 
 
 class _ProjectRow(TypedDict):
@@ -195,26 +193,26 @@ def _ask(question: str, convert: Callable[[str], T], default: str | None, **opti
     """Ask a question until ``convert`` accepts the answer; return the converted answer.
 
     Raises:
-        ConfigurationError: If the input ends before any answer.
+        DelfError: If nobody answers, or no longer after ``convert`` has refused an answer.
         click.Abort: If the person presses Ctrl-C before any answer.
-        DelfError: If the input ends, or the person presses Ctrl-C, after ``convert`` refused an
-            answer; the error with which ``convert`` refused the last answer.
     """
-    last_error: DelfError | None = None
+    refusal: DelfError | None = None
     while True:
         try:
             return convert(click.prompt(question, default=default, err=True, **options))
         except DelfError as error:
             errors.report(error)
-            last_error = error
+            refusal = error
         except click.Abort as abort:  # made by click from Ctrl-C, or from EOFError
+            if refusal is not None:
+                raise refusal from None
             has_input_ended = isinstance(abort.__context__, EOFError)
-            if last_error is None and has_input_ended:
-                last_error = ConfigurationError(
-                    f"nobody answers the question {question.partition(' (')[0]!r}",
-                    hint="--llm MODEL, --connect WHAT and --folder DIR give the answers",
-                )
-            raise last_error or abort from None
+            if not has_input_ended:
+                raise
+            raise ConfigurationError(
+                f"nobody answers the question {question.partition(' (')[0]!r}",
+                hint="--llm MODEL, --connect WHAT and --folder DIR give the answers",
+            ) from None
 
 
 def _new_file(folder: str | Path) -> Path:

@@ -160,10 +160,10 @@ def _print_match(name: str, match: FoundTask) -> None:
     ]
     line = "  ".join(part for part in parts if part not in (None, "", "-"))
     indent = 4
-    # wrap_text() counts the text before the title from the end of the indent.
-    title_column = len(name) + len("  ")
-    title = wrap_text(one_line(task.task), indent=indent, head=max(0, title_column - indent))
-    click.echo(f"{click.style(one_line(name), bold=True)}  {title}")
+    shown_name = one_line(name)
+    # The name is longer than the indent, and wrap_text() counts only the rest of the name.
+    title = wrap_text(one_line(task.task), indent=indent, head=len(f"{shown_name}  ") - indent)
+    click.echo(f"{click.style(shown_name, bold=True)}  {title}")
     click.echo(f"    {line}")
     if match.place not in (None, "task"):  # the words were found in another text than the title
         label = f"{match.place}: "

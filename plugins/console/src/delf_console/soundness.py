@@ -62,7 +62,7 @@ def distribution_warnings(record: PluginRecord) -> Iterator[str]:
         yield f"there is no py.typed in {module}: type checkers ignore its types"
     yield from _check_files(distribution, module)
     yield from _check_imports(distribution, module, folder)
-    yield from _check_names(record)
+    yield from _name_collisions(record)
 
 
 def licence_warnings(distribution: str) -> Iterator[str]:
@@ -423,8 +423,8 @@ def _catches_import_error(node: ast.Try) -> bool:
     return any("ImportError" in text or "ModuleNotFound" in text for text in caught)
 
 
-def _check_names(record: PluginRecord) -> Iterator[str]:
-    """Yield the names, such as a connection type's, that one of delf's own plugins has, too."""
+def _name_collisions(record: PluginRecord) -> Iterator[str]:
+    """Yield a problem for each name, such as ``sql``, that a plugin of delf has, too."""
     for kind, names in record.kinds.items():
         for name in names:
             owner = package_of(kind, name)

@@ -249,14 +249,12 @@ class Guard:
     ) -> Caller | None:
         """Authenticate a request by API key, trusted proxy or session cookie, in this order.
 
-        A wrong API key is refused at once. A name from the proxy that is unknown here is refused,
-        too, except on public paths, where the session cookie still counts.
-
         Returns:
             The caller; None for a public path without credentials.
 
         Raises:
-            ProblemError: If the credentials are missing or wrong.
+            ProblemError: If the credentials are missing or wrong. A public path except ``/session``
+                is also answered if the proxy names an unknown person.
         """
         if not self._keys:
             return ANYBODY
@@ -274,8 +272,7 @@ class Guard:
                 if method not in _SAFE and CSRF_HEADER.encode() not in headers:
                     raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
                 return caller
-            # On the public path /session, the page asks who is logged in, and must learn why nobody
-            # is.
+            # The page asks /session who is logged in, and must learn why nobody is.
             if not _is_public(path) or path == "/session":
                 raise ProblemError(403, "the proxy names a person who is not known here")
         caller = await self._authenticate_by_cookie(scope, headers, path, method)

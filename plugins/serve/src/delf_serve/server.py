@@ -242,16 +242,20 @@ class Protocol(HttpToolsProtocol):
         invalid request has begun.
         """
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is None or cycle.response_complete:
-            # All earlier requests are answered, so the refusal can follow.
+        if cycle is None or cycle.response_complete:  # all earlier requests are answered
             self._write_refusal()
-        elif cycle.more_body and not cycle.response_started and not self.pipeline:
-            # The body of the request that the application is handling is invalid. With a pipeline,
-            # the invalid body would be that of a later request, which waits for its turn.
+        elif self._has_invalid_body(cycle) and not cycle.response_started:
             self._write_refusal()
             cycle.disconnected = True  # the application's response is ignored from now on
             cycle.message_event.set()
         self._close()
+
+    def _has_invalid_body(self, cycle: RequestResponseCycle) -> bool:
+        """Return True if an invalid request is the one that the application is handling.
+
+        With a pipeline, the invalid body is that of a later request, which waits for its turn.
+        """
+        return cycle.more_body and not self.pipeline
 
     def _write_refusal(self) -> None:
         problem = self._refusal

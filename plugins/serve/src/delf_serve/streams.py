@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from delf.errors import DelfError
@@ -114,50 +113,39 @@ class Streams:
             task_id: The id of the task.
             after: The number of the last event that the client has.
         """
-        journal = self._tasks.journal
-        live = journal.subscribe(task_id)  # before reading, to miss no event
+        live = self._tasks.journal.subscribe(task_id)  # before reading, to miss no event
         next_event: asyncio.Future[Event | None] | None = None
         # All events are read, because an event's state depends on all earlier events.
         last = 0  # the number of the last event that was read
-        is_over = False
-        is_behind = True  # the journal has unread events
         tracker = StateTracker()
         self.open_count += 1
         try:
             yield HELLO
-            while not is_over:
-                if is_behind:
-                    is_behind = False
-                    events, is_over = await self._unread_events(task_id, last)
-                    for start in range(0, len(events), _BATCH_SIZE):
-                        batch = events[start : start + _BATCH_SIZE]
-                        encode_batch = partial(_frames, batch, after, tracker)
-                        if len(events) > _MAX_INLINE_EVENTS:
-                            yield await asyncio.to_thread(encode_batch)
-                        else:
-                            yield encode_batch()
-                        last = batch[-1].seq
-                    continue
-                if next_event is None:
-                    next_event = asyncio.ensure_future(anext(live, None))
-                # No timeout around anext(): its cancellation could lose a received event.
-                await asyncio.wait({next_event}, timeout=BEAT_SECONDS)
-                if not next_event.done():
-                    yield BEAT
-                    is_behind = True  # read the journal, in case the subscription misses events
-                    continue
-                event = next_event.result()
-                next_event = None
-                if event is None:
-                    return  # the journal was closed
-                # The subscription may repeat events that were read from the journal, or miss some.
-                expected = last + 1
-                if event.seq == expected:
-                    yield _frames([event], after, tracker)
-                    last = event.seq
-                    is_over = isinstance(event, TaskFinished)
-                elif event.seq > expected:
-                    is_behind = True
+            while True:
+                events, is_over = await self._unread_events(task_id, last)
+                async for frames in _encoded(events, after, tracker):
+                    yield frames
+                last = events[-1].seq if events else last
+                # Yield live events until the journal has to be read again.
+                while not is_over:
+                    next_event = next_event or asyncio.ensure_future(anext(live, None))
+                    # No timeout around anext(): its cancellation could lose a received event.
+                    await asyncio.wait({next_event}, timeout=BEAT_SECONDS)
+                    if not next_event.done():
+                        yield BEAT
+                        break  # in case the subscription misses events
+                    event = next_event.result()
+                    next_event = None
+                    if event is None:
+                        return  # the journal was closed
+                    if event.seq > last + 1:
+                        break  # the subscription has missed events
+                    if event.seq == last + 1:  # else the event was read from the journal already
+                        yield _frames([event], after, tracker)
+                        last = event.seq
+                        is_over = isinstance(event, TaskFinished)
+                if is_over:
+                    break
             yield END
         except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)
@@ -246,6 +234,18 @@ class Streams:
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(change)
+
+
+async def _encoded(
+    events: Sequence[Event], after: int, tracker: StateTracker
+) -> AsyncGenerator[bytes]:
+    """Yield the frames of events in batches, encoding many events in a thread."""
+    for start in range(0, len(events), _BATCH_SIZE):
+        batch = events[start : start + _BATCH_SIZE]
+        if len(events) > _MAX_INLINE_EVENTS:
+            yield await asyncio.to_thread(_frames, batch, after, tracker)
+        else:
+            yield _frames(batch, after, tracker)
 
 
 def _frames(events: Sequence[Event], after: int, tracker: StateTracker) -> bytes:

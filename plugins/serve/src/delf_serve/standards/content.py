@@ -64,14 +64,11 @@ def forced_function(
             functions[str(function_name)] = described
     chosen = as_object(choice)
     name = as_object(chosen.get("function")).get("name") or chosen.get("name")
-    if name == ignored_name:
+    requires_any_function = choice == "required" and bool(functions)
+    if name == ignored_name or (name is None and not requires_any_function):
         return None
-    if name is None:
-        requires_any_function = choice == "required" and bool(functions)
-        if not requires_any_function:
-            return None
-        if len(functions) == 1:
-            name = next(iter(functions))
+    if requires_any_function and len(functions) == 1:
+        (name,) = functions
     function = functions.get(name) if isinstance(name, str) else None
     if function is None:
         raise ProblemError(

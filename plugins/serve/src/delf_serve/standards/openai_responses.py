@@ -50,6 +50,7 @@ from delf_serve.standards.turns import (
     watch,
 )
 from delf_serve.streams import BEAT
+from delf_serve.tasks import TaskDetail
 
 RESPONSES: Final = Operations()
 """The operations of the responses API."""
@@ -116,26 +117,44 @@ async def _task(call: Call, body: ResponseBody) -> str:
         return await decide(call, str(last.get("approval_request_id")), decision)
     turn = _turn(body, items)
     if body.previous_response_id is not None:
-        # The number of decisions that the task had at the time of the previous response.
         previous_task, decision_count = _parse_response_id(body.previous_response_id)
         detail = await call.service.tasks.detail(previous_task, call.caller)
         turn.conversation = detail.conversation_id
-        if detail.state is TaskState.WAITING:
-            record = await call.service.approvals.record(detail.approvals[0], call.caller)
-            decision = parse_reply(record, turn.user_message)
-            if decision is not None:
-                # A decision since the previous response means that another request is pending
-                # now, which the client has not seen: the client gets this request instead.
-                if decision_count == len(detail.decisions):
-                    await decide(call, detail.approvals[0], decision)
-                return previous_task
-        if is_continue(turn.user_message):  # the client only asks for the outcome
+        is_reply = await _handle_reply(call, detail, decision_count, turn.user_message)
+        only_asks_for_outcome = is_continue(turn.user_message)
+        if is_reply or only_asks_for_outcome:
             return previous_task
     # A client may also send all earlier messages, of which the last may name an approval request.
     continued_task = await continue_task(call, turn)
     if continued_task is not None:
         return continued_task
     return await begin(call, turn, is_retry=is_retry(call))
+
+
+async def _handle_reply(call: Call, detail: TaskDetail, decision_count: int, message: str) -> bool:
+    """Decide the pending request of a task if a message is a reply to an approval request.
+
+    Args:
+        call: The HTTP request.
+        detail: The task.
+        decision_count: The number of decisions that the task had when the client last saw the task.
+        message: The user's message.
+
+    Returns:
+        True if the message is such a reply.
+    """
+    if detail.state is not TaskState.WAITING:
+        return False
+    request_id = detail.approvals[0]
+    record = await call.service.approvals.record(request_id, call.caller)
+    decision = parse_reply(record, message)
+    if decision is None:
+        return False
+    # After another decision, the client has not seen the pending request: do not decide it.
+    has_client_seen_request = decision_count == len(detail.decisions)
+    if has_client_seen_request:
+        await decide(call, request_id, decision)
+    return True
 
 
 def _parse_response_id(response_id: str) -> tuple[str, int]:
