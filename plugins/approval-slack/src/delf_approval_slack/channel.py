@@ -454,12 +454,11 @@ class SlackChannel:
         fields = {name: _value(field) for name, field in blocks.items()}
         first_field = next(iter(fields), REASON)  # shows errors that are about no single field
         kind = str(view.get("callback_id"))
-        # The kind of a form is the button that opened it. The button's decision is of the intended
-        # kind, without the content of the form, and tells whether this person may decide so.
-        intended_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
+        # Whether a person may decide depends on the kind of decision, not on the form's content.
+        example_decision, _ = _BUTTONS.get(kind, _BUTTONS[EDIT])
         try:
             pending, problem = await self._find_request(
-                client, view.get("private_metadata"), user, intended_decision
+                client, view.get("private_metadata"), user, example_decision
             )
             if problem is not None or pending is None:
                 return _field_error(first_field, problem or _NOT_PENDING)

@@ -123,8 +123,8 @@ class AuditTrail:
         number = 0
         damaged_line_numbers: list[int] = []
         has_given_digest = given_digest not in (None, NO_PREDECESSOR)
-        # The number of records up to the given digest; None until the loop finds the digest.
-        records_up_to_digest = None if has_given_digest else 0
+        is_digest_missing = has_given_digest  # until the loop finds the digest
+        records_up_to_digest = 0
         for number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
                 damaged_line_numbers.append(number)
@@ -134,14 +134,15 @@ class AuditTrail:
             previous_digest = _digest(line)
             if previous_digest == given_digest:
                 records_up_to_digest = count
-        # A damaged line before the last one is only reported in the result: a later record has its
-        # digest. Without a later record, more may be missing than the line.
+                is_digest_missing = False
+        # The digest of a damaged line is in the next record. After a damaged last line, further
+        # records may be missing.
         if damaged_line_numbers and damaged_line_numbers[-1] == number:
             raise AuditTrailError(
                 f"{self.path}:{number}: the last line is cut off or is not a record",
                 hint="a process may have died while it wrote; the next record continues the chain",
             )
-        if records_up_to_digest is None:
+        if is_digest_missing:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {given_digest}",
                 hint="lines at the end were removed, or the file was rewritten",

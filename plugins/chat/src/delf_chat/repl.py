@@ -109,7 +109,7 @@ class Repl:
         chat = chat_of(self._agent)
         json_fields = {"conversation": None if chat is None else chat.conversation_id}
         events: list[Event] = []
-        # A cancelled task still records its end, perhaps from another thread. Wait for it below.
+        # The agent records the end of a cancelled task, too, perhaps from another thread.
         loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
 
         def collect(event: Event) -> None:
@@ -141,7 +141,8 @@ class Repl:
             was_stopped_by_person = self._reader.interactive  # with Ctrl-C, which is no failure
             if not was_stopped_by_person:
                 self._tally.failed += 1
-            if events:  # the task has begun, so the agent records its end, perhaps on another loop
+            has_begun = bool(events)
+            if has_begun:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_END_SECONDS):
                         await has_ended.wait()

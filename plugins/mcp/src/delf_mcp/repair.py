@@ -39,19 +39,15 @@ def needs_repair(text: str) -> bool:
 def repaired(text: str) -> str:
     """Return the JSON of a message such that the client library accepts the message.
 
-    Lone surrogates are replaced, non-finite numbers become text, and structured data other than an
-    object is wrapped in an object. An error of the server does not keep the code with which the
-    library reports the end of the connection. Notes about lost values are put into the metadata of
-    a tool's result, for :func:`note_losses`.
+    The metadata of a tool's result gets notes about lost values, for :func:`note_losses`.
 
     Raises:
         ValueError: If the text is not JSON.
         RecursionError: If the text is nested too deeply.
     """
     reader = JSONReader("the server's answer")
-    value = reader.value(text)
-    # The call is not known here: collect the notes about repeated keys and other lost values in the
-    # message, from which note_losses() adds them to the call.
+    value = reader.value(text)  # non-finite numbers become text
+    # The call is not known here, so the notes are collected for the message.
     with notes_of_call() as notes:
         reader.add_notes()
     is_changed = False
@@ -64,7 +60,7 @@ def repaired(text: str) -> str:
     if isinstance(value, dict):
         _attach_notes(cast("dict[str, Any]", value), notes)
     repaired_text = json.dumps(value, ensure_ascii=False)
-    return repaired_text.encode("utf-8", "replace").decode()
+    return repaired_text.encode("utf-8", "replace").decode()  # without lone surrogates
 
 
 def note_losses(meta: Mapping[str, Any] | None) -> None:

@@ -316,17 +316,15 @@ class SemanticStore:
         """
         filled = 0
         last_number = 0
+        is_complete = False  # also after an exception or a cancellation
         has_failed = False  # True if the embedder failed for a fact, other than by a refusal
-        # Stays False if the loop ends early: without an embedder that works at present, by an
-        # exception or by a cancellation.
-        has_reached_last_fact = False
         try:
             while self._embedder is not None:
                 missing = await self._in_thread(
                     self._database.without_vector, self._model, _BATCH, last_number
                 )
                 if not missing:
-                    has_reached_last_fact = True
+                    is_complete = not has_failed
                     break
                 last_number = missing[-1][0]
                 missing = [fact for fact in missing if fact[0] not in self._refused]
@@ -345,10 +343,8 @@ class SemanticStore:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
         finally:
-            # The next search calls fill() again if _has_gaps is True. If it is True already, a fact
-            # was saved without a vector in the meantime.
-            if has_failed or not has_reached_last_fact:
-                self._has_gaps = True
+            if not is_complete:
+                self._has_gaps = True  # the next search calls fill() again
             # Also after an exception, searches have to load the vectors that were stored before it.
             if filled:
                 await self._in_thread(self._database.mark_altered)

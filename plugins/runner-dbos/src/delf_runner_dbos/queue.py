@@ -75,10 +75,10 @@ class Ticket:
 
 
 def keyed_queue_name(queue: str) -> str:
-    """Return the name of the DBOS queue for those tasks of a queue that have a ``key``.
+    """Return the name of the DBOS queue for the tasks of a queue that have a ``key``.
 
-    The key of a task is the name of the task's owner, such as ``customer-7``. DBOS limits the tasks
-    of each key, for which they need a queue of their own beside the queue of tasks without a key.
+    The key of a task is the name of its owner, such as ``customer-7``. DBOS limits the number of
+    running tasks of each key only in a queue in which all tasks have a key.
     """
     return f"{queue}/keys"
 

@@ -684,12 +684,13 @@ class Runner:
 
 
 def _fill_routine_call(task: str, item: Any) -> str:
-    """Fill the placeholders in a task with the fields of an item.
+    """Fill the placeholders in the call of a routine with the fields of an item.
+
+    If the item lacks a field, the call is returned unchanged. The task then fails when it runs, and
+    the tasks of other items still start.
 
     Args:
-        task: The text of a task, which is the call of a routine. If the item has no such field, the
-            text is returned unchanged: the task then fails when it runs, and the tasks of other
-            items still start.
+        task: The text of the task, such as ``enter(mail=item["id"])``.
         item: The item.
     """
     try:
