@@ -63,19 +63,9 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class SupportsLoading(Protocol):
-    """An embedder whose model takes seconds to load."""
+    """An embedder whose first :meth:`Embedder.embed` takes seconds, because it loads the model."""
 
     @property
     def is_loaded(self) -> bool:
         """True if ``embed`` returns or raises without loading the model first."""
-        ...
-
-    async def load(self) -> None:
-        """Load the model and wait; concurrent callers share the load.
-
-        Cancelling a caller does not cancel the load.
-
-        Raises:
-            DelfError: If the model cannot be loaded.
-        """
         ...

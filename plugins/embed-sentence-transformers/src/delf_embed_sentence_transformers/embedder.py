@@ -155,7 +155,7 @@ class SentenceTransformersEmbedder:
         Raises:
             ConfigurationError: If the model is missing or invalid.
         """
-        await self.load()
+        await self._load()
         loaded = self._model
         if loaded is None:
             raise ConfigurationError("the embedder was closed while it loaded its model")
@@ -166,11 +166,11 @@ class SentenceTransformersEmbedder:
 
     @property
     def is_loaded(self) -> bool:
-        """True if a text can be embedded without loading the model first."""
+        """Implements :class:`delf.protocols.embedder.SupportsLoading`."""
         return self._model is not None
 
-    async def load(self) -> None:
-        """Load the model in a thread. Implements :class:`delf.protocols.embedder.SupportsLoading`.
+    async def _load(self) -> None:
+        """Load the model in a thread. Concurrent callers share the load.
 
         Raises:
             ConfigurationError: If the model is missing or invalid.

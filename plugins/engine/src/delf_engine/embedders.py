@@ -162,10 +162,6 @@ class _Batched:
     def is_loaded(self) -> bool:
         return not isinstance(self.inner, SupportsLoading) or self.inner.is_loaded
 
-    async def load(self) -> None:
-        if isinstance(self.inner, SupportsLoading):
-            await self.inner.load()
-
     async def check(self) -> None:
         if isinstance(self.inner, SupportsSelfCheck):
             await self.inner.check()

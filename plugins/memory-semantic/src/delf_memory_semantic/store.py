@@ -83,7 +83,7 @@ class SemanticStore:
         self._failure_message = _NO_EMBEDDER
         self._has_reported = False
         # The loading of the embedding model. Searches wait for it, unless warm_up() was called.
-        self._load: asyncio.Task[None] | None = None
+        self._load: asyncio.Task[Vectors] | None = None
         self._loads_in_background = False
         self._nearest = VectorSearch(self._database)
         self._threads: ThreadPoolExecutor | None = None
@@ -111,20 +111,20 @@ class SemanticStore:
         if load is not None:
             await asyncio.wait({load})
 
-    def _begin_load(self) -> asyncio.Task[None] | None:
-        """Start to load the embedding model, and return the task.
+    def _begin_load(self) -> asyncio.Task[Vectors] | None:
+        """Start to load the embedding model by embedding a word, and return the task.
 
         None if the model is loaded, or needs no loading.
         """
         embedder = self._embedder
-        if not isinstance(embedder, SupportsLoading) or embedder.is_loaded:
+        if embedder is None or self._is_loaded:
             return None
         if self._load is None or self._load.done():
-            self._load = shared_task(embedder.load())
+            self._load = shared_task(embedder.embed(["word"], "query"))
             self._load.add_done_callback(self._handle_load_end)
         return self._load
 
-    def _handle_load_end(self, load: asyncio.Task[None]) -> None:
+    def _handle_load_end(self, load: asyncio.Task[Vectors]) -> None:
         """Report a failure to load the model, and prevent another try for ``_PAUSE_SECONDS``.
 
         The first search after this pause tries to load the model again.
