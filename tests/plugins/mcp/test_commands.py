@@ -39,7 +39,7 @@ def test_changed_tool_needs_approval_until_accepted(run, project):
     assert "add             read          free" in run("inspect", "srv").stdout
     (kept,) = (user_state_path("delf", appauthor=False) / "mcp").glob("*.json")
     message = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**message, "tools": {"add": "0" * 64}}))
+    kept.write_text(json.dumps({**message, "covered": {"add": ["0" * 64]}}))
     shown = run("inspect", "srv").stdout
     assert "add             irreversible  asks" in shown
     assert "delf mcp effects srv --accept" in shown

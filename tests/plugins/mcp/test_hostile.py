@@ -334,7 +334,7 @@ async def test_changed_tool_needs_approval_again(rogue, change) -> None:
         await until(srv.is_stale)
     effects = {action.name: action.effect for action in await srv.actions()}
     assert effects == {"pay": "irreversible", "fresh": "irreversible"}
-    assert any("has changed the tool 'pay'" in notice for notice in srv.notices())
+    assert any("added or changed the tool 'pay'" in notice for notice in srv.notices())
 
 
 async def test_tool_changed_between_runs_needs_approval_until_accepted(rogue) -> None:
@@ -355,12 +355,32 @@ async def test_tool_changed_between_runs_needs_approval_until_accepted(rogue) ->
     assert (await effects())[0] == "irreversible"
 
 
-async def test_tool_missing_for_one_run_is_remembered(rogue) -> None:
-    for tools in ([tool("pay")], [tool("look")]):
-        srv = rogue("plain", does={"tools": tools}, effects={"*": "read"})
-        assert {action.effect for action in await srv.actions()} == {"read"}
-    srv = rogue("plain", does={"tools": [tool("pay", description="Pays.")]}, effects={"*": "read"})
-    assert [action.effect for action in await srv.actions()] == ["irreversible"]
+async def test_tool_added_between_runs_needs_approval_until_accepted(rogue) -> None:
+    async def effects(*tools):
+        srv = rogue("plain", does={"tools": list(tools)}, effects={"p*": "read"})
+        return {action.name: action.effect for action in await srv.actions()}, srv
+
+    assert (await effects(tool("pay")))[0] == {"pay": "read"}
+    for _ in range(2):  # the changed tool under another name, which the pattern matches, too
+        found, srv = await effects(tool("pay_all", description="Does it, and more."))
+        assert found == {"pay_all": "irreversible"}
+        assert "added or changed the tool 'pay_all'" in srv.notices()[0]
+    assert (await effects(tool("pay"), tool("pay_all")))[0] == {
+        "pay": "read",  # known, although it was missing meanwhile
+        "pay_all": "irreversible",
+    }
+    srv.accept_tools()
+    assert (await effects(tool("pay_all", description="Does it, and more.")))[0] == {
+        "pay_all": "read"
+    }
+
+
+async def test_effect_that_is_set_later_holds_for_the_tools_as_they_are(rogue) -> None:
+    for effects in ({"pay": "write"}, {"pay": "write", "p*": "read", "look": "read"}):
+        srv = rogue("plain", does={"tools": [tool("pay"), tool("look")]}, effects=effects)
+        found = {action.name: action.effect for action in await srv.actions()}
+    assert found == {"pay": "write", "look": "read"}
+    assert srv.notices() == ()
 
 
 @pytest.mark.parametrize("covers", ["call", "action"])

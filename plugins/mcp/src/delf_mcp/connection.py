@@ -33,9 +33,11 @@ from delf.tools.connection import describe_actions
 from delf.tools.json_schema import clean
 from delf.types import Effect, Trust
 from delf_mcp.config import server_settings, servers_in
+from delf_mcp.known import known_tools_path
 from delf_mcp.learning import Results
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
+from delf_schemas.effects import DeclaredEffects, Match
 from delf_schemas.names import method_name
 
 if TYPE_CHECKING:
@@ -133,10 +135,9 @@ class MCP(Connection[MCPSettings]):
         self.claimed_effects: dict[str, Effect] = {}
         """The effects that the server claims for its tools; only the user's setting counts."""
         self._notices: tuple[str, ...] = ()
-        # By tool name, the digests of the descriptions of tools. The setting ``effects`` applies to
-        # tools with a trusted digest. The trusted digests are None until the first listing.
-        self._trusted_digests: dict[str, str] | None = None
-        self._digests_of_listed_tools: dict[str, str] = {}
+        self._declared_effects = DeclaredEffects(
+            self.settings.effects, known_tools_path(self.name, self.settings)
+        )
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
         self._results = Results(self.name, self.settings)
 
@@ -184,7 +185,7 @@ class MCP(Connection[MCPSettings]):
             listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
             return capabilities, tools, listing
 
-        capabilities, tools, (actions, unusable_tools, changed_tools) = await self._answer(
+        capabilities, tools, (actions, unusable_tools, unknown_tools) = await self._answer(
             server, "its list of tools", read_tools, starting=True
         )
         if capabilities.resources is not None:
@@ -199,7 +200,7 @@ class MCP(Connection[MCPSettings]):
                 actions.setdefault(action.name, action)
         # The item filter left out tools that the client library would refuse.
         omitted_tools = [*server.item_filter.take_omitted("tools"), *unusable_tools]
-        self._report_notices(omitted_tools, changed_tools, tools, actions)
+        self._report_notices(omitted_tools, unknown_tools, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
         self.listed_actions = tuple(actions.values())
         return self.listed_actions
@@ -274,39 +275,27 @@ class MCP(Connection[MCPSettings]):
     ) -> _Listing:
         """Make an action for each tool.
 
-        The setting ``effects`` applies only to tools whose description is unchanged since the
-        setting first applied to them. A changed tool counts as irreversible. A digest of the
-        description shows whether it has changed.
+        :class:`DeclaredEffects` decides whether the setting ``effects`` applies to a tool.
 
         Returns:
-            A mapping from action name to action, the omitted tools, and the names of changed tools.
+            A mapping from action name to action, the omitted tools, and the names of the tools that
+            the server has added or changed since the user declared their effects.
 
         Raises:
             TimeoutError: If the deadline passes.
         """
-        from delf_mcp.known import KnownTools
-        from delf_mcp.listing import OmittedItem, digest_of, displayable, effect_of, reason
+        from delf_mcp.listing import (
+            OmittedItem,
+            deciding_selectors,
+            digest_of,
+            displayable,
+            reason,
+        )
 
-        # Reversed, so that the first of several tools with the same name counts.
-        digests = {tool.name: digest_of(tool) for tool in reversed(tools)}
-        effects = self.settings.effects
-        # The file of the tools to which an earlier process applied ``effects``, with their digests.
-        known_tools = KnownTools(self.name, self.settings)
-        digests_in_file: dict[str, str] = {}
-        is_first_listing = self._trusted_digests is None
-        if self._trusted_digests is None:
-            if effects:
-                digests_in_file = known_tools.read()
-            # A tool in the file is trusted only with the digest in the file. Any other tool is
-            # trusted with the digest that it has in this first listing.
-            self._trusted_digests = {**digests, **digests_in_file}
-        trusted = self._trusted_digests
-        # The digests to add to the file: ``effects`` applies to these tools for the first time.
-        new_digests: dict[str, str] = {}
-        self._digests_of_listed_tools = digests
-        tools_by_script_name = Counter(map(method_name, digests))
-        changed: list[str] = []
+        tool_names = {tool.name for tool in tools}
+        tools_by_script_name = Counter(map(method_name, tool_names))
         actions: dict[str, Action] = {}
+        matches: dict[str, Match] = {}
         omitted: list[OmittedItem] = []
         seen_names: set[str] = set()
         for tool in tools:
@@ -323,42 +312,33 @@ class MCP(Connection[MCPSettings]):
                 omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
             name = _unused_name(action.name, actions)
-            digest = digests[tool.name]
+            digest = digest_of(tool)
             # The settings may name the tool ``get-user`` as the server does, or by the name for
             # scripts, ``get_user``. The latter is ambiguous if the server has a tool ``get_user``,
             # too, or another tool with the same name for scripts, such as ``get.user``.
-            is_ambiguous = name in digests or tools_by_script_name[action.name] > 1
+            is_ambiguous = name in tool_names or tools_by_script_name[action.name] > 1
             names_in_settings = (tool.name,) if is_ambiguous else (tool.name, name)
-            effect = effect_of(names_in_settings, effects)
-            if effect != _IRREVERSIBLE:
-                is_trusted = trusted.get(tool.name) == digest
-                if not is_trusted:  # changed, or added after the first listing
-                    effect = _IRREVERSIBLE
-                    changed.append(tool.name)
-                elif is_first_listing and tool.name not in digests_in_file:
-                    new_digests[tool.name] = digest
+            if selectors := deciding_selectors(names_in_settings, self.settings.effects):
+                matches[name] = Match(selectors, digest)
             actions[name] = replace(
                 action,
                 name=name,
                 permission=name,
-                effect=effect,
+                effect=_IRREVERSIBLE,
                 version=digest,  # so that a changed tool needs new approvals
-                egress=effect == _READ,  # a server that only reads may still send data anywhere
             )
-        if new_digests:
-            known_tools.store({**digests_in_file, **new_digests})
-        return actions, omitted, changed
+        effects, unknown_tools = self._declared_effects.apply(matches)
+        for name, effect in effects.items():
+            # A server that only reads may still send data anywhere.
+            actions[name] = replace(actions[name], effect=effect, egress=effect == _READ)
+        return actions, omitted, unknown_tools
 
     def accept_tools(self) -> None:
-        """Trust the tools as last listed, so that the setting ``effects`` applies to the tools.
+        """Let the setting ``effects`` apply to the tools as last listed.
 
         The accepted digests are stored for later processes.
         """
-        from delf_mcp.known import KnownTools
-
-        known_tools = KnownTools(self.name, self.settings)
-        known_tools.store({**known_tools.read(), **self._digests_of_listed_tools})
-        self._trusted_digests = dict(self._digests_of_listed_tools)
+        self._declared_effects.accept()
 
     def _make_action(self, server: _Server, tool: types.Tool) -> Action:
         """Make the action that calls a tool.
@@ -392,7 +372,7 @@ class MCP(Connection[MCPSettings]):
     def _report_notices(
         self,
         omitted: Sequence[OmittedItem],
-        changed: Sequence[str],
+        unknown: Sequence[str],
         tools: Sequence[types.Tool],
         actions: Mapping[str, Action],
     ) -> None:
@@ -400,7 +380,8 @@ class MCP(Connection[MCPSettings]):
 
         Args:
             omitted: The omitted tools.
-            changed: The names of tools that the server has changed.
+            unknown: The names of tools to which ``effects`` does not apply, as the server has added
+                or changed them.
             tools: All tools of the server.
             actions: A mapping from action name to action.
         """
@@ -411,9 +392,9 @@ class MCP(Connection[MCPSettings]):
                 suggestion = did_you_mean(pattern, names)
                 notices.append(f"effects names {pattern!r}, which matches no tool{suggestion}")
         notices += [
-            f"the server has changed the tool {clean(name)!r}, so it counts as irreversible; "
-            f"delf mcp effects {self.name} --accept accepts the change"
-            for name in changed
+            f"the server has added or changed the tool {clean(name)!r}, so it counts as "
+            f"irreversible; delf mcp effects {self.name} --accept accepts it as it is now"
+            for name in unknown
         ]
         hidden_count = len(notices) - _MAX_NOTICES
         if hidden_count > 0:

@@ -1,4 +1,4 @@
-"""Files about servers that outlive the process: accepted tools, and learned result types."""
+"""Files about servers that outlive the process: known tools, and learned result types."""
 
 from __future__ import annotations
 
@@ -6,53 +6,25 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from delf.errors import ConfigurationError
 from delf.machine.own_files import is_private_folder, read_private, write_private_text
 from delf_mcp.settings import MCPSettings
+from delf_schemas.effects import folder_of_known_actions
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 1
 
-
-class KnownTools:
-    """A file with digests of the tools to which the setting ``effects`` applies.
-
-    A tool's digest is recorded when ``effects`` first applies to the tool. Once the tool's
-    description changes, ``effects`` no longer applies to the tool.
+def known_tools_path(name: str, settings: MCPSettings) -> Path:
+    """Return the path of the file with the tools that the setting ``effects`` covers.
 
     Args:
         name: The connection's name.
         settings: The settings that identify the server.
     """
-
-    def __init__(self, name: str, settings: MCPSettings) -> None:
-        self._path = _folder() / f"{_digest_of(name, settings)}.json"
-
-    def read(self) -> dict[str, str]:
-        """Return a mapping from tool name to recorded digest; empty without a readable file."""
-        text = _read_if_private(self._path)
-        if text is None:
-            return {}
-        try:
-            stored: Any = json.loads(text)
-            if stored["format"] != _FORMAT:
-                return {}
-            return {str(name): str(digest) for name, digest in stored["tools"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return {}
-
-    def store(self, digests: Mapping[str, str]) -> None:
-        """Write the digests; if the file cannot be written, log a warning."""
-        text = json.dumps({"format": _FORMAT, "tools": dict(digests)})
-        try:
-            write_private_text(self._path, text)
-        except (OSError, ConfigurationError) as error:
-            _log.warning("accepted tools are known only to this process: %s", error)
+    return folder_of_known_actions("mcp") / f"{_digest_of(name, settings)}.json"
 
 
 class LearnedTypes:
@@ -100,9 +72,3 @@ def _digest_of(name: str, settings: MCPSettings) -> str:
     working_folder = None if settings.command is None else str(settings.cwd or Path.cwd())
     text = json.dumps([name, working_folder, *address])
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
-
-
-def _folder() -> Path:
-    from platformdirs import user_state_path
-
-    return user_state_path("delf", appauthor=False) / "mcp"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,10 +15,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from delf.errors import DelfError
-from delf.tools.action import strictest
 from delf.tools.json_schema import clean
 from delf.types import Effect
 from delf_mcp.limits import MAX_ITEMS, MAX_LIST_CHARACTERS, MAX_PAGES
+from delf_schemas.effects import description_digest
 
 _METHODS: Final = {
     "tools": "tools/list",
@@ -181,25 +179,21 @@ async def whole_list(
 def digest_of(tool: types.Tool) -> str:
     """Return a digest of a tool's name, title, description and schemas."""
     parts = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return description_digest(parts)
 
 
-def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
-    """Return the effect that the user declared for a tool; ``irreversible`` by default.
+def deciding_selectors(names: Collection[str], effects: Collection[str]) -> list[str]:
+    """Return the keys of the setting ``effects`` that decide a tool's effect.
 
-    An exact name takes precedence over patterns. Of several matches, the strictest effect counts.
+    An exact name takes precedence over patterns.
 
     Args:
         names: The tool's names at the server and in scripts.
-        effects: A mapping from name or pattern to effect.
+        effects: The names and patterns of the setting.
     """
-    effects_of_tool: list[Effect] = [effects[name] for name in names if name in effects]
-    if not effects_of_tool:
-        for pattern, effect in effects.items():
-            if any(fnmatchcase(name, pattern) for name in names):
-                effects_of_tool.append(effect)
-    return strictest(effects_of_tool) if effects_of_tool else "irreversible"
+    if exact_names := [name for name in names if name in effects]:
+        return exact_names
+    return [each for each in effects if any(fnmatchcase(name, each) for name in names)]
 
 
 def claimed_effect_of(tool: types.Tool) -> Effect:

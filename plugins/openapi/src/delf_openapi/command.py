@@ -10,9 +10,10 @@ import click
 
 from delf.errors import ConfigurationError
 from delf.plugins.commands import Program
+from delf.terminal import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from delf_openapi.connection import APITool
 
@@ -24,22 +25,31 @@ def openapi() -> None:
 
 @openapi.command()
 @click.argument("connection")
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Trust the operations as they are now: `effects` in delf.toml applies to them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_context
-def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
+def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print a line for delf.toml with the actions of CONNECTION that probably only read.
 
     An API that takes a filter in a body reads with POST, which counts as a write and needs
     approval. Actions are chosen by their names alone: keep only actions that you
-    are sure only read.
+    are sure only read. If the specification is from a URL, each call of an operation that it has
+    added or changed since you wrote the line needs approval.
 
     \b
     delf openapi effects prefect
+    delf openapi effects prefect --accept
     """  # noqa: D301 - click's mark for lines that stay as they are
     program: Program = ctx.find_root().obj
     project = program.load_project()
     tool = project.connector(program.discover(project.environ))(connection)
-    action_names, count = asyncio.run(_propose_reads(tool))
+    action_names, count, notices = asyncio.run(_propose_reads(tool, accept=accept))
+    for notice in notices:
+        click.echo(f"# {visible(notice)}", err=True)
     if as_json:
         effects = dict.fromkeys(action_names, "read")
         click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
@@ -53,8 +63,13 @@ def effects(ctx: click.Context, connection: str, as_json: bool) -> None:
     click.echo(f"effects = {{ {', '.join(entries)} }}" if entries else "effects = {}")
 
 
-async def _propose_reads(tool: Any) -> tuple[list[str], int]:
-    """Return the names of actions that probably only read, and the number of all actions."""
+async def _propose_reads(tool: Any, *, accept: bool) -> tuple[list[str], int, Sequence[str]]:
+    """Return the names of actions that probably only read, the number of all actions, and notices.
+
+    Args:
+        tool: The connection.
+        accept: Whether to record the operations as trusted, so that ``effects`` applies to them.
+    """
     from delf_openapi.connection import APITool
 
     if not isinstance(tool, APITool):
@@ -62,7 +77,10 @@ async def _propose_reads(tool: Any) -> tuple[list[str], int]:
             f"{tool.name} is not a REST API", hint='in delf.toml it has type = "openapi"'
         )
     try:
-        return await asyncio.to_thread(_likely_reads, tool)
+        if accept:
+            await asyncio.to_thread(tool.accept_operations)
+        action_names, count = await asyncio.to_thread(_likely_reads, tool)
+        return action_names, count, tool.notices()
     finally:
         await tool.aclose()
 

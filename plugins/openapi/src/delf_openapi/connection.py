@@ -26,12 +26,13 @@ from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
 from delf_openapi.requests import FULL_RESPONSE
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
-from delf_openapi.selection import effects_by_name, resolved_confirm
+from delf_openapi.selection import resolved_confirm
 from delf_openapi.settings import OpenAPISettings
 from delf_schemas.names import shorten_description, snake
 from delf_schemas.samples import Found, Samples
 
 if TYPE_CHECKING:
+    from delf_openapi.effects import OperationEffects
     from delf_openapi.enrichment import Improvements
     from delf_openapi.loading import API
 
@@ -131,7 +132,9 @@ class APITool(Connection[OpenAPISettings]):
         self._confirm_selectors: Permission = self.confirm
         self.allow = False if self._allow_selectors is False else None
         self._api: API | None = None
-        self._notices: tuple[str, ...] = ()
+        self._operation_effects: OperationEffects | None = None  # None until the API is loaded
+        self._server_notices: tuple[str, ...] = ()
+        self._effect_notices: tuple[str, ...] = ()
         self._actions: tuple[Action, ...] | None = None
         self._load_lock = threading.Lock()
         self._caller = Caller(self.name, self._settings, self.keep_secret)
@@ -189,9 +192,12 @@ class APITool(Connection[OpenAPISettings]):
             ConnectionConfigurationError: If the specification or a setting is invalid.
             ConnectionUnavailableError: If the specification is unavailable.
         """
+        from delf_openapi.effects import OperationEffects
         from delf_openapi.loading import load_api
 
         api = load_api(self.name, self._settings, self._tree, self._allow_selectors)
+        self._operation_effects = OperationEffects(self.name, self._settings, api)
+        self._apply_effects(self._operation_effects)
         if self._settings.sample:
             # The shapes of responses in earlier processes, from the cache.
             cached_shapes = None if api.version is None else Learned(self._cache(), api.version)
@@ -200,14 +206,35 @@ class APITool(Connection[OpenAPISettings]):
         self.confirm = resolved_confirm(
             self._confirm_selectors, api.endpoints, api.entries, self.name
         )
-        for name, effect in effects_by_name(
-            self._settings.effects, api.endpoints, self.name
-        ).items():
-            if name in api.entries:
-                api.entries[name].effect = effect
         self._check_servers(api)
         self.summary = self._summarised(api)
         return api
+
+    def _apply_effects(self, effects: OperationEffects) -> None:
+        """Set the actions' effects, and note the actions to which ``effects`` does not apply."""
+        unknown = [f"{self.name}.{action}" for action in effects.apply()]
+        self._effect_notices = ()
+        if unknown:
+            them = "it counts" if len(unknown) == 1 else "they count"
+            notice = (
+                f"the specification has added or changed {_few(unknown)}, so {them} as "
+                f"irreversible; delf openapi effects {self.name} --accept accepts what "
+                "effects names as it is now"
+            )
+            self._effect_notices = (notice,)
+
+    def accept_operations(self) -> None:
+        """Let the setting ``effects`` apply to the operations as the specification has them now.
+
+        This matters only for a specification from a URL. What is accepted is stored for later
+        processes.
+        """
+        self._load()
+        with self._load_lock:
+            if self._operation_effects is not None:
+                self._operation_effects.accept()
+                self._apply_effects(self._operation_effects)
+                self._actions = None
 
     def _check_servers(self, api: API) -> None:
         """Note the actions that cannot be called because of their servers.
@@ -228,14 +255,14 @@ class APITool(Connection[OpenAPISettings]):
             reason = error.message.removeprefix(f"{self.name}: ")
             text = f"{reason}; {error.hint}" if error.hint else reason
             names_by_message.setdefault(text, []).append(f"{self.name}.{action}")
-        self._notices = tuple(
+        self._server_notices = tuple(
             f"calls of {_few(names)} are refused: {text}"
             for text, names in names_by_message.items()
         )
 
     def notices(self) -> Sequence[str]:
-        """Return a line for each server that keeps actions from being called."""
-        return self._notices
+        """Return notices about servers that keep actions from being called, and about effects."""
+        return (*self._server_notices, *self._effect_notices)
 
     def _all_actions(self, api: API) -> tuple[Action, ...]:
         if self._settings.enrich:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from delf.network.addresses import is_private
 from delf.values.numbers import parse_count
 from delf_openapi.failures import SpecError
-from delf_openapi.sources import Source, origin_of, path_of, uri_of
+from delf_openapi.sources import Source, is_web_address, origin_of, path_of, uri_of
 
 Read = Callable[[str], Source]
 """Reads and parses the document at an address."""
@@ -44,6 +44,11 @@ class Trees:
         self._allowed_roots = tuple(allowed_roots)
         self._read = read
         self._failed: dict[str, SpecError] = {}
+
+    @property
+    def are_from_web(self) -> bool:
+        """True if the main document, or a document read because of a reference, is from a URL."""
+        return any(map(is_web_address, [self.uri, *self.documents]))
 
     def document(self, uri: str) -> dict[str, Any]:
         """Return the parsed document at an address; load it at first.

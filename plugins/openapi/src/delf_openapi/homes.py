@@ -13,7 +13,7 @@ from delf_openapi.operations import Endpoint, locate_operation
 from delf_openapi.security import Credentials, credentials_for
 from delf_openapi.servers import server_of
 from delf_openapi.settings import OpenAPISettings
-from delf_openapi.sources import origin_of
+from delf_openapi.sources import is_web_address, origin_of
 
 
 class UnacceptedServerError(ConnectionConfigurationError):
@@ -41,7 +41,7 @@ class KeyServers:
         addresses = [_full_address(name, server) for server in settings.servers]
         if settings.base_url:
             addresses.append(settings.base_url)
-        if urlsplit(spec).scheme.lower() in ("http", "https"):
+        if is_web_address(spec):
             addresses.append(spec)
         # The origins to which keys may be sent.
         self._origins = frozenset(map(origin_of, addresses))

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
-from delf.tools.action import strictest
 from delf.tools.resources import has_change_verb, has_read_verb
-from delf.types import Effect, Permission
+from delf.types import Permission
 from delf_openapi.operations import Endpoint
 
 _MAX_LISTED: Final = 30
@@ -157,25 +156,26 @@ def only_reads(name: str, path: str) -> bool:
     return is_plain and has_read_verb(last) and not has_change_verb(name)
 
 
-def effects_by_name(
-    effects: Mapping[str, Effect], endpoints: Sequence[Endpoint], where: str
-) -> dict[str, Effect]:
-    """Return a mapping from action name to the effect that the setting ``effects`` declares.
+def deciding_selectors(
+    effects: Iterable[str], endpoints: Sequence[Endpoint], where: str
+) -> dict[str, list[str]]:
+    """Return a mapping from action name to the selectors of ``effects`` that decide its effect.
 
-    Names and operationIds override tags and patterns. Of several effects the strictest counts.
+    Names and operationIds override tags and patterns.
 
     Args:
-        effects: A mapping from selector to effect; selectors are written as for ``allow``.
+        effects: The selectors, written as for ``allow``.
         endpoints: All operations.
         where: The name of the connection, for messages.
 
     Raises:
         ConnectionConfigurationError: If a selector matches nothing.
     """
-    by_name: dict[str, Effect] = {}
-    by_pattern: dict[str, Effect] = {}
-    for selector, effect in effects.items():
+    by_name: dict[str, list[str]] = {}
+    by_pattern: dict[str, list[str]] = {}
+    for selector in effects:
         for endpoint in choose(endpoints, (selector,), "effects", where):
-            matches = by_name if selector in (endpoint.name, endpoint.operation_id) else by_pattern
-            matches[endpoint.name] = strictest((effect, matches.get(endpoint.name, effect)))
+            is_name = selector in (endpoint.name, endpoint.operation_id)
+            selectors = by_name if is_name else by_pattern
+            selectors.setdefault(endpoint.name, []).append(selector)
     return {**by_pattern, **by_name}

@@ -186,6 +186,11 @@ def _safe_uri(uri: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
+def is_web_address(uri: str) -> bool:
+    """Return True for an ``http`` or ``https`` URL."""
+    return urlsplit(uri).scheme.lower() in ("http", "https")
+
+
 def origin_of(uri: str) -> str:
     """Return the scheme, host and port of a URL, in lower case."""
     parts = urlsplit(uri)

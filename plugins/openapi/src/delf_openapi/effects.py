@@ -1,0 +1,122 @@
+"""The setting ``effects``, applied to the operations of a specification."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from delf.tools.action import strictest
+from delf_openapi.compiler import Entry, compile_endpoints
+from delf_openapi.operations import locate_operation
+from delf_openapi.selection import deciding_selectors
+from delf_openapi.settings import OpenAPISettings
+from delf_schemas.effects import (
+    Applied,
+    DeclaredEffects,
+    Match,
+    description_digest,
+    folder_of_known_actions,
+)
+
+if TYPE_CHECKING:
+    from delf_openapi.loading import API
+
+
+class OperationEffects:
+    """The effects that a user declared for the operations of a specification.
+
+    A file or a mapping is the user's own, so that the effects apply to its operations whatever
+    they are. A document from the web is a stranger's: :class:`DeclaredEffects` decides whether the
+    effects apply.
+
+    Args:
+        name: The connection's name.
+        settings: The settings with ``effects``.
+        api: The specification, whose entries nothing has changed since they were compiled.
+
+    Raises:
+        ConnectionConfigurationError: If a selector of ``effects`` matches nothing.
+    """
+
+    def __init__(self, name: str, settings: OpenAPISettings, api: API) -> None:
+        self._entries = api.entries
+        self._effects = settings.effects
+        self._selectors = deciding_selectors(settings.effects, api.endpoints, name)
+        self._matches: dict[str, Match] = {}
+        self._declared: DeclaredEffects | None = None
+        if self._selectors and api.document.trees.are_from_web:
+            has_base_url = settings.base_url is not None
+            self._matches = _matches(api, self._selectors, has_base_url=has_base_url)
+            identity = json.dumps([name, api.document.trees.uri])
+            file = f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+            path = folder_of_known_actions("openapi") / file
+            self._declared = DeclaredEffects(settings.effects, path)
+
+    def apply(self) -> list[str]:
+        """Set the effects of the actions.
+
+        Returns:
+            The actions that the specification has added or changed since the user declared the
+            effects; these actions are now irreversible.
+        """
+        if self._declared is None:
+            applied = Applied(
+                {
+                    name: strictest(self._effects[selector] for selector in selectors)
+                    for name, selectors in self._selectors.items()
+                },
+                [],
+            )
+        else:
+            applied = self._declared.apply(self._matches)
+        for name, effect in applied.effects.items():
+            if name in self._entries:
+                self._entries[name].effect = effect
+        return [name for name in applied.unknown if name in self._entries]
+
+    def accept(self) -> None:
+        """Let the effects apply to the operations as they are now, also in later processes."""
+        if self._declared is not None:
+            self._declared.accept()
+
+
+def _matches(
+    api: API, selectors_by_name: dict[str, list[str]], *, has_base_url: bool
+) -> dict[str, Match]:
+    """Return the operations that selectors match, with digests of their descriptions.
+
+    Operations that ``allow`` leaves out are included, so that they are known once it names them.
+
+    Args:
+        api: The specification.
+        selectors_by_name: A mapping from action name to selectors.
+        has_base_url: Whether the settings override the servers of the specification.
+    """
+    endpoints_without_entry = [
+        endpoint
+        for endpoint in api.endpoints
+        if endpoint.name in selectors_by_name and endpoint.name not in api.entries
+    ]
+    entries = {**api.entries, **compile_endpoints(api.document, endpoints_without_entry, [])}
+    return {
+        name: Match(selectors, _digest(api, entries[name], has_base_url=has_base_url))
+        for name, selectors in selectors_by_name.items()
+        if name in entries
+    }
+
+
+def _digest(api: API, entry: Entry, *, has_base_url: bool) -> str:
+    """Return a digest of what decides the effect of an operation.
+
+    That is its name, method, path, servers, description and arguments. The result is left out,
+    because services often add fields to their results.
+    """
+    endpoint = entry.endpoint
+    operation = locate_operation(api.document, endpoint)
+    root: dict[str, Any] = api.document.at("#")
+    holders = (operation.raw, operation.item, root)
+    # As text, because a document in YAML may have keys that JSON does not have.
+    servers = "" if has_base_url else str([holder.get("servers") for holder in holders])
+    name_and_place = [endpoint.name, endpoint.method, endpoint.path, servers]
+    return description_digest([*name_and_place, entry.summary, entry.notes, entry.arguments])
