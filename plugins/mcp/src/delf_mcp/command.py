@@ -55,8 +55,8 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.
 
     Copy the line into delf.toml, and delete the hints that you do not believe. Each call of a tool
-    that the line does not name needs approval. So does each call of a tool that has changed since
-    you wrote the line.
+    that the line does not name needs approval. So does each call of a tool that the server has
+    changed or added since you wrote the line.
 
     \b
     delf mcp effects git

@@ -44,8 +44,8 @@ class MCPSettings(PluginSettings):
     effects: dict[str, Effect] = Field(
         default_factory=dict,
         description=(
-            "Effects of tools, by name or pattern; all other tools need approval. The "
-            "server's own statements are ignored."
+            "Effects of tools, by name or pattern; all other tools need approval, and so do "
+            "tools that the server changes or adds later. The server's own statements are ignored."
         ),
     )
     max_tools: int = Field(

@@ -92,7 +92,8 @@ class OpenAPISettings(_Checks):
         default_factory=dict,
         description=(
             "Effects of operations, with names as in allow; they take precedence over "
-            "method and name."
+            "method and name. If `spec` is a URL, operations that it changes or adds later need "
+            "approval."
         ),
     )
     refs: tuple[LocalPath, ...] = Field(
