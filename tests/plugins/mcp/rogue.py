@@ -58,6 +58,21 @@ def page(method, cursor):
     return {"tools": [GOOD] if found is None else found}
 
 
+def deep_list(number, method):
+    """Answer with two items, of which the second has a deep part, which ``json`` could not write."""
+    key = {"tools/list": "tools", "resources/list": "resources"}.get(method, "resourceTemplates")
+    levels = GIVEN["levels"]
+    resource = {"uri": "a:good", "uriTemplate": "a:{good}", "name": "good"}
+    good = GOOD if key == "tools" else resource
+    deep = b'{"properties":' * levels + b"{}" + b"}" * levels
+    part = b'"inputSchema": {"type": "object", "properties": {"a": %b}}' % deep
+    if key != "tools":
+        part = b'"uri": "a:deep", "uriTemplate": "a:{deep}", "_meta": %b' % deep
+    items = b'[%b, {"name": "deep", %b}]' % (json.dumps(good).encode(), part)
+    text = b'{"jsonrpc": "2.0", "id": %d, "result": {"%b": %b}}\n'
+    return write(text % (number, key.encode(), items))
+
+
 def answer(message):
     method, number = message["method"], message["id"]
     params = message.get("params") or {}
@@ -67,7 +82,7 @@ def answer(message):
         shown = {"protocolVersion": GIVEN["message"], "capabilities": {}}
         return send(id=number, result={**shown, "serverInfo": {"name": "r", "version": "1"}})
     if method == "initialize":
-        names = ("resources",) if MODE == "circles" else ()
+        names = ("resources",) if MODE in ("circles", "deep list") else ()
         able = {"tools": {"listChanged": True}, **{name: {} for name in names}}
         shown = {"protocolVersion": "2025-11-25", "capabilities": able}
         return send(id=number, result={**shown, "serverInfo": {"name": "r", "version": "1"}})
@@ -76,6 +91,8 @@ def answer(message):
             return None
         if MODE == "dead":
             os._exit(3)
+        if MODE == "deep list":
+            return deep_list(number, method)
         if MODE == "huge list":
             write(b'{"jsonrpc": "2.0", "id": 1, "result": {"tools": "')
             while True:

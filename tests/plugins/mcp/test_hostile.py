@@ -175,6 +175,37 @@ async def test_unreadable_answer_is_an_error_at_once(rogue) -> None:
                 await invoke(srv, "good")
 
 
+@pytest.mark.parametrize("levels", [120, 193, 194, 195, 196, 5_000, 100_000])
+async def test_item_that_is_nested_too_deeply_is_left_out_alone(rogue, levels, caplog) -> None:
+    srv = rogue("deep list", does={"levels": levels})
+    async with soon():
+        names = {action.name for action in await srv.actions()}
+        assert await invoke(srv, "good") == "done"
+        resources = [resource["name"] for resource in await srv.list_resources()]
+    # The client library reads 200 levels; the schema begins at the seventh, and metadata of a
+    # resource at the fifth.
+    assert ("deep" in names) == (levels <= 193)
+    omitted_tool = "rogue: the tool 'deep' is left out: it is nested too deeply"
+    assert (omitted_tool in srv.notices()) == (levels > 193)
+    assert resources == (["good", "deep"] * 2 if levels <= 195 else ["good"] * 2)
+    for kind in ("resources", "resourceTemplates"):
+        omitted = f"'deep' of its {kind} is left out: it is nested too deeply"
+        assert (omitted in caplog.text) == (levels > 195)
+
+
+async def test_deep_item_with_a_deep_name_or_no_object_is_left_out_by_number(rogue) -> None:
+    deep: list = []
+    for _ in range(250):
+        deep = [deep]
+    tools = [tool("a"), {**tool("b"), "name": deep}, deep, tool('"[{[{'), tool("c")]
+    srv = rogue("plain", does={"tools": tools})
+    assert [action.name for action in await srv.actions()] == ["a", "call", "c"]
+    assert srv.notices() == tuple(
+        f"rogue: the tool 'number {number}' is left out: it is nested too deeply"
+        for number in (2, 3)
+    )
+
+
 async def test_lone_surrogate_in_a_tool_description_is_accepted(rogue) -> None:
     srv = rogue("plain", does={"tools": [tool("a"), tool("b", description="\ud800 B.")]})
     async with soon():

@@ -37,6 +37,16 @@ class Handler(BaseHTTPRequestHandler):
         if method == "tools/list":
             if self.mode == "large list":
                 return self.large(number)
+            if self.mode.startswith("deep list"):
+                deep = b'{"properties":' * 20_000 + b"{}" + b"}" * 20_000
+                items = b'%b, {"name": "deep", "inputSchema": %b}' % (
+                    json.dumps(TOOL).encode(),
+                    deep,
+                )
+                text = b'{"jsonrpc": "2.0", "id": %d, "result": {"tools": [%b]}}' % (number, items)
+                if self.mode.endswith("events"):
+                    return self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+                return self.say(text)
             if self.mode == "silent":
                 self.server.leave.wait(30)
                 return self.say(b"", status=500)
@@ -218,6 +228,14 @@ async def test_invalid_http_answer_fails_only_its_call(rogue, mode, says) -> Non
                 await invoke(srv, "good")
             assert caught.value.message.isprintable()
             assert len(caught.value.message) < 5000
+
+
+@pytest.mark.parametrize("mode", ["deep list", "deep list events"])
+async def test_tool_that_is_nested_too_deeply_is_left_out_alone(rogue, mode) -> None:
+    srv = rogue(mode)
+    assert [action.name for action in await srv.actions()] == ["good"]
+    assert srv.notices() == ("rogue: the tool 'deep' is left out: it is nested too deeply",)
+    assert await invoke(srv, "good") == "done"
 
 
 @pytest.mark.parametrize(

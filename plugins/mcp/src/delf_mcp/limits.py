@@ -15,6 +15,8 @@ from delf_mcp.repair import needs_repair, repaired
 from delf_mcp.sessions import mark_lost_session, may_reject_session
 
 MAX_MESSAGE_BYTES: Final = 32_000_000
+LARGE_MESSAGE_BYTES: Final = 1_000_000
+"""The size from which on a message is parsed in a thread, so that the event loop does not block."""
 MAX_INVALID_LINES: Final = 1000
 """The maximum number of consecutive lines that are not messages."""
 MAX_PAGES: Final = 1000
@@ -111,7 +113,11 @@ async def _repair(body: bytes) -> bytes:
         body: The JSON of one message, as UTF-8.
     """
     text = body.decode()
-    if not needs_repair(text):
+    if len(body) > LARGE_MESSAGE_BYTES:
+        is_repair_needed = await asyncio.to_thread(needs_repair, text)
+    else:
+        is_repair_needed = needs_repair(text)
+    if not is_repair_needed:
         return body
     try:
         return (await asyncio.to_thread(repaired, text)).encode()

@@ -17,14 +17,10 @@ from pydantic import ValidationError
 from delf.errors import DelfError
 from delf.tools.json_schema import clean
 from delf.types import Effect
+from delf_mcp.depth import LIST_METHODS, is_too_deep
 from delf_mcp.limits import MAX_ITEMS, MAX_LIST_CHARACTERS, MAX_PAGES
 from delf_schemas.effects import description_digest
 
-_METHODS: Final = {
-    "tools": "tools/list",
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-}
 _MAX_NAME_CHARACTERS: Final = 80
 _MAX_REASON_CHARACTERS: Final = 200
 
@@ -88,7 +84,7 @@ class InvalidItemFilter:
         # Before the protocol version is negotiated, servers send no lists.
         if self.version is None or not isinstance(response, types.JSONRPCResponse):
             return
-        for kind, method in _METHODS.items():
+        for kind, method in LIST_METHODS.items():
             items = response.result.get(kind)
             if isinstance(items, list):
                 limit = self._max_tools if kind == "tools" else MAX_ITEMS
@@ -106,7 +102,10 @@ class InvalidItemFilter:
             return items  # not a list result, or invalid even without items
         valid_items: list[Any] = []
         for index, item in enumerate(items):
-            why = self._fault(method, {**result, kind: [item]})
+            if is_too_deep(item):
+                why = "it is nested too deeply"
+            else:
+                why = self._fault(method, {**result, kind: [item]})
             if why is None and kind == "tools" and self.version in MODERN_PROTOCOL_VERSIONS:
                 why = find_invalid_x_mcp_header(item["inputSchema"])
             if why is None:

@@ -17,7 +17,7 @@ import mcp_types as types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from delf_mcp.limits import MAX_INVALID_LINES, MAX_MESSAGE_BYTES
+from delf_mcp.limits import LARGE_MESSAGE_BYTES, MAX_INVALID_LINES, MAX_MESSAGE_BYTES
 from delf_mcp.link import ServerExit
 from delf_mcp.repair import needs_repair, repaired
 
@@ -26,7 +26,6 @@ _FLUSH_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.01
 _READ_BYTES: Final = 65_536
 _STDERR_TAIL_BYTES: Final = 4000
-_LARGE_MESSAGE_BYTES: Final = 1_000_000
 _ID_SEARCH_BYTES: Final = 200
 _NETWORK_VARIABLES: Final = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
@@ -151,7 +150,7 @@ async def _read_messages(
 
 async def _parse_in_time(line: bytes) -> SessionMessage | None:
     """Parse a line; a large line in a thread, so that the event loop does not block."""
-    if len(line) > _LARGE_MESSAGE_BYTES:
+    if len(line) > LARGE_MESSAGE_BYTES:
         return await asyncio.to_thread(_parse, line)
     return _parse(line)
 

@@ -12,6 +12,7 @@ import mcp_types as types
 
 from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
+from delf_mcp.depth import has_deep_parts, lacks_parts, replace_cut_items, without_deep_parts
 
 # Matches the code with which the client library reports the end of a connection. Servers use the
 # code for errors of their own.
@@ -28,38 +29,49 @@ _WRAPPED_KEY: Final = f"{_NOTES_KEY}/bare"
 def needs_repair(text: str) -> bool:
     """Return True if a message may need a repair by :func:`repaired`.
 
-    A repair is needed for lone surrogates, for structured data that is not an object, and for a
-    server's error that would look like the end of the connection.
+    A repair is needed for lone surrogates, for structured data that is not an object, for a
+    server's error that would look like the end of the connection, and for a list with items that
+    are nested too deeply.
     """
     if '"structuredContent"' in text:
         return True
-    return _SURROGATE.search(text) is not None or _CLOSED_CODE.search(text) is not None
+    if _SURROGATE.search(text) is not None or _CLOSED_CODE.search(text) is not None:
+        return True
+    return has_deep_parts(text)
 
 
 def repaired(text: str) -> str:
     """Return the JSON of a message such that the client library accepts the message.
 
-    The metadata of a tool's result gets notes about lost values, for :func:`note_losses`.
+    The metadata of a tool's result gets notes about lost values, for :func:`note_losses`. An item
+    of a list that is nested too deeply is replaced, for :func:`delf_mcp.depth.is_too_deep`.
 
     Raises:
-        ValueError: If the text is not JSON.
+        ValueError: If the text is not JSON, or is nested too deeply in a list, but not in an item.
         RecursionError: If the text is nested too deeply.
     """
+    was_too_deep = has_deep_parts(text)
+    if was_too_deep:
+        text = without_deep_parts(text)
     reader = JSONReader("the server's answer")
     value = reader.value(text)  # non-finite numbers become text
     # The call is not known here, so the notes are collected for the message.
     with notes_of_call() as notes:
         reader.add_notes()
-    is_changed = False
+    is_changed = was_too_deep
     if isinstance(value, dict):
         message = cast("dict[str, Any]", value)
-        is_changed = _wrap_data(message) or _replace_closed_code(message)
+        if was_too_deep:
+            replace_cut_items(message)
+        is_changed = _wrap_data(message) or _replace_closed_code(message) or is_changed
     is_acceptable = not notes and not is_changed and not _SURROGATE.search(text)
     if is_acceptable:
         return text
     if isinstance(value, dict):
         _attach_notes(cast("dict[str, Any]", value), notes)
     repaired_text = json.dumps(value, ensure_ascii=False)
+    if lacks_parts(repaired_text):
+        raise ValueError("the message is nested too deeply")
     return repaired_text.encode("utf-8", "replace").decode()  # without lone surrogates
 
 
