@@ -4,14 +4,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from delf_files.dialects import unique_folded
+from delf.values.conversion import unique_names
 from delf_files.tables import columns_of
 from delf_sheets.cells import column_names
 
 MANY = 50_000
 NAMING: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "rows": lambda names: columns_of(names, len(names)),
-    "query": unique_folded,
+    "query": lambda names: unique_names(names, str.lower),
+    "tables of libraries": unique_names,
     "sheets": column_names,
 }
 

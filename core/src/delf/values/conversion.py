@@ -338,25 +338,32 @@ def _by_columns(
     return Table(columns, _convert_rows(rows, convert_unsupported))
 
 
-def unique_names(names: Iterable[str]) -> list[str]:
-    """Return the names, with a number appended to each repeated name.
+def unique_names(names: Iterable[str], fold: Callable[[str], str] = str) -> list[str]:
+    """Append a number to each repeated name: ``["a", "a"]`` becomes ``["a", "a_2"]``.
+
+    A numbered name is never one of the given names. The time is linear in the number of names.
 
     Args:
         names: Column names.
+        fold: Returns the form in which two names count as equal, such as ``str.lower``.
     """
     all_names = list(names)
-    taken_names = set(all_names)
-    unique: dict[str, None] = {}
+    given_names = set(map(fold, all_names))
+    used_names: set[str] = set()
+    next_numbers: dict[str, int] = {}
+    unique: list[str] = []
     for name in all_names:
+        key = fold(name)
         unique_name = name
-        if name in unique:
-            number = 1
-            while unique_name in taken_names:
+        if key in used_names:
+            number = next_numbers.get(key, 2)
+            while fold(f"{name}_{number}") in given_names:
                 number += 1
-                unique_name = f"{name}_{number}"
-            taken_names.add(unique_name)
-        unique[unique_name] = None
-    return list(unique)
+            unique_name = f"{name}_{number}"
+            next_numbers[key] = number + 1
+        used_names.add(fold(unique_name))
+        unique.append(unique_name)
+    return unique
 
 
 def _column_name(name: Any) -> str:

@@ -11,7 +11,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -302,20 +302,3 @@ def line_of_undoubled_quote(text: str, dialect: Dialect) -> int | None:
     except csv.Error as error:
         return None if _UNCLOSED in str(error) else reader.line_num
     return None
-
-
-def unique_folded(names: Sequence[str]) -> list[str]:
-    """Make names unique without regard to case, as SQL needs, by appending numbers."""
-    folded_names: set[str] = set()
-    last_numbers: dict[str, int] = {}  # by folded name, so that many equal names take linear time
-    unique: list[str] = []
-    for original in names:
-        name = original
-        number = last_numbers.get(original.lower(), 1)
-        while name.lower() in folded_names:
-            number += 1
-            name = f"{original}_{number}"
-        last_numbers[original.lower()] = number
-        folded_names.add(name.lower())
-        unique.append(name)
-    return unique

@@ -19,9 +19,9 @@ from typing import Any, Final, cast
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
+from delf.values.conversion import unique_names
 from delf_confined.words import shorten_message
 from delf_files.arrow_schema import note_durations
-from delf_files.dialects import unique_folded
 from delf_files.forms import DETECTION_BYTES, refuse_other_format
 from delf_files.large import (
     Folding,
@@ -297,7 +297,9 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
         return {
             **table,
             "path": copy_path,
-            "columns": [[column, "VARCHAR"] for column in unique_folded(normalised.columns)],
+            "columns": [
+                [column, "VARCHAR"] for column in unique_names(normalised.columns, str.lower)
+            ],
             "ragged": normalised.ragged,
             # A cell of quotes takes twice its size, because each quote in the cell is doubled.
             "max_record_bytes": max(2 * normalised.max_row_bytes, _MIN_LINE_BYTES),

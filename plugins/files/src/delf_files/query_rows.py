@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.values.conversion import unique_names
-from delf_files.dialects import unique_folded
 
 _FIRST_LARGE_INT: Final = 2**63
 _LAST_EXACT_INT: Final = 2**53
@@ -29,7 +28,7 @@ def write_rows(
         The unique name and the DuckDB type of each column.
     """
     names = unique_names(columns) or ["column_1"]
-    sql_names = unique_folded(names)
+    sql_names = unique_names(names, str.lower)
     kinds = {name: _duckdb_type([row.get(name) for row in rows]) for name in names}
     with Path(path).open("w", encoding="utf-8") as file:
         for row in rows:

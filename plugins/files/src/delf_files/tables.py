@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
+from delf.values.conversion import unique_names
 from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, line_of_undoubled_quote
 from delf_files.headers import header_of, is_headless
 
@@ -173,8 +174,8 @@ def note_no_rows(column_names: Sequence[Any]) -> None:
     if not column_names:
         note("the table is empty: it has no rows, and no names of columns")
     else:
-        unique_names = columns_of(column_names, len(column_names))
-        names = ", ".join(map(repr, unique_names))[:_MAX_NAMES_CHARACTERS]
+        columns = columns_of(column_names, len(column_names))
+        names = ", ".join(map(repr, columns))[:_MAX_NAMES_CHARACTERS]
         note(f"the table has no rows, only the names of columns: {names}")
 
 
@@ -246,22 +247,14 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
         header: The cells of the row with column names.
         width: The number of columns.
     """
-    names: dict[str, None] = {}
-    last_numbers: dict[str, int] = {}  # by base name, so that many equal names take linear time
+    names: list[str] = []
     for index in range(width):
         value = header[index] if index < len(header) else None
         if isinstance(value, dt.datetime) and value.time() == dt.time():
             value = value.date()  # workbooks have dates as datetimes at midnight
         text = "" if value is None else str(value).strip()
-        base_name = text or f"column_{index + 1}"
-        name = base_name
-        number = last_numbers.get(base_name, 1)
-        while name in names:
-            number += 1
-            name = f"{base_name}_{number}"
-        last_numbers[base_name] = number
-        names[name] = None
-    return list(names)
+        names.append(text or f"column_{index + 1}")
+    return unique_names(names)
 
 
 def _record(columns: list[str], row: list[str], named_columns: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -38,7 +38,7 @@ from delf_mcp.learning import Results
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
 from delf_schemas.effects import DeclaredEffects, Match
-from delf_schemas.names import method_name
+from delf_schemas.names import method_name, unique
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -311,7 +311,7 @@ class MCP(Connection[MCPSettings]):
             except ToolDefinitionError as error:
                 omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
-            name = _unused_name(action.name, actions)
+            name = unique(action.name, actions)
             digest = digest_of(tool)
             # The settings may name the tool ``get-user`` as the server does, or by the name for
             # scripts, ``get_user``. The latter is ambiguous if the server has a tool ``get_user``,
@@ -624,16 +624,6 @@ class _Server:
 
     def _mark_tool_list_stale(self) -> None:
         self.is_tool_list_stale = True
-
-
-def _unused_name(name: str, used: Container[str]) -> str:
-    """Return a name, with a number if another tool's name is equal as a Python name."""
-    unused = name
-    number = 2
-    while unused in used:
-        unused = f"{name}_{number}"
-        number += 1
-    return unused
 
 
 def _is_unreadable_response(error: MCPError) -> bool:

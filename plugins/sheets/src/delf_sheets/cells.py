@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from delf.errors import ToolRefusedError
+from delf.values.conversion import unique_names
 
 _EPOCH: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - sheets know no zones
 _DAY: Final = 86_400
@@ -170,19 +171,8 @@ def records_of(grid: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 def column_names(header: Sequence[Any]) -> list[str]:
     """Return the names of a header's columns, which differ from each other and are not empty."""
-    names: dict[str, None] = {}  # a dict finds a name faster than a list, and keeps the order
-    last_numbers: dict[str, int] = {}  # by base name, so that many equal names take linear time
-    for number, cell in enumerate(header, start=1):
-        text = "" if cell is None else str(cell).strip()
-        base = text or f"column_{number}"
-        name = base
-        repetition = last_numbers.get(base, 1)
-        while name in names:
-            repetition += 1
-            name = f"{base}_{repetition}"
-        last_numbers[base] = repetition
-        names[name] = None
-    return list(names)
+    texts = ["" if cell is None else str(cell).strip() for cell in header]
+    return unique_names(text or f"column_{number}" for number, text in enumerate(texts, start=1))
 
 
 def _of_width(row: Sequence[Any], width: int) -> list[Any]:

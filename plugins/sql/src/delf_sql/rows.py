@@ -8,6 +8,7 @@ from typing import Any
 
 from delf.errors import ToolExecutionError
 from delf.notes import note
+from delf.values.conversion import unique_names
 from delf_sql.sqlite_child import weight
 from delf_sql.values import holds_text, plain
 
@@ -99,20 +100,3 @@ def note_values_turned_to_text(columns: Sequence[str], rows: Sequence[Sequence[A
                 f"column {name!r}: {len(texts)} of {len(rows)} values came as text, as "
                 f"Python has no value like {str(plain(texts[0]))[:100]!r}"
             )
-
-
-def unique_names(columns: Sequence[str]) -> list[str]:
-    """Return column names with duplicates numbered."""
-    column_names = set(columns)
-    names: list[str] = []
-    used: set[str] = set()
-    for column in columns:
-        name = column
-        number = 2
-        # A numbered name must not be the name of another column.
-        while name in used or (name != column and name in column_names):
-            name = f"{column}_{number}"
-            number += 1
-        used.add(name)
-        names.append(name)
-    return names
