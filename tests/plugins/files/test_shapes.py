@@ -135,6 +135,7 @@ print(total, spent)
         (["1.234,5", "20,25"], "(number with decimal comma, points between thousands)"),
         (["1 234,5", "7,0"], "(number with decimal comma, gaps between thousands)"),
         (["1 234", "5,678"], "(number with decimal comma, gaps between thousands)"),
+        (["1 234", "2 345"], "(number with gaps between thousands)"),
         (["0,123", "5,678"], "(number with decimal comma)"),
         (["1,234.50", "7.00"], "'1,234.50' (number with commas between thousands)"),
         (["1,234", "5,678"], "(number with commas: for thousands or decimals, unclear)"),

@@ -229,9 +229,10 @@ def _describe_commas(numbers: Sequence[str]) -> str:
     # If points or gaps separate thousands, commas do not.
     if any("." in text for text in numbers):
         return "with decimal comma, points between thousands"
-    if any(map(_GAP.search, numbers)):
-        return "with decimal comma, gaps between thousands"
     with_comma = [text for text in numbers if "," in text]
+    if any(map(_GAP.search, numbers)):
+        decimals = "decimal comma, " if with_comma else ""
+        return f"with {decimals}gaps between thousands"
     has_fraction = any(text.lstrip("+-").startswith("0,") for text in with_comma)
     if has_fraction or not all(map(_COMMA_THOUSANDS.fullmatch, with_comma)):
         return "with decimal comma"
