@@ -14,6 +14,7 @@ from plugins.mcp.conftest import invoke
 from plugins.mcp.test_hostile import DOUBLED, MESSAGE, READ
 
 TOOL = {"name": "good", "inputSchema": {"type": "object", "properties": {}}}
+DIGITS = b"9" * 5000
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
@@ -43,10 +44,14 @@ class Handler(BaseHTTPRequestHandler):
                     json.dumps(TOOL).encode(),
                     deep,
                 )
-                text = b'{"jsonrpc": "2.0", "id": %d, "result": {"tools": [%b]}}' % (number, items)
-                if self.mode.endswith("events"):
-                    return self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
-                return self.say(text)
+                return self.answer_raw(number, b'{"tools": [%b]}' % items)
+            if self.mode.startswith("digits"):
+                schema = b'{"type": "object", "default": %b}' % DIGITS
+                items = b'{"name": "long", "inputSchema": %b}, %b' % (
+                    schema,
+                    json.dumps(TOOL).encode(),
+                )
+                return self.answer_raw(number, b'{"tools": [%b]}' % items)
             if self.mode == "silent":
                 self.server.leave.wait(30)
                 return self.say(b"", status=500)
@@ -109,12 +114,9 @@ class Handler(BaseHTTPRequestHandler):
                 else:
                     self.say(text)
             case "deep" | "deep events":
-                deep = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
-                text = b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (number, deep)
-                if self.mode.endswith("events"):
-                    self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
-                else:
-                    self.say(text)
+                self.answer_raw(number, b'{"a":' * 20_000 + b"1" + b"}" * 20_000)
+            case "digits" | "digits in events":
+                self.answer_raw(number, b'{"content": [], "_meta": {}, "other": %b}' % DIGITS)
             case "no end":
                 self.say(b"data: 1", kind="text/event-stream")
             case "gateway":
@@ -140,6 +142,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.say(b"<html>\x1b[2J", kind="text/html")
             case _:
                 self.result(number, DONE)
+
+    def answer_raw(self, number, result):
+        text = b'{"jsonrpc": "2.0", "id": %d, "result": %b}' % (number, result)
+        if self.mode.endswith("events"):
+            self.say(b"data: " + text + b"\n\n", kind="text/event-stream")
+        else:
+            self.say(text)
 
     def large(self, number):
         self.begin("application/json")
@@ -228,6 +237,15 @@ async def test_invalid_http_answer_fails_only_its_call(rogue, mode, says) -> Non
                 await invoke(srv, "good")
             assert caught.value.message.isprintable()
             assert len(caught.value.message) < 5000
+
+
+@pytest.mark.parametrize("mode", ["digits", "digits in events"])
+async def test_number_with_too_many_digits_is_read_as_text(rogue, mode) -> None:
+    srv = rogue(mode)
+    assert [action.name for action in await srv.actions()] == ["long", "good"]
+    with notes_of_call() as notes:
+        assert await invoke(srv, "good") == ""
+    assert any("(5,000 digits)" in note for note in notes)
 
 
 @pytest.mark.parametrize("mode", ["deep list", "deep list events"])

@@ -20,6 +20,10 @@ _CLOSED_CODE: Final = re.compile(rf'"code"\s*:\s*{types.CONNECTION_CLOSED}\b')
 _SERVER_ERROR: Final = -32019
 # Matches the escape of a surrogate, which may be unpaired.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+# Matches an integer that may have more digits than the client library reads. The search is linear,
+# because a match begins at the first digit.
+_LONG_INTEGER: Final = re.compile(r"(?<![0-9])[0-9]{4300}")
+_REPAIRABLE: Final = (_SURROGATE, _CLOSED_CODE, _LONG_INTEGER)
 # The key in a result's metadata for notes about lossy repairs; servers cannot guess the key.
 _NOTES_KEY: Final = f"delf/{secrets.token_hex(8)}"
 # The key in a result's metadata that marks data that :func:`repaired` wrapped in an object.
@@ -30,14 +34,12 @@ def needs_repair(text: str) -> bool:
     """Return True if a message may need a repair by :func:`repaired`.
 
     A repair is needed for lone surrogates, for structured data that is not an object, for a
-    server's error that would look like the end of the connection, and for a list with items that
-    are nested too deeply.
+    server's error that would look like the end of the connection, for integers with thousands of
+    digits, and for a list with items that are nested too deeply.
     """
     if '"structuredContent"' in text:
         return True
-    if _SURROGATE.search(text) is not None or _CLOSED_CODE.search(text) is not None:
-        return True
-    return has_deep_parts(text)
+    return any(pattern.search(text) for pattern in _REPAIRABLE) or has_deep_parts(text)
 
 
 def repaired(text: str) -> str:
