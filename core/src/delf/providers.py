@@ -94,16 +94,12 @@ class Providers:
         prefix, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
         if rest:
             spellings |= {f"{prefix}/{rest}", f"{prefix}:{rest}", rest}
-        provider = self.by_name(prefix) if rest else None
-        model_of_provider = rest
-        if provider is None:  # a model without a prefix may imply its provider, as ``mini`` may
-            provider = self.for_model(name)
-            model_of_provider = name
-        if provider is not None:
-            for word in provider.words:  # the provider's name and aliases
-                spellings |= {f"{word}/{model_of_provider}", f"{word}:{model_of_provider}"}
         if "/" in rest:  # the name of another provider may follow, as in router/provider/model
             spellings |= self.spellings(rest)
+        if rest and (named_provider := self.by_name(prefix)):
+            spellings |= _spellings_with_provider(named_provider, rest)
+        elif implied_provider := self.for_model(name):  # ``mini`` may imply the provider ``acme``
+            spellings |= _spellings_with_provider(implied_provider, name)
         return frozenset(spellings)
 
     @property
@@ -120,6 +116,14 @@ class Providers:
             key = next((name for name in provider.keys if environ.get(name)), None)
             if key is not None and provider.suggested is not None:
                 yield provider.suggested, key
+
+
+def _spellings_with_provider(provider: Provider, model: str) -> set[str]:
+    """Return ``acme/mini`` and ``acme:mini``, and the same for each alias of the provider."""
+    spellings: set[str] = set()
+    for word in provider.words:
+        spellings |= {f"{word}/{model}", f"{word}:{model}"}
+    return spellings
 
 
 def _copy_source(old_text: str, new_text: str) -> str:

@@ -37,10 +37,9 @@ else:
         def make(cls: type) -> type:
             # A class without a docstring would get its signature as the docstring.
             cls.__doc__ = cls.__doc__ or cls.__name__
-            # dataclasses.dataclass() has to collect the fields and make the slots, but no methods:
-            # these come from _methods(). With ``frozen=True``, it would make methods, so it is
-            # called without. It would then refuse a frozen base class, so the base classes are
-            # marked as not frozen during the call.
+            # dataclasses.dataclass() collects the fields and makes the slots. The methods come from
+            # _methods(). The option ``frozen`` would make methods, so the option is not passed.
+            # Without the option, dataclass() refuses frozen base classes: hide that they are.
             with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)

@@ -269,6 +269,14 @@ def test_unreadable_worker_file_is_listed_among_effects(text, tmp_path):
     assert "workers/a.worker" in found["run"]
 
 
+def test_brackets_in_instructions_of_a_worker_do_not_hide_its_settings(tmp_path):
+    instructions = "Follow [the rules](rules.md).\n" * 300
+    text = f"---\nconnections:\n  shop: {{type: mcp, command: sh}}\n---\n{instructions}"
+    found = effects_by_kind(tmp_path, workers__aDOTworker=text)
+    assert found["start"] == {"connections.shop.command = sh"}
+    assert not any("cannot be shown" in what for what in found.get("run", ()))
+
+
 @pytest.mark.parametrize("text", ["x", "\x00"])
 def test_file_without_settings_is_listed_by_name(text, tmp_path):
     assert effects_by_kind(tmp_path, workers__aDOTworker=text)["set"] == {"workers/a.worker"}

@@ -272,13 +272,13 @@ class RememberedDecision:
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
     """Return names for the source and the target of a value.
 
-    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes, and keys of mappings that
-    are numbers, are left out. A step of the path to a key of a mapping becomes ``keys()``.
+    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes and numeric keys are left
+    out. In the name, ``keys()`` stands for a key of a mapping.
 
     Args:
         source: The action whose result has the value.
-        path: The path of the value in the result, such as ``[3].sender``; for a key of a mapping,
-            such as ``users[key 5]`` for the sixth key of ``users``.
+        path: The path of the value in the result, such as ``[3].sender``. The path of the sixth key
+            of the mapping ``users`` is ``users[key 5]``.
         action: The action whose arguments have the value.
         argument: The path of the value in the arguments, such as ``to[0]``.
     """

@@ -282,10 +282,12 @@ class ScriptHost:
         """Record in which iterations of the script's event loop answers arrived or timers fired.
 
         Args:
-            turns: Alternately the number of an iteration and an event of that iteration. The event
-                ``n`` is the answer to the ``n``-th call that the script sent. The event ``-n``
-                means that the ``n``-th timer of the script fired. The event 0 means that the script
-                printed, made a call or ended long after its last event.
+            turns: Alternately the number of an iteration and an event of that iteration:
+                ``[3, 1, 5, -2]`` is event 1 in iteration 3, and event -2 in iteration 5.
+
+                - A positive event is the number of the call that was answered.
+                - A negative event is the number of the timer that fired, negated.
+                - Event 0: the script printed, made a call or ended long after its last event.
         """
 
     def abandon(self, call_id: int) -> None:

@@ -140,7 +140,8 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
     """Return positions in the catalog of actions that change a resource that a step names.
 
     Word search misses some of these: the step "mark the task as done" needs ``update_task``, but
-    shares only one word with that name.
+    shares only one word with that name. The action ``update_task`` is found by its noun ``task``
+    and its kind of change, an update.
     """
     kinds = kinds_of_change(step)
     if not kinds:

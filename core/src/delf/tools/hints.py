@@ -525,11 +525,10 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         hint = context.type_arguments.get(hint, Any)
         context = context.without_variables()
     origin = typing.get_origin(hint)
-    record = origin if isinstance(origin, type) else hint
-    fields: list[RecordField] | None = None
-    if isinstance(record, type):
-        fields = record_fields(record, as_input=context.as_input)
-    if fields is None:
+    record = origin if isinstance(origin, type) else hint  # ``Page`` for ``Page[int]``
+    is_class = isinstance(record, type)
+    fields = record_fields(record, as_input=context.as_input) if is_class else None
+    if fields is None:  # not a record
         yield from _argument_notes(hint, context, path)
     elif _is_root_model(record):  # its data are those of its field ``root``, such as a list
         root = _root_of(record)
@@ -590,8 +589,8 @@ def _item_notes(
 def _hints_of(owner: Any) -> dict[str, Any]:
     """Return the annotations of a class; an empty dict if they cannot be resolved.
 
-    In annotations of bases, the bases' type variables are replaced: an annotation ``T`` of the base
-    ``Page[list[T]]`` becomes ``list[T]``, with the ``T`` of the class.
+    In annotations of bases, type variables are replaced: the annotation ``T`` of the class ``Page``
+    becomes ``int`` in a class with the base ``Page[int]``.
     """
     try:
         hints = typing.get_type_hints(owner, include_extras=True)
@@ -600,8 +599,8 @@ def _hints_of(owner: Any) -> dict[str, Any]:
     arguments = _arguments_of_bases(owner)
     if not arguments:
         return hints
-    # Each annotation uses the type variables of the class that declares it, which is the first one
-    # in the method resolution order, and so the last one in this loop.
+    # An annotation has the type variables of the class that declares it. If several classes declare
+    # the same name, the class that is most derived counts: this loop reaches it last.
     declaring_class: dict[str, Any] = {}
     for cls in reversed(owner.__mro__):
         for name in inspect.get_annotations(cls):

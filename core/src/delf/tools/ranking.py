@@ -137,16 +137,19 @@ def named_by(text: str) -> Callable[[str], bool]:
     """
 
     @functools.cache
-    def stems() -> frozenset[str]:
+    def stems_of_text() -> frozenset[str]:
         return frozenset(map(stem, words_of(text)))
 
     @functools.cache
     def is_named(name: str) -> bool:
         """Return True if the text has all words of a name, or all but one of a long name."""
         words = frozenset(map(stem, words_of(name)))
+        if not words:
+            return False
+        missing_words = words - stems_of_text()
         # People shorten long names: *start time* stands for ``start_time_utc``.
         max_missing = 1 if len(words) >= _LONG_NAME_WORDS else 0
-        return bool(words) and len(words - stems()) <= max_missing
+        return len(missing_words) <= max_missing
 
     return is_named
 

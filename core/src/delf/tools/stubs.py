@@ -122,7 +122,7 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         shown_names = {tool.name for tool in shown_tools}
         other_names = (e.name for e in choice.catalog if e.name not in shown_names)
         # select_fitting() has chosen the tools with this budget, too.
-        text_of_omitted_names = names_of(other_names, _without_notes(choice.budget))
+        text_of_omitted_names = names_of(other_names, _budget_without_notes(choice.budget))
     size_for_stubs = choice.budget - len(text_of_omitted_names)
     limits, best_limits = _fitting_limits(
         shown_tools, wanted_best_limits, is_mentioned, size_for_stubs
@@ -192,7 +192,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     if all_fit:  # show every tool that is ranked; a prefilter may have ranked only some
         names = (name for name in ranked if name in by_name)
         return frozenset(add_readers(names, choice.catalog))
-    budget = _without_notes(choice.budget)
+    budget = _budget_without_notes(choice.budget)
     is_mentioned = named_by(task)
     best_match_limits = _best_match_limits(choice, is_mentioned, task)
     kept_tools: dict[str, ToolDescription] = {}
@@ -200,9 +200,9 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
     wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
     remaining_tools = [by_name[name] for name in wanted_names]
     # The prompt has the stubs of the kept tools, and a list with the names of the omitted tools.
-    # Each round measures both, and selects more tools for the free space. One round is not enough,
-    # because _select_within() only estimates the space that its tools take. For example, it counts
-    # a record's definition in full, even if the definition turns out to be unnecessary.
+    # Each round measures both, and selects more tools for the free space. Several rounds are needed
+    # because _select_within() estimates sizes too high: for example, it counts a record's
+    # definition that turns out to be unnecessary.
     for _ in range(_ROUNDS):
         omitted_names = [name for name in by_name if name not in kept_tools]
         text_of_omitted_names = names_of(omitted_names, budget)
@@ -216,10 +216,7 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
             is_mentioned,
             best_match_limits,
             kept_tools,
-            # Usually, the list has the name of each omitted tool, and becomes shorter when a tool
-            # is selected. A list with too many names has a line such as "# and about tickets (12)"
-            # in place of some names. Such a list may keep its length, so that the selection of a
-            # tool frees no space in it.
+            # "# and about tickets (12)" stands for the names that do not fit in the list.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
         if not selected:
@@ -248,10 +245,10 @@ def _names_by_priority(catalog: Catalog, ranked_names: Sequence[str], task: str)
     return dict.fromkeys([*first_names, *add_readers(ranked_names, catalog)])
 
 
-def _without_notes(budget: int) -> int:
-    """Return the part of a number of characters that tools may take without their notes.
+def _budget_without_notes(budget: int) -> int:
+    """Return the number of characters for stubs and names of tools.
 
-    The rest is reserved for notes on the best matching tools.
+    The rest of the budget is reserved for notes on the best matching tools.
     """
     return int(budget * (1 - _NOTES_BUDGET_SHARE))
 
@@ -275,7 +272,8 @@ def _select_within(
         best_match_limits: The limits on the length of the best matching tools' stubs, by name of
             tool. All other stubs have the limits ``_MIN_LIMITS``.
         kept_tools: The tools that were selected before, by name.
-        lists_each_omitted_name: Whether the prompt has the name of each tool without a stub.
+        lists_each_omitted_name: Whether the prompt has the name of each tool without a stub. The
+            list of these names then becomes shorter when a tool is selected.
 
     Returns:
         The tools that were not selected, and the selected tools by name.
@@ -316,7 +314,8 @@ def _sizes_with_named_result(
     The stub has only the name of the record, as if another selected tool returned the record, too.
     The second size is 0 if the tool does not return a record.
     """
-    # named_results() gives a name to each record that several tools return.
+    # named_results() names only the records that several tools return. Given the tool twice, it
+    # names the record of this tool.
     results = named_results((tool, tool))
     stub_size = len(_stub(tool, limits, is_mentioned, results)) + 1
     result = results.get(tool.returns)
@@ -411,27 +410,24 @@ def _lines(
             apply only if they are larger than ``limits``.
     """
     results = named_results(tools)
-    limits_of_results: dict[str, StubLimits] = {}
+    larger_limits = {name: max(limits, best) for name, best in best_match_limits.items()}
+    # The limits of a best matching tool also hold for the definition of its result.
+    definition_limits: dict[str, StubLimits] = {}
     for tool in tools:
-        if tool.name not in best_match_limits:
-            continue
         result = results.get(tool.returns)
-        if result is not None:
-            limits_of_results[result.name] = best_match_limits[tool.name]
+        if result is not None and tool.name in larger_limits:
+            definition_limits[result.name] = larger_limits[tool.name]
 
     def lines_of_tool(tool: ToolDescription, indent: str) -> Iterable[str]:
-        """Yield the lines of a tool's stub.
+        """Yield a tool's stub; first, if needed, the definition of the record that it returns.
 
-        If the tool is the first that returns a named record, the record's definition comes first.
-        A tool that matches the task best has limits of its own, which also hold for the definition
-        of its result. If the limits of all tools are larger than these, the larger limits hold.
+        The definition is needed only before the first of the tools that return the record.
         """
         named_result = results.get(tool.returns)
         if named_result is not None and named_result.first_tool is tool:
-            definition_limits = max(limits, limits_of_results.get(named_result.name, limits))
-            yield f"{indent}{_definition(named_result, definition_limits, is_mentioned)}"
-        stub_limits = max(limits, best_match_limits.get(tool.name, limits))
-        yield _stub(tool, stub_limits, is_mentioned, results)
+            limits_of_result = definition_limits.get(named_result.name, limits)
+            yield f"{indent}{_definition(named_result, limits_of_result, is_mentioned)}"
+        yield _stub(tool, larger_limits.get(tool.name, limits), is_mentioned, results)
 
     actions_by_connection: dict[str, list[ToolDescription]] = {}
     for tool in tools:

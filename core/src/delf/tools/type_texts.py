@@ -294,6 +294,7 @@ class _TypeParser:
                 continue
             is_literal = char == "L" and text.startswith(_LITERAL, self._at)
             if char == "{" or is_literal:
+                # The call moves to the end of the group.
                 parts += ["".join(plain_letters), self._record_or_literal(is_literal, level)]
                 plain_letters.clear()
                 continue
@@ -307,9 +308,9 @@ class _TypeParser:
                 raise ValueError("a bracket too many")
             plain_letters.append(char)
             self._at += 1
-        else:  # the text has ended
-            if ends:
-                raise ValueError("a bracket is missing")
+        is_at_end_of_text = self._at >= len(text)
+        if ends and is_at_end_of_text:
+            raise ValueError("a bracket is missing")
         return (*parts, "".join(plain_letters))
 
     def _record_or_literal(self, is_literal: bool, level: int) -> _RecordOrLiteral:
@@ -327,14 +328,11 @@ class _TypeParser:
             head = "" if is_literal else self._parse_head()  # such as ``?"name": ``
             # A value of a Literal is read as a type of one part, which is the value's text.
             item_parts = self.parse_type(f",{closing}", level + 1)
-            if head:
-                key = head.strip("?: ")
-                items.append(_KeyOrValue(key.strip("\"'"), head, item_parts))
-            elif item_parts == (_ELLIPSIS,):
+            if not head and item_parts == (_ELLIPSIS,):
                 is_shortened = True
             else:
-                value = str(item_parts[0])
-                items.append(_KeyOrValue(value.strip("\"'"), head, item_parts))
+                key_or_value = head.strip("?: ") if head else str(item_parts[0])
+                items.append(_KeyOrValue(key_or_value.strip("\"'"), head, item_parts))
             end = self._text[self._at]  # parse_type() stopped at a comma or the closing bracket
             self._at += 1
             if end == closing:

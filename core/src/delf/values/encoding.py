@@ -192,10 +192,10 @@ class _Sizes:
     def measure(self, value: Any, level: int) -> tuple[int, int, int]:
         """Return a value's cost, its number of characters and its number of nested levels.
 
-        The cost is the estimated memory in units of ``VALUE_BYTES``. A number, text or byte string
-        in a container costs 1. A list costs 3 plus its items, and a dict 7 plus its keys and
-        values. The bytes of byte strings count as characters. Levels are those of containers:
-        ``[1]`` has one level, and ``[[1], 2]`` has two.
+        The cost is the estimated memory in units of ``VALUE_BYTES``, without characters. A number,
+        text or byte string in a container costs 1. A list costs 3 plus its items, and a dict 7 plus
+        its keys and values. The bytes of byte strings count as characters. Levels are those of
+        containers: ``[1]`` has one level, and ``[[1], 2]`` has two.
 
         Args:
             value: Any value.
@@ -208,7 +208,7 @@ class _Sizes:
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         parts, count = _parts_of(value)
-        self._check_limits(count, 0)
+        self._check_limits(count, 0)  # before the visits of many parts
         kind = _type_of(value)
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
         characters = 0

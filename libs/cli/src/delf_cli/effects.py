@@ -205,29 +205,39 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
     """
     suffix = path.suffix.lower()
     has_front_matter = text.lstrip().startswith(_FRONT_MATTER_MARK)
-    is_yaml = suffix in (".yaml", ".yml") or has_front_matter
+    document: Any
     if suffix == ".toml":
-        document: Any = parse_toml(text)
-    elif suffix == ".json" or not is_yaml:
-        document = json.loads(text)
+        document = parse_toml(text)
+    elif suffix in (".yaml", ".yml"):
+        document = _parse_yaml(text)
+    elif has_front_matter and suffix != ".json":
+        # The front matter is between two lines with the mark.
+        _, _, text_after_mark = text.partition(_FRONT_MATTER_MARK)
+        front_matter, _, _ = text_after_mark.partition(f"\n{_FRONT_MATTER_MARK}")
+        document = _parse_yaml(front_matter)
     else:
-        # Parsing time grows with the number of open brackets.
-        if sum(map(text.count, "[{")) > _MAX_BRACKETS:
-            raise ValueError(f"it has more than {_MAX_BRACKETS} brackets")
-        import yaml  # installed by the plugins that read YAML
-
-        if suffix not in _DOCUMENT_SUFFIXES:
-            # The front matter is between two lines with the mark.
-            _, _, text_after_mark = text.partition(_FRONT_MATTER_MARK)
-            text, _, _ = text_after_mark.partition(f"\n{_FRONT_MATTER_MARK}")
-        try:
-            root_node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)
-            document = _convert_yaml_node(root_node, visited_ids=set())
-        except yaml.YAMLError as error:
-            raise ValueError(str(error)) from None
+        document = json.loads(text)
     if isinstance(document, dict):
         return cast("Mapping[str, Any]", document)
     return {"": document}
+
+
+def _parse_yaml(text: str) -> Any:
+    """Parse a YAML document.
+
+    Raises:
+        ValueError: If the document is invalid or has too many brackets.
+    """
+    # Parsing time grows with the number of open brackets.
+    if sum(map(text.count, "[{")) > _MAX_BRACKETS:
+        raise ValueError(f"it has more than {_MAX_BRACKETS} brackets")
+    import yaml  # installed by the plugins that read YAML
+
+    try:
+        root_node = cast("Any", yaml).compose(text, Loader=yaml.SafeLoader)
+        return _convert_yaml_node(root_node, visited_ids=set())
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
 
 
 def _convert_yaml_node(node: Any, visited_ids: set[int]) -> Any:
@@ -264,6 +274,8 @@ def _setting_path(variable: str) -> tuple[str, ...]:
     - ``DELF_LLM__BASE_URL`` has the path ``("agent", "llm", "base_url")``.
     - ``DELF_SHOP_URL`` has the path ``("shop_url",)``. The setting is the key ``url`` of the
       connection or plugin ``shop``, but this module does not know where such names end.
+    - ``DELF_SHOP_AUTH__COMMAND`` has the path ``("command",)``: outside of the agent's settings,
+      only the last key tells the effect.
     """
     keys = variable.removeprefix(PREFIX).lower().split("__")
     if keys[0] in AgentConfig.model_fields:
@@ -303,12 +315,7 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
     declared_effect = _declared_effect(path)
     last_key = path[-1] if path else ""
     last_word = last_key.rpartition("_")[2]  # such as "command" of DELF_SHOP_COMMAND
-    setting_keys = _setting_keys(path)
-    names_command = not _COMMAND_KEYS.isdisjoint({*setting_keys, last_word})
-    is_agent_field = _agent_setting(path) in AgentConfig.model_fields
-    # AgentConfig declares the effect of the field itself, such as ``libs`` in
-    # ``agent.libs.pandas``. Only the keys after the field may tell another effect.
-    permission_keys = set(path[2:]) if is_agent_field else setting_keys
+    names_command = not _COMMAND_KEYS.isdisjoint({*_setting_keys(path), last_word})
     connection_type = value if last_key == "type" else None
     # The first effect that fits counts.
     if names_command or connection_type == "shell":
@@ -317,7 +324,7 @@ def _value_effects(path: tuple[str, ...], key: str, value: Any, file: str) -> It
         yield Effect(kind="run", what=f"the class {connection_type}", where=file_and_key)
     elif declared_effect is not None:
         yield Effect(kind=declared_effect, what=text, where=file)
-    elif any(map(_PERMISSION_KEY.search, permission_keys)):
+    elif any(map(_PERMISSION_KEY.search, _permission_keys(path))):
         yield Effect(kind="loosen", what=text, where=file)
     elif _ADDRESS_KEY.search(last_key) and isinstance(value, str) and "://" not in value:
         # An address with "://" is a URL, for which _text_effects() yields an effect.
@@ -338,6 +345,16 @@ def _setting_keys(path: tuple[str, ...]) -> set[str]:
     keys = path[1:] if is_of_agent else path[2:]
     last_key = path[-1] if path else ""
     return {*keys, last_key}
+
+
+def _permission_keys(path: tuple[str, ...]) -> set[str]:
+    """Return the keys in a setting's path that may loosen a permission.
+
+    The class ``AgentConfig`` declares the effects of its fields, so a field such as ``libs`` in
+    ``agent.libs.pandas`` is left out.
+    """
+    is_agent_field = _agent_setting(path) in AgentConfig.model_fields
+    return set(path[2:]) if is_agent_field else _setting_keys(path)
 
 
 def _declared_effect(path: tuple[str, ...]) -> Kind | None:

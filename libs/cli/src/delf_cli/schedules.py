@@ -96,9 +96,10 @@ async def add_outcomes(firings: Sequence[Firing], journal: SharedJournal) -> lis
 
 
 async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
-    """Return a firing with the states of its tasks, and the state of the worst task as its own.
+    """Return a firing with the states of its tasks.
 
-    A firing that started no task keeps its state.
+    The state ``DONE`` of a firing means that it started its tasks. The state of the worst task
+    replaces it. Any other state is kept, and so is the state of a firing without tasks.
     """
     records: list[TaskRecord] = []
     for task_id in firing.task_ids:
@@ -111,11 +112,11 @@ async def _add_outcome(firing: Firing, journal: SharedJournal) -> Firing:
         return replace(firing, task_states=states)
     errors = (record.error for record in records if record.state is TaskState.FAILED)
     note = firing.note or next(errors, None)
-    worst_state = min(states.values(), key=_badness_rank)
+    worst_state = min(states.values(), key=_rank_from_worst)
     return replace(firing, task_states=states, state=worst_state, note=note)
 
 
-def _badness_rank(state: TaskState) -> int:
+def _rank_from_worst(state: TaskState) -> int:
     """Return a number by which the states of tasks are sorted, the worst state first."""
     if state in (TaskState.FAILED, TaskState.STOPPED):
         return 0

@@ -413,7 +413,7 @@ def _run_work(
     async def run_and_show() -> None:
         if options.events:
             listeners.append(event_lines)
-            event_lines.watch()
+            event_lines.set_task_to_cancel()
         started_agent = await setup.start(agent)
         # The start may fall back to another agent, whose journal is in memory.
         progress.is_resumable = setup.is_journalled and started_agent is agent
@@ -510,11 +510,11 @@ class EventLines:
 
     def __init__(self) -> None:
         self.is_broken = False
-        self._task: asyncio.Task[Any] | None = None
+        self._task_to_cancel: asyncio.Task[Any] | None = None
 
-    def watch(self) -> None:
-        """Cancel the current asyncio task when the reader of stdout is gone."""
-        self._task = asyncio.current_task()
+    def set_task_to_cancel(self) -> None:
+        """Store the current asyncio task, to cancel it when the reader of stdout is gone."""
+        self._task_to_cancel = asyncio.current_task()
 
     def __call__(self, event: Event) -> None:
         """Write an event."""
@@ -525,8 +525,8 @@ class EventLines:
             real_stdout().flush()
         except BrokenPipeError:
             self.is_broken = True
-            if self._task is not None:
-                self._task.cancel()
+            if self._task_to_cancel is not None:
+                self._task_to_cancel.cancel()
 
 
 def _overridden_key(override: str) -> str:

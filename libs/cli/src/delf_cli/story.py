@@ -55,8 +55,8 @@ def story(event: ev.Event) -> str | None:
             child_name = f"worker {event.worker}" if event.worker else "child task"
             return f"  → {event.call_id} {child_name} {event.child_id}: {cut(event.task, 200)}"
         case ev.ChildFinished():
-            has_succeeded = event.status
-            outcome_note = "done" if has_succeeded else f"failed: {cut(event.error or '', 200)}"
+            succeeded = event.status
+            outcome_note = "done" if succeeded else f"failed: {cut(event.error or '', 200)}"
             return f"  ← {event.call_id} child task {event.child_id}: {outcome_note}"
         case ev.ModelFailed():
             return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"

@@ -77,16 +77,16 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     """
     names = archive.namelist()
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
-        return {name: name for name in names}
+        return {name: name for name in names}  # the archive is too large to be read
     paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
-    names_by_key = {_normalise_name(name): name for name in _KNOWN}
+    # The usual names by normalised name: of known parts, and of parts to which other parts refer.
+    by_normalised_name = {_normalise_name(name): name for name in _KNOWN}
     for name in _referenced_names(archive, paths):
-        names_by_key.setdefault(_normalise_name(name), name)
+        by_normalised_name.setdefault(_normalise_name(name), name)
     usual_names: dict[str, str] = {}
     for name, path in paths.items():
-        usual_path = names_by_key.get(_normalise_name(path), path)
-        # No part refers to a .rels part, whose usual name follows from the part that it describes.
-        usual_names[name] = _usual_name_of_rels(usual_path, names_by_key) or usual_path
+        usual_path = by_normalised_name.get(_normalise_name(path), path)
+        usual_names[name] = _usual_name_of_rels(usual_path, by_normalised_name) or usual_path
     return usual_names
 
 
@@ -109,7 +109,7 @@ def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Ite
             yield _resolve_path(full_path.replace("\\", "/").split("/"))
 
 
-def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | None:
+def _usual_name_of_rels(path: str, by_normalised_name: Mapping[str, str]) -> str | None:
     """Return the usual name of a .rels part that describes another part; None for other parts.
 
     No part refers to a .rels part. The usual name of a .rels part follows from the described part:
@@ -117,7 +117,7 @@ def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | Non
 
     Args:
         path: The path of the part.
-        names_by_key: The usual names of the other parts, by normalised name.
+        by_normalised_name: The usual names of the other parts, by normalised name.
     """
     rels_start = path.lower().rfind("_rels/")
     if rels_start < 0:
@@ -128,7 +128,7 @@ def _usual_name_of_rels(path: str, names_by_key: Mapping[str, str]) -> str | Non
     if file_name.lower() == ".rels":  # describes the whole package
         return None
     described_path = path[:rels_start] + file_name[: -len(".rels")]
-    described_part = names_by_key.get(_normalise_name(described_path), described_path)
+    described_part = by_normalised_name.get(_normalise_name(described_path), described_path)
     folder, _, described_file = described_part.rpartition("/")
     return f"{folder}/_rels/{described_file}.rels".lstrip("/")
 

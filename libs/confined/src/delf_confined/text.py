@@ -123,13 +123,11 @@ def encoding_of_file(path: str, about: str) -> str:
                 # begin inside of a character.
                 sample = previous_chunk.lstrip(_CONTINUATION_BYTES) + chunk
                 encoding = encoding_of(sample, about, first_line=previous_line)
-                if encoding != "utf-8":
-                    return encoding
-                # The sample is UTF-8 apart from a few invalid bytes, for which encoding_of() still
-                # answers "utf-8", without a note.
-                line_breaks_before_error = error.object.count(b"\n", 0, error.start)
-                _note_replaced_bytes(about, encoding, line + line_breaks_before_error)
-                return _IMPERFECT_UTF8
+                if encoding == "utf-8":  # apart from a few invalid bytes
+                    line_breaks_before_error = error.object.count(b"\n", 0, error.start)
+                    _note_replaced_bytes(about, encoding, line + line_breaks_before_error)
+                    encoding = _IMPERFECT_UTF8
+                return encoding
             if not chunk:
                 return "utf-8"
             previous_chunk = chunk
@@ -259,10 +257,10 @@ def _utf16_variant(data: bytes) -> str | None:
     # limits are far from a half, because a text may also have other characters.
     zero_share = zero_count / len(sample)
     printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
-    if zero_share < _MIN_ZERO_SHARE_OF_UTF16 and (
-        printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16 or _is_utf8(data)
-    ):
-        return None  # ASCII or UTF-8 with a few stray zero bytes
+    if zero_share < _MIN_ZERO_SHARE_OF_UTF16:
+        is_mostly_ascii = printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16
+        if is_mostly_ascii or _is_utf8(data):
+            return None  # ASCII or UTF-8 with a few stray zero bytes
     for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
         all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zero_count
         if not all_zeros_are_high_bytes:

@@ -145,26 +145,24 @@ def resolve(
     if config.provider != AUTO:
         return _resolve_named_provider(resolver, config, supported_providers, all_providers)
     prefix, slash, rest = config.model.partition("/")
-    base_url = config.base_url
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
-    if base_url is not None:
-        # The server is taken for a compatible one, unless the prefix names a provider with a
-        # protocol of its own.
-        other = other_providers.by_name(prefix) if slash else None
-        if other is None or not other.own_protocol:
-            return resolver.for_dialect(compatible, config.model, base_url)
+    other = other_providers.by_name(prefix) if slash else None
+    has_own_protocol = other is not None and other.own_protocol
+    if config.base_url is not None and not has_own_protocol:
+        # The server is taken for a compatible one.
+        return resolver.for_dialect(compatible, config.model, config.base_url)
     if slash:
         named = supported_providers.by_name(prefix)
         if named is not None:
-            return resolver.for_dialect(named, rest, base_url)
+            return resolver.for_dialect(named, rest, config.base_url)
         declared = all_providers.by_name(prefix) or _provider_by_convention(prefix)
         return resolver.for_litellm(declared, rest)
     if owner := supported_providers.for_model(config.model):
         return resolver.for_dialect(owner, config.model, None)
     if owner := all_providers.for_model(config.model):
         return resolver.for_litellm(owner, config.model)
-    if base_url := _first_variable(context, compatible.addresses):
-        return resolver.for_dialect(compatible, config.model, base_url)
+    if url_in_environment := _first_variable(context, compatible.addresses):
+        return resolver.for_dialect(compatible, config.model, url_in_environment)
     # Suggest only providers that work here; the rest would need another plugin.
     prefixes = ", ".join(
         f"{provider.name}/…" for provider in (*supported_providers.all, *other_providers.all)
@@ -276,7 +274,7 @@ class _EndpointResolver:
         address_source = None if address is None else source_of(address)
         key = _find_key(self.config, self.context, provider, keys, address)
         if key.text is None:
-            key = self._without_litellm_key(key, keys[0], provider, address_source)
+            key = self._key_against_search(key, keys[0], provider, address_source)
         base_url, headers = _split_credentials(configured_url, self.config, address_source)
         # The login "key" requires a key. "other" allows another login, such as a cloud role.
         is_key_missing = key.text is None and provider.login == "key"
@@ -295,8 +293,8 @@ class _EndpointResolver:
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )
 
-    def _without_litellm_key(
-        self, key: _Key, variable: str, provider: Provider, address_source: Source | None
+    def _key_against_search(
+        self, missing_key: _Key, variable: str, provider: Provider, address_source: Source | None
     ) -> _Key:
         """Return a placeholder for a missing key if litellm must not search for a key itself.
 
@@ -304,17 +302,21 @@ class _EndpointResolver:
         address that a program or a project's file sets.
 
         Args:
-            key: The result of delf's own search, which found no key.
+            missing_key: The result of delf's own search, which found no key.
             variable: The environment variable of the key.
             provider: The provider.
             address_source: The source of the address; None for the provider's default.
+
+        Raises:
+            KeyAddressError: If a project's file sets the address, and the server needs a login.
         """
-        if address_source not in ("program", "project"):
-            return key
+        may_litellm_search = address_source not in ("program", "project")
+        if may_litellm_search:
+            return missing_key
         if address_source == "project" and provider.login != "none":
             # The server would refuse the placeholder.
             raise _key_address_error(self.model_name, variable, "environment", address_source)
-        return replace(key, text=NO_KEY)
+        return replace(missing_key, text=NO_KEY)
 
 
 def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | None:
@@ -427,7 +429,7 @@ def _all_keys(
     yield "LLMConfig(api_key=…)", config.api_key
     key_for_address = _key_for_address(context, address)
     if address is not None and key_for_address is not None:
-        # With the source of the address, the key may be sent to the address.
+        # _may_send_key() allows a key that has the same source as the address.
         yield "api_key_for", SourcedText(key_for_address, source_of(address))
     for name in (provider.name, *provider.aliases):
         yield f"providers[{name!r}]", context.providers.get(name)

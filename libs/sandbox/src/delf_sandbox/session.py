@@ -106,6 +106,7 @@ class WireSession(asyncio.BufferedProtocol):
         """Return a small buffer for the next read, or a large one within a large frame.
 
         The calls of one read start in the same iteration of the event loop, and delay each other.
+        A small buffer has room for only a few calls.
         """
         is_large = self._reader.pending >= _SMALL_READ_SIZE
         return self._buffer if is_large else self._buffer[:_SMALL_READ_SIZE]

@@ -45,13 +45,12 @@ def split_text(text: object, max_head: int, max_total: int) -> tuple[str, str]:
         max_total: The maximum number of characters of both parts together.
     """
     line = clean(text, max_total)
-    head = line
-    if len(line) > max_head:
-        head = sentences(line, max_head)
-    # If not even one sentence fits, sentences() cuts the sentence and appends an ellipsis. If the
-    # text has an ellipsis at the same place, nothing was cut.
-    is_sentence_cut = head.endswith("…") and not line.startswith(head)
-    if is_sentence_cut:
+    if len(line) <= max_head:
+        return line, ""
+    head = sentences(line, max_head)
+    # If not even one sentence fits, sentences() cuts the sentence and appends an ellipsis.
+    has_added_ellipsis = head.endswith("…") and not line.startswith(head)
+    if has_added_ellipsis:
         beginning = head.removesuffix("…")
         whole_words = beginning.rpartition(" ")[0]
         head = whole_words or beginning

@@ -352,7 +352,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     objects = [shape for shape in (first, second) if _OBJECT_KEYWORDS & shape.keys()]
     if not objects:
         return {}
-    if len(objects) == 1:
+    if len(objects) == 1:  # the other schema describes no objects
         (shape,) = objects
         copied_keywords = (*_OBJECT_KEYWORDS, "required", HAS_OPTIONAL_KEYS)
         return {keyword: shape[keyword] for keyword in copied_keywords if keyword in shape}
@@ -360,13 +360,9 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     names = list(dict.fromkeys([*first_properties, *second_properties]))
     first_required, second_required = (shape.get("required", ()) for shape in objects)
     required = [name for name in names if name in first_required and name in second_required]
-    both_have_properties = bool(first_properties and second_properties)
-    names_vary = (
-        any("additionalProperties" in shape for shape in objects)
-        or len(names) > _MAX_KEYS
-        or (both_have_properties and not required)
-    )
-    if names_vary:
+    have_varied_before = any("additionalProperties" in shape for shape in objects)
+    have_nothing_in_common = bool(first_properties and second_properties) and not required
+    if have_varied_before or have_nothing_in_common or len(names) > _MAX_KEYS:
         return {"additionalProperties": _merged_values(objects)}
     properties = {
         name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))

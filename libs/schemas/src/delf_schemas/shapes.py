@@ -171,7 +171,17 @@ class Shapes:
         ref = node.get("$ref")
         if type(ref) is not str:
             return self._resolved_type_text(node, depth, mode)
-        ref = self._document.absolute(ref)
+        return self._text_of_reference(node, self._document.absolute(ref), depth, mode)
+
+    def _text_of_reference(self, node: dict[str, Any], ref: str, depth: int, mode: Mode) -> str:
+        """Return the type of a schema with a reference, as text.
+
+        Args:
+            node: The schema.
+            ref: The absolute reference.
+            depth: The number of nested levels of records and dicts to show.
+            mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
+        """
         if ref in self._open_refs:
             self._recursive_refs.add(ref)  # the type, which is not complete yet, needs a name
             return self._recursive_name(ref)
@@ -461,24 +471,20 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
     """Join types with ``|``.
 
     Args:
-        parts: The types. ``Any`` replaces all other types except None.
+        parts: The types. If ``Any`` is among the first ``choices`` types, it replaces all other
+            types except None.
         choices: The maximum number of types besides None; ``...`` stands for the rest.
         nullable: Whether to add None.
     """
-    distinct_parts = list(dict.fromkeys(parts))
-    if len(distinct_parts) > 1:
-        has_none_part = "None" in distinct_parts
-        distinct_parts = [part for part in distinct_parts if part != "None"]
-        if len(distinct_parts) > choices:
-            distinct_parts = [*distinct_parts[:choices], "..."]
-        if "Any" in distinct_parts:
-            distinct_parts = ["Any"]
-        if has_none_part:
-            distinct_parts.append("None")
-    includes_none = any(p == "None" or p.endswith("| None") for p in distinct_parts)
-    if nullable and not includes_none and distinct_parts != ["Any"]:
-        distinct_parts.append("None")
-    return " | ".join(distinct_parts)
+    types = [part for part in dict.fromkeys(parts) if part != "None"]
+    if len(types) > choices:
+        types = [*types[:choices], "..."]
+    if "Any" in types:
+        types = ["Any"]
+    includes_none = types == ["Any"] or any(part.endswith("| None") for part in types)
+    if "None" in parts or (nullable and not includes_none):
+        types.append("None")
+    return " | ".join(types)
 
 
 def _outer_type(text: str) -> str:

@@ -479,8 +479,7 @@ class Caller:
     def deliver(self, numbers: Sequence[int]) -> None:
         """Resolve the calls that the recorded run answered in this iteration of the event loop.
 
-        Their answers may have arrived in an earlier iteration: :meth:`accept_answer` keeps these
-        answers. After the end of the replay, resolve all calls whose answers have arrived.
+        At the end of the replay, also resolve the calls whose answers :meth:`accept_answer` kept.
 
         Args:
             numbers: The numbers of the answered calls. The first call of the script has number 1,
@@ -488,18 +487,19 @@ class Caller:
         """
         for number in numbers:
             number_in_session = number + self._last_call_number_of_earlier_scripts
-            # In the recorded run, the answer had arrived by this iteration, so wait for the answer.
+            # The recorded run had the answer in this iteration, so wait if it has not arrived yet.
             while self._waits_for_answer(number_in_session):
                 self._receive()
             frame = self._early_answers.pop(number_in_session, None)
             if frame is not None:
                 self._resolve_call(frame)
-        if not self._loop.is_replaying:
-            early_answers = list(self._early_answers.values())
-            self._early_answers.clear()
-            # The recording has no iteration for these answers, so treat them as just received.
-            for frame in early_answers:
-                self.accept_answer(frame)
+        if self._loop.is_replaying:
+            return
+        kept_answers = list(self._early_answers.values())
+        self._early_answers.clear()
+        # The recording has no iteration for these answers, so treat them as just received.
+        for frame in kept_answers:
+            self.accept_answer(frame)
 
     def _waits_for_answer(self, number: int) -> bool:
         """Return True if a call waits for its answer, and the host has not sent the answer."""

@@ -93,16 +93,16 @@ class DeferredCalls:
         The other items are plain results for the script, so their calls are awaited in place.
         """
         wanted_index, *path_in_item = path or (EACH_ITEM,)
-        is_index_known = wanted_index != EACH_ITEM
+        marks_all = wanted_index == EACH_ITEM
         for index, item in enumerate(items):
-            # How many items ``*tasks`` has is unknown, so the indexes from there on are, too.
+            # How many items ``*tasks`` has is unknown, so this item or any later one may be meant.
             if isinstance(item, ast.Starred):
-                is_index_known = False
-            if index == wanted_index or not is_index_known:
+                marks_all = True
+            if index == wanted_index or marks_all:
                 self._mark_calls_in(item, scope, tuple(path_in_item))
 
     def _mark_call(self, place: CallPlace, path: Path) -> None:
-        """Mark a call if its result is awaited later, else the calls that made its result."""
+        """Mark a call whose result is awaited later, and the calls that made the result."""
         function = place.node.func
         if isinstance(function, ast.Name) and function.id in BUILTINS:
             is_builtin = place.scope.find(function.id) is None
@@ -113,7 +113,7 @@ class DeferredCalls:
         # or that of a class of the script, so both are followed.
         if isinstance(function, ast.Attribute):
             self._mark_calls_in_object(function, place, path)
-        if not path:
+        if not path:  # the result itself is awaited, not an item of the result
             place.is_await_deferred = True
         self._mark_calls_in_results(function, place.scope, path)
 
@@ -156,7 +156,8 @@ class DeferredCalls:
             case "enumerate", [collection, *_]:
                 self._mark_calls_in(collection, scope, _without_pairs(path))
             case "zip", columns if len(path) > 1:
-                # Item 1 of each row of ``zip(names, tasks)`` is each item of argument 1.
+                # The item ``zip(names, tasks)[0][1]`` is ``tasks[0]``: row 0 and column 1 of the
+                # result are item 0 of argument 1.
                 row, column, *path_in_item = path
                 self._mark_calls_in_items(columns, scope, (column, row, *path_in_item))
             case "map", [function, *_]:

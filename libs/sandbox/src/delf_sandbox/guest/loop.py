@@ -408,8 +408,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         1. The loop replays the recorded events.
         2. The loop only runs the callbacks that are ready, and delivers no new answer of the host.
-           The phase ends when no callback is ready, so that the script can only wait, and after
-           ``_MAX_HOLD_BACK_ITERATIONS`` for a script that always has a ready callback.
+           The phase ends when no callback is ready: the script can then only wait. For a script
+           that always has a ready callback, it ends after ``_MAX_HOLD_BACK_ITERATIONS``.
         3. The loop waits for answers, and delivers them as they arrive.
 
         Without the second phase, the speed of the host would decide the order of events. Suppose
@@ -423,15 +423,14 @@ class GuestLoop(asyncio.SelectorEventLoop):
         # Flush before the wait, because the host can answer only calls that were sent.
         self._flush()
         self._iteration_number += 1
+        can_only_wait = not self._ready
         if self._events_to_replay:  # phase 1
             self._replay_iteration()
-        elif self._holds_back_answers and self._ready and self._is_soon_after_last_event:  # phase 2
-            pass
-        else:  # phase 3
-            if self._holds_back_answers:
-                self._holds_back_answers = False
-                # Deliver the answers that arrived during the first two phases.
-                self._deliver(())
+        elif self._holds_back_answers and (can_only_wait or not self._is_soon_after_last_event):
+            # The end of phase 2: deliver the answers that arrived during the first two phases.
+            self._holds_back_answers = False
+            self._deliver(())
+        if not self.is_replaying:  # phase 3
             self._wait()
         if not self._ready:
             # Nothing to run: the loop woke up for nothing. Do not count this as an iteration,
@@ -551,12 +550,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Wait until a thread of a library schedules a callback, if none is ready.
 
         Called in a replay if the next event belongs to a later iteration. The recorded run had a
-        callback in each iteration before that event. As answers and timers are events, a thread
-        has probably scheduled the callback, and will do so again. The wait has a time limit,
-        because the thread may have been faster in the replay, so that its callback has run already.
+        callback in this iteration. No event made this callback, so probably a thread scheduled it.
+        The wait has a time limit: in the replay, the thread may have been faster, and its callback
+        may have run already.
         """
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
-        # More threads than at first: a library of the script has started one that is still running.
+        # The number of threads is higher while a thread of a library runs.
         while not self._ready and _thread_count() != self._initial_thread_count:
             seconds_left = (deadline - monotonic_ns()) / 1e9
             if seconds_left <= 0:

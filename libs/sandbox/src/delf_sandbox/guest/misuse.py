@@ -201,12 +201,9 @@ class _Uses:
             function_call: The call.
         """
         if function_call.func is node:
-            # An action or plain tool is called with arguments, a connection only without any:
-            # :meth:`_outermost_expression` has passed over ``mail()`` in ``mail().send(…)``.
+            # A connection cannot be called with arguments, as in ``mail("Oslo")``. A call without
+            # arguments, as in ``mail().send(…)``, is not checked here, but is a part of ``node``.
             return self._record_misuse(use, function_call) if use.is_connection else []
-        if self._is_argument_of_lazy_function(node, function_call):
-            is_misuse = self._is_unused(function_call, use.scope)
-            return self._record_misuse(use, node) if is_misuse else []
         match function_call:
             case ast.Call(
                 func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
@@ -215,8 +212,12 @@ class _Uses:
                     use, attribute_node=function_call, attribute_name=name
                 )
             case _:
-                is_misuse = self._needs_value(function_call, node)
-                return self._record_misuse(use, node) if is_misuse else []
+                pass
+        if self._is_argument_of_lazy_function(node, function_call):
+            is_misuse = self._is_unused(function_call, use.scope)
+        else:
+            is_misuse = self._needs_value(function_call, node)
+        return self._record_misuse(use, node) if is_misuse else []
 
     def _outermost_expression(self, use: _Use) -> Any:
         """Return the outermost expression around a use whose value is the same tool.
@@ -394,15 +395,14 @@ class _Uses:
             match parent:
                 case ast.FormattedValue():
                     return True
-                case ast.Call(func=ast.Name(id=name)) if parent.func is not collection:
+                case ast.Call(func=ast.Name(id=name)):
                     return name in _FUNCTIONS_THAT_SHOW_ITEMS or name in self._tools
-                case ast.Call() if parent.func is not collection:
+                case ast.Call():
                     return self._is_tool(parent.func)
                 case ast.keyword():
                     return self._is_argument_of_tool(parent)
-                case _:
-                    pass
-            collection = parent  # the parent may be an outer collection
+                case _:  # another collection, or the end of the loop
+                    collection = parent
         return False
 
     def _is_argument_of_tool(self, keyword: ast.keyword) -> bool:

@@ -175,13 +175,14 @@ class ToolNames:
     def _resolve_call_of_plain_tool(self, place: CallPlace, word: str) -> None:
         """Record the call ``word(…)`` of a plain tool, and let the call reach the tool.
 
-        The script may bind the name to something else.
+        If the script binds the name to something else, rewrite the function of the call.
         """
         node = place.node
         meaning = self._meaning_of(word, place.scope)
         is_global = place.scope.find(word) is self.syntax.module
         if meaning == "parameter":  # ``def ask(weather): weather("Oslo")``: any function
             return
+        self.calls[id(node)] = word
         if meaning == "variable" and is_global:
             # ``weather = weather("Oslo")``, then ``weather("Rome")``: decide when the script runs.
             # The call means the tool unless the variable's value is callable.
@@ -193,7 +194,6 @@ class ToolNames:
             # UnboundLocalError; or ``def weather(city): ...``, which _remove_copied_definition()
             # has removed.
             node.func = tool(node.func, word)
-        self.calls[id(node)] = word
 
     def _resolve_call_of_action(
         self, place: CallPlace, function: ast.Attribute, connection: str

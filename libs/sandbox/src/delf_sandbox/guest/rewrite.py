@@ -243,6 +243,8 @@ class Rewriting:
                 the name suggests an awaitable) or ``unknown`` (any of these).
             may_return_awaitable: Whether calls of the kind ``unknown`` may return an awaitable.
         """
+        if kind == "unknown" and not may_return_awaitable:
+            return
         node = place.node
         can_await = self._functions.can_await(place.scope)
         match kind:
@@ -259,9 +261,7 @@ class Rewriting:
                 node.func = self.awaitable_variant(node.func)
                 # AS_AWAITABLE lets the ``await`` accept a plain value.
                 place.put(await_node(call(AS_AWAITABLE, node)))
-            case "unknown" if not may_return_awaitable:
-                pass
-            case _:
+            case _:  # "stream", "unknown", or "maybe_awaitable" where ``await`` is not allowed
                 # The helper checks the result when the script runs: it waits for a coroutine, lets
                 # a plain ``for`` iterate an async generator, and returns any other value unchanged.
                 place.put(call(RESULT_OF_COROUTINE, node))

@@ -194,7 +194,7 @@ def _is_new(generator: Generator[Any, Any, Any]) -> bool:
 
 
 def _as_generator(iterable: Iterable[Any]) -> Generator[Any, Any, Any]:
-    """Yield the items: of a generator, unlike other iterators, one can ask if it was iterated."""
+    """Yield the items of an iterable, as a generator, whose state :func:`_is_new` can tell."""
     yield from iterable
 
 

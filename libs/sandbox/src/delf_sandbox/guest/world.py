@@ -356,7 +356,7 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
     setattr(_ComparableWithText, _name, _comparison_method(_name))
 
 
-def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
+def _date_types(unix_time: Callable[[], float]) -> tuple[Any, Any]:
     """Build replacements for ``date`` and ``datetime`` that use the script's clock.
 
     The base class lets scripts use a date like its ISO 8601 text. The metaclass counts real dates,
@@ -377,7 +377,7 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
 
         @classmethod
         def today(cls) -> Any:
-            return cls.fromtimestamp(now())
+            return cls.fromtimestamp(unix_time())
 
     class ScriptDatetime(_ComparableWithText, _REAL_DATETIME, metaclass=metaclass):
         __slots__ = ()
@@ -390,15 +390,15 @@ def _date_types(now: Callable[[], float]) -> tuple[Any, Any]:
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            return cls.fromtimestamp(now(), tz)
+            return cls.fromtimestamp(unix_time(), tz)
 
         @classmethod
         def today(cls) -> Any:
-            return cls.fromtimestamp(now())
+            return cls.fromtimestamp(unix_time())
 
         @classmethod
         def utcnow(cls) -> Any:
-            return cls.fromtimestamp(now(), _UTC).replace(tzinfo=None)
+            return cls.fromtimestamp(unix_time(), _UTC).replace(tzinfo=None)
 
         def date(self) -> Any:
             return ScriptDate(self.year, self.month, self.day)
