@@ -198,6 +198,31 @@ async def test_failing_embedder_loses_no_fact(
     await store.aclose()
 
 
+async def test_fact_gets_vector_after_search_during_its_save(
+    context: PluginContext, meaning: Meaning, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = SemanticStore(context)
+    assert await store.search("town") == []
+    (file,) = tmp_path.rglob("*.db")
+    has_failed = asyncio.Event()
+
+    async def fail(texts: object, kind: str) -> None:
+        has_failed.set()
+        raise ConnectionUnavailableError("the embedder is gone")
+
+    with closing(sqlite3.connect(file, isolation_level=None)) as other_process:
+        other_process.execute("BEGIN IMMEDIATE")
+        with monkeypatch.context() as patch:
+            patch.setattr(meaning, "embed", fail)
+            saving = asyncio.create_task(store.save(["The office is in Turin."]))
+            await has_failed.wait()
+        assert await store.search("town") == []
+        other_process.execute("ROLLBACK")
+    await saving
+    assert len(await store.search("town")) == 1
+    await store.aclose()
+
+
 FACTS = [
     "Tea is ready at six.",
     "Endless: a protocol of the works council.",

@@ -163,10 +163,13 @@ class SemanticStore:
         for number, outcome in enumerate(outcomes or ()):
             if not isinstance(outcome, DelfError):
                 vectors[number] = outcome
-        if None in vectors:
-            self._has_gaps = True
         rows = [(text, source) for text in texts]
-        await self._in_thread(self._database.save, rows, vectors, self._model, moments)
+        try:
+            await self._in_thread(self._database.save, rows, vectors, self._model, moments)
+        finally:
+            # Not before the facts are stored: a search at that moment would find no gap.
+            if None in vectors:
+                self._has_gaps = True
 
     async def search(
         self, query: str, top_k: int = 5, threshold: float = 0.3
@@ -200,18 +203,15 @@ class SemanticStore:
     async def _nearest_facts(self, query: str) -> tuple[Any, dict[int, float]]:
         """Return the vector of a query, and a mapping from the nearest facts to their similarities.
 
-        If there are facts without a vector, wait for at most VECTOR_SECONDS until these facts get a
-        vector; this work continues in the background. Without an embedder, the vector is None and
-        the mapping is empty.
+        If there are facts without a vector, start to add their vectors in the background, and wait
+        for at most VECTOR_SECONDS. A search does not wait for vectors that an earlier search began
+        to add. Without an embedder, the vector is None and the mapping is empty.
         """
         vector = await self._query_vector(query)
         if vector is None:
             return None, {}
         is_embedding = self._embedding is not None and not self._embedding.done()
         if self._has_gaps and not is_embedding:
-            # Set before fill(), because a fact that is saved meanwhile without a vector sets this
-            # to True, and so does fill() if facts without a vector remain.
-            self._has_gaps = False
             self._embedding = shared_task(self.fill())
             self._embedding.add_done_callback(_log_failure)
             await asyncio.wait({self._embedding}, timeout=VECTOR_SECONDS)
@@ -316,39 +316,53 @@ class SemanticStore:
         """
         filled = 0
         last_number = 0
-        is_complete = False  # also after an exception or a cancellation
-        has_failed = False  # True if the embedder failed for a fact, other than by a refusal
+        self._has_gaps = False  # save() sets it again for a fact without a vector
         try:
             while self._embedder is not None:
                 missing = await self._in_thread(
                     self._database.without_vector, self._model, _BATCH, last_number
                 )
                 if not missing:
-                    is_complete = not has_failed
-                    break
+                    return filled
                 last_number = missing[-1][0]
-                missing = [fact for fact in missing if fact[0] not in self._refused]
-                outcomes = await self._embed([content for _, content in missing])
-                if outcomes is None:  # no embedder works at present
+                vectors = await self._vectors_of(missing)
+                if vectors is None:
                     break
-                vectors: list[tuple[int, bytes]] = []
-                for (number, _), outcome in zip(missing, outcomes, strict=True):
-                    if not isinstance(outcome, DelfError):
-                        vectors.append((number, outcome))
-                    elif is_refusal(outcome):
-                        self._report_refusal(number, outcome)
-                    else:
-                        has_failed = True
                 if vectors:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
+            self._has_gaps = True  # no embedder works at present
+            return filled
+        except BaseException:
+            self._has_gaps = True
+            raise
         finally:
-            if not is_complete:
-                self._has_gaps = True  # the next search calls fill() again
             # Also after an exception, searches have to load the vectors that were stored before it.
             if filled:
                 await self._in_thread(self._database.mark_altered)
-        return filled
+
+    async def _vectors_of(self, facts: Sequence[tuple[int, str]]) -> list[tuple[int, bytes]] | None:
+        """Return the number and vector of each fact that the embedder accepts.
+
+        Args:
+            facts: The numbers and texts of the facts.
+
+        Returns:
+            The numbers and vectors; None if no embedder works at present.
+        """
+        accepted = [fact for fact in facts if fact[0] not in self._refused]
+        outcomes = await self._embed([content for _, content in accepted])
+        if outcomes is None:
+            return None
+        vectors: list[tuple[int, bytes]] = []
+        for (number, _), outcome in zip(accepted, outcomes, strict=True):
+            if not isinstance(outcome, DelfError):
+                vectors.append((number, outcome))
+            elif is_refusal(outcome):
+                self._report_refusal(number, outcome)
+            else:
+                self._has_gaps = True  # the next search tries this fact again
+        return vectors
 
     def _report_refusal(self, number: int, error: DelfError) -> None:
         """Log that the embedder refused the text of a fact, without the text.
