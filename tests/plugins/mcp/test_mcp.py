@@ -85,9 +85,7 @@ async def test_server_instructions_are_shown_to_the_model(remote) -> None:
 
 async def test_server_crash_during_a_call_is_an_error_and_restarts_it(open_mcp) -> None:
     srv = open_mcp()
-    with pytest.raises(
-        OutcomeUnknownError, match="ended during die; whether it did it is not known"
-    ):
+    with pytest.raises(OutcomeUnknownError, match="ended during die; the outcome is not known"):
         await invoke(srv, "die")
     assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
 

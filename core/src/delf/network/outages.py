@@ -51,9 +51,10 @@ class Outage:
             self.record_success()
 
     def record_failure(self, error: BaseException) -> None:
-        """Record a failure.
+        """Count and log a failure, in an outage that several objects may share.
 
-        The first failure of the service is logged as a warning, any other at debug level.
+        The object that reports the outage counts the failures of all objects. Only its own first
+        failure is logged as a warning; all other failures are logged at debug level.
         """
         self.failures += 1
         is_first_of_object = self.failures == 1
@@ -62,8 +63,8 @@ class Outage:
             self.shared_failures = 0
         reporter = self._find_reporting_outage(is_first=is_first_of_object)
         reporter.shared_failures += 1
-        is_first_of_service = is_first_of_object and reporter is self
-        level = logging.WARNING if is_first_of_service else logging.DEBUG
+        begins_outage = is_first_of_object and reporter is self
+        level = logging.WARNING if begins_outage else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._effect_text, self.failures, error)
 
     def _find_reporting_outage(self, *, is_first: bool) -> Outage:

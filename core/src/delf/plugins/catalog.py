@@ -382,9 +382,9 @@ def _provider_pattern_scores(spec: ModelSpec, name: str, *, has_address: bool) -
         name: The model's name.
         has_address: Whether the user gives a ``base_url``.
     """
-    # A fallback spec must lose to any other spec with a matching pattern, even a shorter one. But
-    # with a ``base_url``, the spec for compatible servers has a score for every model. There, the
-    # fallback spec needs the score of its pattern ``acme/*`` to win for the model ``acme/mini``.
+    # Without a ``base_url``, a fallback spec must lose to each spec with a matching pattern. With a
+    # ``base_url``, the spec for compatible servers has a score for every model. The fallback spec
+    # then wins against that spec by the length of a pattern such as ``acme/*``.
     if spec.fallback and not has_address:
         return
     for provider in spec.providers:

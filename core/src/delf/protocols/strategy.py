@@ -392,16 +392,16 @@ class StrategyHost(Protocol):
         ...
 
     def refuse(self, text: str) -> str | None:
-        """Check that an answer matches the answer type that the task declares.
+        """Refuse an answer that does not match the task's declared answer type.
 
-        A strategy calls this method before it returns, and lets the model fix the fault. A strategy
-        that returns an answer with a fault fails the task.
+        Call this method before returning an answer, and let the model fix a refused answer. The
+        task fails if the strategy returns such an answer.
 
         Args:
             text: The answer.
 
         Returns:
-            A description of the fault for the model; None for a valid answer.
+            The reason for the refusal, for the model; None for a valid answer.
         """
         ...
 

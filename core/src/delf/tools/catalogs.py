@@ -204,16 +204,17 @@ class _RankedChange(NamedTuple):
 
         Args:
             name: The action's name.
-            noun_positions: The positions in the step of the nouns of the name.
+            noun_positions: The index of each of the name's nouns among the words of the step.
             catalog_position: The position of the action in the catalog.
         """
         first_noun = min(noun_positions)
-        last_noun = max(noun_positions)
+        noun_count = len(noun_positions)
+        spanned_word_count = max(noun_positions) - first_noun + 1
         _, _, method = name.rpartition(".")
         return cls(
             first_noun=first_noun,
-            is_apart=last_noun - first_noun >= len(noun_positions),
-            negative_noun_count=-len(noun_positions),
+            is_apart=spanned_word_count > noun_count,
+            negative_noun_count=-noun_count,
             replaces=method.startswith(_REPLACE_VERBS),
             catalog_position=catalog_position,
         )

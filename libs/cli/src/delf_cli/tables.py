@@ -44,21 +44,27 @@ def format_table(
         width: The terminal's width; None without a terminal.
         whole: Whether to wrap texts that do not fit; otherwise they are truncated.
     """
-    cells = [[name.removeprefix(_NUMBER_MARK) for name in head], *rows]
-    widths = _column_widths(cells, head, width)
+    headers = [name.removeprefix(_NUMBER_MARK) for name in head]
+    all_rows = [headers, *rows]
+    widths = _column_widths(all_rows, head, width)
     lines: list[str] = []
-    for row in cells:
-        cell_lines: list[Sequence[str]] = []
+    for row in all_rows:
+        wrapped_cells: list[Sequence[str]] = []
         for cell, column_width in zip(row, widths, strict=True):
-            fitted = _wrap_cell(cell, column_width) if whole else [cut(cell, column_width)]
-            cell_lines.append(fitted)
-        for line_cells in itertools.zip_longest(*cell_lines, fillvalue=""):
-            padded_cells: list[str] = []
-            for cell, column_width, name in zip(line_cells, widths, head, strict=True):
-                is_number = name.startswith(_NUMBER_MARK)
-                padded_cells.append(_pad_cell(cell, column_width, at_right=is_number))
-            lines.append("  ".join(padded_cells).rstrip())
+            wrapped = _wrap_cell(cell, column_width) if whole else [cut(cell, column_width)]
+            wrapped_cells.append(wrapped)
+        texts_by_line = itertools.zip_longest(*wrapped_cells, fillvalue="")
+        lines += [_format_line(texts, widths, head) for texts in texts_by_line]
     return lines
+
+
+def _format_line(texts: Sequence[str], widths: Sequence[int], head: Sequence[str]) -> str:
+    """Format one line of a table from the texts of its columns."""
+    padded_texts: list[str] = []
+    for text, column_width, name in zip(texts, widths, head, strict=True):
+        is_number = name.startswith(_NUMBER_MARK)
+        padded_texts.append(_pad_cell(text, column_width, at_right=is_number))
+    return "  ".join(padded_texts).rstrip()
 
 
 def _column_widths(

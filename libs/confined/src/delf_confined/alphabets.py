@@ -48,6 +48,8 @@ _RARE: Final = re.compile(r"cp(437|72\d|73\d|775|85\d|86[0-59])|kz-?1048|mac", r
 _NOT_IN_WORDS: Final = re.compile(r"(?<=[^\W\d_])[¡-©«-´¶¸»-¿×÷]+(?=[^\W\d_])|£(?=[^\W\d_])")
 # Box-drawing characters, which cp850 yields for the letters of another encoding.
 _BOX_DRAWING: Final = re.compile("[\u2500-\u259f]")
+# Control characters, which ISO-8859-2 yields for some letters of Windows-1250, such as ``ś``.
+_C1_CONTROL: Final = re.compile("[\x80-\x9f]")
 # A capital letter after a small one within a word, a sign of the wrong encoding.
 _MIXED_CASE: Final = re.compile("[a-zа-яёά-ώ][А-ЯЁΑ-Ω]")
 # A non-ASCII byte next to an ASCII letter, a sign that the language has Latin script.
@@ -76,7 +78,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
             continue
         if _NOT_IN_WORDS.search(decoded) or _BOX_DRAWING.search(decoded):
             continue
-        if any(map(_is_c1_control, decoded)):  # no text has these: the encoding is wrong
+        if _C1_CONTROL.search(decoded):  # no text has these: the encoding is wrong
             continue
         non_ascii_letters = (sign for sign in decoded if sign > "\x7f" and sign.isalpha())
         if all(letter in alphabet for letter in non_ascii_letters):
@@ -105,13 +107,3 @@ def _decode(data: bytes, encoding: str) -> str | None:
         return data.decode(encoding)
     except UnicodeDecodeError:
         return None
-
-
-def _is_c1_control(sign: str) -> bool:
-    """Return True for a control character from U+0080 to U+009F (C1).
-
-    Texts do not have these characters. ISO-8859-2, for example, reads the bytes of some letters of
-    Windows-1250 as C1 controls. ASCII's control characters do not help to detect the encoding,
-    because each encoding here reads the same bytes as these characters.
-    """
-    return "\x80" <= sign <= "\x9f"

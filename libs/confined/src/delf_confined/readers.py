@@ -118,15 +118,8 @@ class Readers:
         Returns:
             The answer; None if the call was preempted.
         """
-        forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
-        try:
-            child = await asyncio.shield(asyncio.wrap_future(forking))
-        except asyncio.CancelledError:
-            # The thread still forks the child, which must then be ended.
-            forking.add_done_callback(_end_later)
-            raise
-        loop = asyncio.get_running_loop()
-        exchange = loop.create_task(_exchange(child, payload, limits.answer))
+        child = await self._fork(function, limits, readable, preload)
+        exchange = asyncio.create_task(_exchange(child, payload, limits.answer))
         awaited: set[asyncio.Future[Any]] = {exchange}
         preempted = turn.preemption_request  # completed when a waiting call needs the permit
         if preempted is not None:
@@ -140,7 +133,8 @@ class Readers:
             # Stop reading before another thread closes the socket.
             await asyncio.gather(exchange, return_exceptions=True)
             child.kill()  # at once: the thread may be busy with another child
-            stopped_child = self._thread.submit(child.end)  # blocks until the child has ended
+            # child.end() blocks its thread until the child has ended, and returns the exit status.
+            future_status = self._thread.submit(child.end)
         if not is_answered:
             if is_preempted:
                 return None
@@ -150,8 +144,20 @@ class Readers:
         except ValueError:
             raise limit_error("answer", about, limits) from None
         except (EOFError, OSError):
-            status = await asyncio.wrap_future(stopped_child)
+            status = await asyncio.wrap_future(future_status)
             raise child_death_error(status, about) from None
+
+    async def _fork(
+        self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str]
+    ) -> Child:
+        """Fork a child that will run a function; see :meth:`call` for the arguments."""
+        forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(forking))
+        except asyncio.CancelledError:
+            # The thread still forks the child, which must then be ended.
+            forking.add_done_callback(_end_later)
+            raise
 
     async def aclose(self) -> None:
         """End the template process, from which readers are forked, and all readers.

@@ -339,7 +339,7 @@ def _proxy_fault(proxy: Proxy | None) -> tuple[str, str | None]:
 
 def proxy_of(endpoint: Endpoint) -> Proxy | None:
     """Return the proxy for requests to an endpoint; None if there is none."""
-    # An endpoint without an address is at the provider's own, which is taken to be an https host.
+    # Without a configured address, the requests go to an https address of the provider.
     return proxy_for(endpoint.base_url or "https://api")
 
 

@@ -398,8 +398,8 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
         if self._spec is not None:
-            # The script gets an error instead of a result that cannot be encoded. The host needs no
-            # message about it.
+            # If the result cannot be encoded, the frame has an error for the script. The returned
+            # message of this error is not needed here.
             frame_parts, _ = answer_frame(number, answer, self._spec.limits.frame_bytes)
             self._write(*frame_parts)
 

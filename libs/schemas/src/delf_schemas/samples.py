@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
@@ -329,8 +330,8 @@ def _merged_encoding(string_shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     encoded = [shape for shape in string_shapes if CONTENT in shape]
     if not encoded:
         return {}
-    # With only one shape of content, it is merged with itself, which changes nothing.
-    result: dict[str, Any] = {CONTENT: merge_shapes(encoded[0][CONTENT], encoded[-1][CONTENT])}
+    contents: list[dict[str, Any]] = [shape[CONTENT] for shape in encoded]
+    result: dict[str, Any] = {CONTENT: functools.reduce(merge_shapes, contents)}
     notations = {shape.get(NOTATION) for shape in encoded}
     if len(notations) > 1:
         result[NOTATION] = _MIXED

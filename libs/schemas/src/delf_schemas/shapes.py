@@ -337,10 +337,11 @@ class Shapes:
         return "Any"
 
     def _type_of_string(self, schema: dict[str, Any], depth: int, mode: Mode) -> str:
-        """Return ``str``, with the type of the data that the text encodes; or ``bytes`` or a date.
+        """Return the type of a string: ``str``, ``bytes``, or the class of a date.
 
-        For encoded data, such as JSON, the schema has the schema of the data in ``CONTENT``, and
-        the encoding in ``NOTATION``. With ``SOMETIMES_ENCODED``, some results are plain text.
+        A result may be encoded data, such as JSON. The returned text then has the type of the data,
+        such as ``str (JSON: dict)``. The schema's ``CONTENT`` is the schema of the data, and
+        ``NOTATION`` is the encoding. With ``SOMETIMES_ENCODED``, some results are plain text.
         """
         content = schema.get(CONTENT)
         if mode == "out" and isinstance(content, dict) and depth > 0:

@@ -187,8 +187,8 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If no readable request has the whole prefix as its id, and some task
-            has unreadable events, which may be those of the wanted request.
+        UnreadableEventError: If ``id_prefix`` may mean a request of a task with unreadable events,
+            because it is not the whole id of another request.
     """
     condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
@@ -218,9 +218,8 @@ def find_requests(
         is_in_wanted_state = record.waits or not waiting
         if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             matching_requests.append(record)
-    # The request is certainly the wanted one if the prefix is its whole id.
-    is_exact = any(record.requested.request_id in prefixes for record in matching_requests)
-    if id_prefix and errors_by_task and not is_exact:
+    is_whole_id = any(record.requested.request_id in prefixes for record in matching_requests)
+    if id_prefix and errors_by_task and not is_whole_id:
         raise next(iter(errors_by_task.values()))
     for error in errors_by_task.values():
         warn_of_unreadable("the requests of a task are not listed", error.message)

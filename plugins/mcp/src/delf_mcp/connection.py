@@ -430,7 +430,7 @@ class MCP(Connection[MCPSettings]):
             files = list(files_of(result.content))
         except UnreadableContentError as error:
             raise OutcomeUnknownError(
-                f"{self.name}: {tool.name}: {error.message}; whether it did it is not known",
+                f"{self.name}: {tool.name}: {error.message}; the outcome is not known",
                 hint=_CHECK_FIRST,
             ) from None
         note_losses(result.meta)  # values that could not be read from the server's JSON
@@ -508,6 +508,7 @@ class MCP(Connection[MCPSettings]):
         error_type: type[ConnectionUnavailableError | ToolExecutionError] = (
             ConnectionUnavailableError if starting else ToolExecutionError
         )
+        # Without a response, nobody knows whether a called tool has changed something.
         lost_response_type = OutcomeUnknownError if calling else error_type
         setting = "start_timeout" if starting else "timeout"
         seconds = self.settings.start_timeout if starting else self.settings.timeout
@@ -528,13 +529,13 @@ class MCP(Connection[MCPSettings]):
                 server_exit.report()
                 why = f" ({visible(server_exit.cause)})" if server_exit.cause else ""
                 raise lost_response_type(
-                    f"{self.name}: the MCP server ended during {what}; whether it did it is not "
+                    f"{self.name}: the MCP server ended during {what}; the outcome is not "
                     f"known{why}. The next call starts it again"
                 ) from None
             message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
             if calling and _is_unreadable_response(error):
                 raise lost_response_type(
-                    f"{self.name}: {what}: {message}; whether it did it is not known",
+                    f"{self.name}: {what}: {message}; the outcome is not known",
                     hint=_CHECK_FIRST,
                 ) from None
             raise error_type(f"{self.name}: {what}: {message}") from None

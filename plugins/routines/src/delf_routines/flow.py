@@ -280,12 +280,15 @@ class _VariableUses:
             is_reassigned = self._assignment_counts[connection] > 0
             return not is_reassigned
         match function:
-            case ast.Name(id="str"):  # str() returns the argument itself: check how that is used
-                return not self._assignment_counts["str"] and self._is_harmless_use(call)
+            case ast.Name(id=word) if self._assignment_counts[word]:
+                return False  # a script's own function, which may have the name of a built-in one
+            case ast.Name(id="str"):  # str(name) is the name itself: check how the text is used
+                return self._is_harmless_use(call)
             case ast.Name(id=word):
-                may_print_to_file = any(item.arg in (None, "file") for item in call.keywords)
-                is_built_in = word in _DISPLAY_FUNCTIONS and not self._assignment_counts[word]
-                return is_built_in and not may_print_to_file
+                keywords = {item.arg for item in call.keywords}
+                # ``**options``, whose keyword is None here, may have a ``file`` too.
+                may_print_to_file = "file" in keywords or None in keywords
+                return word in _DISPLAY_FUNCTIONS and not may_print_to_file
             case ast.Attribute(attr=method):
                 return method in _SEARCH_METHODS  # such as text.count(name)
             case _:

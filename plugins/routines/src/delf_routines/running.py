@@ -216,6 +216,7 @@ class NoModel:
         Raises:
             LLMExecutionError: Always.
         """
+        # complete() always raises. The ``yield`` makes this method an asynchronous generator.
         yield await self.complete(request)
 
     async def aclose(self) -> None:

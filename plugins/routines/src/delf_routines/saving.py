@@ -76,12 +76,12 @@ class _EndedScript(NamedTuple):
 
     Args:
         code: The script.
-        end: The status or error of the script.
+        outcome: ``done``, or the reason why another script followed.
         begin_index: The index of the event that begins the script.
     """
 
     code: str
-    end: str
+    outcome: str
     begin_index: int
 
 
@@ -92,29 +92,13 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
         ConfigurationError: If the task did not succeed, or had no script.
     """
     task_end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
-    # ``status`` is True for a successful task.
-    if task_end is None or not task_end.status:
+    has_succeeded = task_end is not None and task_end.status
+    if not has_succeeded:
         raise ConfigurationError(
             "the task is not done", hint="only a task that worked can become a routine"
         )
-    # Only scripts that ended count: a script that a person refused has no end, and did not run.
-    ended_scripts: list[_EndedScript] = []
-    latest_code = ""
-    latest_index = 0
-    for index, event in enumerate(events):
-        match event:
-            case ScriptGenerated():
-                latest_code = event.code
-                latest_index = index
-            case ScriptFinished():
-                end = event.error or event.status
-                ended_scripts.append(_EndedScript(latest_code, end, latest_index))
-            case RerunRequested() if ended_scripts:
-                reason = f"it asked for another script, as it learned: {event.context}"
-                ended_scripts[-1] = ended_scripts[-1]._replace(end=reason)
-            case _:
-                pass
-    if not ended_scripts or ended_scripts[-1].end != "done":
+    ended_scripts = _ended_scripts(events)
+    if not ended_scripts or ended_scripts[-1].outcome != "done":
         raise ConfigurationError(
             "the task was done without a script", hint="a routine is a script that worked"
         )
@@ -124,10 +108,31 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
     needs_earlier_scripts = has_earlier_change or _has_values_of_results(last.code, before)
     return Scripts(
         last.code,
-        earlier=[(script.code, script.end) for script in earlier_scripts],
+        earlier=[(script.code, script.outcome) for script in earlier_scripts],
         begin_index=last.begin_index,
         last_suffices=not needs_earlier_scripts,
     )
+
+
+def _ended_scripts(events: Sequence[Event]) -> list[_EndedScript]:
+    """Return the scripts that ran to an end; not those that a person refused."""
+    ended_scripts: list[_EndedScript] = []
+    latest_code = ""
+    latest_index = 0
+    for index, event in enumerate(events):
+        match event:
+            case ScriptGenerated():
+                latest_code = event.code
+                latest_index = index
+            case ScriptFinished():
+                outcome = event.error or event.status
+                ended_scripts.append(_EndedScript(latest_code, outcome, latest_index))
+            case RerunRequested() if ended_scripts:
+                reason = f"it asked for another script, as it learned: {event.context}"
+                ended_scripts[-1] = ended_scripts[-1]._replace(outcome=reason)
+            case _:
+                pass
+    return ended_scripts
 
 
 def _has_values_of_results(code: str, before: Sequence[Event]) -> bool:

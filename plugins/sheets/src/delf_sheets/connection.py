@@ -252,19 +252,19 @@ class Sheets(GoogleConnection):
             return Refused(message=refusal)
         steps_by_name = self._steps()
         names = dict.fromkeys(str(step["do"]) for step in steps)
-        confirmed_steps = [
+        steps_to_approve = [
             name for name in names if needs_confirmation(self.confirm, steps_by_name[name])
         ]
-        is_batch_confirmed = needs_confirmation(self.confirm, steps_by_name["batch"])
-        if not confirmed_steps and not is_batch_confirmed:
+        is_batch_to_approve = needs_confirmation(self.confirm, steps_by_name["batch"])
+        if not steps_to_approve and not is_batch_to_approve:
             return Allowed()
         book = await self._book(str(call.arguments["spreadsheet"]))
         basis = _title(book)  # identifies the approved spreadsheet
         preview = "\n".join([basis, *map(_display_step, steps)])
-        if confirmed_steps:
-            reason = f"its steps {', '.join(confirmed_steps)} need approval"
+        if steps_to_approve:
+            reason = f"its steps {', '.join(steps_to_approve)} need approval"
             return NeedsApproval(reason=reason, preview=preview, basis=basis)
-        # The engine itself asks for approval of an action that `confirm` names, here of the batch.
+        # `confirm` names the batch itself. The engine asks for approval, and shows this preview.
         return Allowed(preview=preview, basis=basis)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:

@@ -558,7 +558,7 @@ class _NoValue(abc.ABC):
     def __delf_misuse__(self) -> TypeError:
         """Build the error for a script that uses the object as a value.
 
-        A public name would hide the action of this name.
+        The name has underscores, because a tool may have an action named ``misuse``.
         """
 
     def _refuse(self, *_args: object) -> NoReturn:

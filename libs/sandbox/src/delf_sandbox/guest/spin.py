@@ -15,7 +15,7 @@ SPIN_SECONDS: Final = 300e-6
 A call of a plain function takes less time than this, so the guest does not sleep during such a
 call. The host would otherwise lose time to wake up a sleeping processor.
 """
-_MAX_WAITS_WITHOUT_SPIN: Final = 64
+_MAX_SLEEPS: Final = 64
 # True if the machine has several processors.
 #
 # On a single processor, spinning would keep the host from answering.
@@ -37,12 +37,10 @@ class Spin:
 
     def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
         self._has_several_processors = has_several_processors
-        # How many of the next waits sleep at once, without a spin. It is 1 at the beginning: many
-        # scripts make only one call, for which a spin would not pay off.
-        self._waits_without_spin = 1
-        # The value of _waits_without_spin after the next spin during which no message arrives. Each
-        # such spin doubles this number, up to _MAX_WAITS_WITHOUT_SPIN.
-        self._next_waits_without_spin = 1
+        # The number of the next waits that sleep at once. The first wait of a script always does.
+        self._remaining_sleeps = 1
+        # The value of _remaining_sleeps after the next failed spin: 1, 2, 4, …, _MAX_SLEEPS.
+        self._sleeps_after_failure = 1
 
     def should_spin(self) -> bool:
         """Return True if the next wait should spin before it sleeps.
@@ -50,8 +48,8 @@ class Spin:
         After a spin without a message, the next few waits do not spin. Each call that returns False
         for this reason counts one of these waits.
         """
-        if self._waits_without_spin:
-            self._waits_without_spin -= 1
+        if self._remaining_sleeps:
+            self._remaining_sleeps -= 1
             return False
         return self._has_several_processors
 
@@ -60,12 +58,10 @@ class Spin:
 
         The next wait spins. If that spin fails, only one wait after it sleeps at once.
         """
-        self._waits_without_spin = 0
-        self._next_waits_without_spin = 1
+        self._remaining_sleeps = 0
+        self._sleeps_after_failure = 1
 
     def record_failure(self) -> None:
         """Record that a spin ended without a message: do not spin in the next few waits."""
-        self._waits_without_spin = self._next_waits_without_spin
-        self._next_waits_without_spin = min(
-            2 * self._next_waits_without_spin, _MAX_WAITS_WITHOUT_SPIN
-        )
+        self._remaining_sleeps = self._sleeps_after_failure
+        self._sleeps_after_failure = min(2 * self._sleeps_after_failure, _MAX_SLEEPS)
