@@ -72,7 +72,7 @@ class Picky:
 def test_redactor_hides_secrets_in_values(value: Any, expected: Any) -> None:
     redactor = Redactor([TOKEN, PASSWORD])
     assert redactor.redact_value(value) == expected
-    assert redactor.is_in(dumps(value)) or isinstance(value, bytes)
+    assert redactor.may_be_in(dumps(value)) or isinstance(value, bytes)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_text_without_a_secret_is_returned_unchanged(value: Any) -> None:
     redactor = Redactor([TOKEN])
     assert redactor.redact_value(value) is value
     encoded = dumps(value)
-    assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
+    assert redactor.may_be_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
 def test_image_bytes_are_not_redacted() -> None:
@@ -245,7 +245,7 @@ def test_redactor_learns_secrets_later() -> None:
     redactor.learn("a", ["86753098"])
     assert redactor.knows_any
     assert redactor.redact_value([86753098, "86753098"]) == [86753098, REDACTED]
-    assert redactor.is_in(b'["86753098"]')
+    assert redactor.may_be_in(b'["86753098"]')
 
 
 async def test_script_never_receives_a_declared_secret(

@@ -168,6 +168,7 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
         from delf_engine.models.money import Ledger
         from delf_engine.strategies import with_strategy
 
+        base_config: AgentConfig | None = None
         if isinstance(config, str):
             if options.get("llm") is not None:
                 raise ConfigurationError(
@@ -175,20 +176,18 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                     hint='Agent("gpt-4o-mini", tools=[…]) or Agent(llm="gpt-4o-mini", tools=[…])',
                 )
             options["llm"] = config
-            config = None
         elif isinstance(config, Sequence):
             tools = [*as_connections(config), *as_connections(tools or ())]
-            config = None
+        else:
+            base_config = config
         # The names of a memory and a strategy are settings; the objects are kept by this agent.
         settings: dict[str, Any] = {**options}
         if isinstance(memory, str):
             settings["memory"] = memory
-            memory = None
         if isinstance(strategy, str):
             settings["strategy"] = strategy
-            strategy = None
         file_config = None if project is None else project.agent
-        merged = merged_config(file_config, config, settings)
+        merged = merged_config(file_config, base_config, settings)
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm  # raises if no model is configured
         for option, callback in (("on_confirm", on_confirm), ("on_ask", on_ask)):
@@ -197,14 +196,13 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
                     f"{option} is a {type(callback).__name__}", hint="give a function"
                 )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
-        self.memory = memory
+        self.memory = None if isinstance(memory, str) else memory
         self.tools = as_connections(tools or ())
-        if chat is None:
-            chat = self.config.chat
-        self._strategy = strategy
+        self._strategy = None if isinstance(strategy, str) else strategy
+        chosen_chat = self.config.chat if chat is None else chat
         self._requests = TaskRequests(
             lambda: self.config,
-            self._chat_of(chat, host),
+            self._chat_of(chosen_chat, host),
             output,
             project_folder=None if project is None else project.root,
         )

@@ -233,11 +233,11 @@ class Redactor:
         else:
             log.log(level, "%s\n%s", self.redact_failure(message), redacted)
 
-    def is_in(self, encoded: bytes) -> bool:
-        """Return True if encoded JSON may contain a secret.
+    def may_be_in(self, encoded: bytes) -> bool:
+        """Return True if encoded JSON may contain a known secret.
 
-        Always True for JSON with backslash escapes, or with ``bytes`` values in base64, because a
-        secret may be written differently there.
+        JSON with backslash escapes or with ``bytes`` values in base64 may contain any known secret,
+        because a secret may be written differently there.
         """
         if not self.knows_any:
             return False

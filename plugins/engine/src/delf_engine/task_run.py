@@ -436,15 +436,14 @@ def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) 
 
     Args:
         request: The task.
-        config: The configuration of the agent; for a child task, the child's own one, which has the
-            child's model already.
+        config: The configuration of the agent. A child task has its own configuration, with the
+            child's model.
         resources: The agent's resources, with the agent's configuration.
     """
     if request.model is not None and request.child is None:
         config = config.with_main_llm(request.model, resources.agent.context.host.providers)
     strategy = request.strategy or config.strategy
-    # A strategy may bring settings. Those of the agent's strategy are in both configurations: they
-    # were applied when the agent started.
+    # A strategy may change settings. The agent's own strategy has done so when the agent started.
     if strategy == resources.config.strategy:
         return config
     config_with_strategy = config.model_copy(update={"strategy": strategy})

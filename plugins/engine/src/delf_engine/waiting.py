@@ -51,9 +51,10 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a call waits for a person or a child task.
 
-        Several calls of the task may be in this block at once. Only the last call to leave the
-        block waits until the task holds the permit again; the earlier calls go on without a permit.
-        If the last call is cancelled, the permit is reacquired in the background.
+        Several calls of the task may be in this block at once. A call that leaves the block while
+        another call waits there goes on without a permit. The last call to leave waits until the
+        task holds the permit again; if that call is cancelled, the permit is reacquired in the
+        background.
         """
         call = asyncio.current_task()
         self._calls_in_released.append(call)
@@ -64,7 +65,7 @@ class Permit:
             self._calls_in_released.remove(call)
             if not self._calls_in_released:
                 self._begin_reacquisition()
-        await self.wait_until_held()
+        await self.wait_until_held()  # returns at once while another call waits in this block
 
     async def wait_until_held(self) -> None:
         """Wait until the task holds its permit again, unless a call still waits in released().

@@ -191,22 +191,20 @@ def _run_guest(memory_bytes: int) -> NoReturn:
 
 
 def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
-    """Wait for the end of the guest or the host; then exit, which ends the container."""
+    """Wait until the guest or the host ends, or the processor time is used up; then exit.
+
+    The exit of this process ends the container.
+    """
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
-    wake_up_reader, wake_up_writer = os.pipe()
-    for descriptor in (wake_up_reader, wake_up_writer):
-        os.set_blocking(descriptor, False)
-    # Only a signal with a handler is written to the wake-up pipe, which ends the wait below.
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(wake_up_writer, warn_on_full_buffer=False)
+    child_ends = _watch_child_processes()
     os.close(1)  # the guest has its own copy; the host sees the end when all copies are closed
     poll = select.poll()
-    poll.register(0, 0)  # report only a closed other end, no data
-    poll.register(wake_up_reader, select.POLLIN)
-    _exit_if_guest_ended(child, processor_time)  # it may have ended before the handler was set
-    # This process exits when the guest or the host ends, or when the processor time is used up.
+    host_connection = 0
+    poll.register(host_connection, 0)  # report only that the host has ended, no data
+    poll.register(child_ends, select.POLLIN)
+    _exit_if_guest_ended(child, processor_time)  # it may have ended before _watch_child_processes()
     while True:
         remaining = processor_time.milliseconds_left()
         if remaining is not None and remaining <= 0:
@@ -214,10 +212,21 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
             os._exit(128 + signal.SIGXCPU)
         timeout = None if remaining is None else remaining + _MIN_WAIT_MILLISECONDS
         for descriptor, _ in poll.poll(timeout):
-            if descriptor == 0:
+            if descriptor == host_connection:
                 os._exit(0)
-            os.read(wake_up_reader, 4096)
+            os.read(child_ends, 4096)
             _exit_if_guest_ended(child, processor_time)
+
+
+def _watch_child_processes() -> int:
+    """Return a non-blocking descriptor that becomes readable when a child process ends."""
+    reader, writer = os.pipe()
+    for descriptor in (reader, writer):
+        os.set_blocking(descriptor, False)
+    # Python writes a byte to this pipe for each signal that has a handler.
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
 
 
 def _report_exit(

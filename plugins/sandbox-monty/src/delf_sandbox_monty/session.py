@@ -374,16 +374,11 @@ class MontySession:
             raise _EXCEPTIONS["ToolError"]("the script is over; no call can be made any more")
         self._last_call_id += 1
         number = self._last_call_id
-        if self._remaining_calls_after_script is not None:
-            self._remaining_calls_after_script -= 1
-            if self._remaining_calls_after_script < 0:
-                raise _EXCEPTIONS["ToolError"](
-                    "a task goes on with calls after the script's end: await it"
-                )
+        self._check_calls_after_script()
         plain_args, plain_kwargs, size = await _in_thread_if_large(
             self._check_arguments, args, kwargs
         )
-        # The length is that of a frame on a wire. Monty passes the arguments without a frame.
+        # The length is 0, because Monty passes the arguments in memory, not in a frame on a wire.
         exceeded = self._budget.count_call(length=0, size=size)
         if exceeded is not None:
             self._end_by_limit(exceeded.limit, exceeded.message)
@@ -404,6 +399,19 @@ class MontySession:
             self._call_ids_by_exception[answer.kind, answer.message] = number
             self._statuses[answer.kind, answer.message] = answer.http_status
         return await _in_thread_if_large(self._unpack, answer)
+
+    def _check_calls_after_script(self) -> None:
+        """Count a call that is made after the script's last line, and raise an error at the limit.
+
+        Do nothing before the last line.
+        """
+        if self._remaining_calls_after_script is None:
+            return
+        if self._remaining_calls_after_script == 0:
+            raise _EXCEPTIONS["ToolError"](
+                "a task goes on with calls after the script's end: await it"
+            )
+        self._remaining_calls_after_script -= 1
 
     def _check_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

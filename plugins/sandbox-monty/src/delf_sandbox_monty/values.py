@@ -95,12 +95,15 @@ class _Copy:
 
 
 def _encoded_size(text: str | bytes) -> int:
-    """Estimate the size of a text in JSON, in bytes; a control character takes six."""
-    if len(text) < _LARGE or not isinstance(text, str) or text.isprintable():
+    """Estimate the size of a text or of ``bytes`` in JSON, in bytes.
+
+    Each character counts as one byte. In a large text, each control character counts as six.
+    """
+    if not isinstance(text, str) or len(text) < _LARGE or text.isprintable():
         return len(text)
     text_without_control = text.translate(_REMOVE_CONTROL)
     control_count = len(text) - len(text_without_control)
-    return len(text) + 5 * control_count  # such as \u0001 for one character
+    return len(text) + 5 * control_count  # JSON writes \u0001 for one character
 
 
 def plain_or_text(value: Any, max_bytes: int) -> Any:

@@ -619,7 +619,6 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
             raise ProblemError(422, error.message, param="webhook") from None
         encoded_key = base64.b64encode(secrets.token_bytes(32)).decode()
         generated_secret = f"whsec_{encoded_key}"
-    shown_secret: str | None = None
 
     def change(known: Person | None) -> Person:
         """Return a copy of ``known`` with the notices, channels and webhook of the request's body.
@@ -627,23 +626,22 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
         :class:`Changer` calls this function again if another request has stored a new version of
         the person in the meantime.
         """
-        nonlocal shown_secret
-        shown_secret = None
         person = replace(require_active(known, name), notices=chosen_notices)
         if chosen_ways is not None:
             person = replace(person, notice_ways=chosen_ways)
-        # Each address has its own secret, which signs the notices, and is shown only once.
+        # Each address has its own secret, which signs the notices.
         is_address_changed = address is not None and address != person.webhook
         if is_address_changed:
             person = replace(person, webhook=address, webhook_secret=generated_secret)
-            shown_secret = generated_secret or None  # None if the webhook is removed
         return person
 
     journal = call.service.tasks.journal
     changer = Changer(name, call.via, call.service.agent.tell_observers)
     person = await changer.change(journal, name, change)
     await call.service.keys.reload(journal, at_once=True)
-    return _notices_of(call, person, shown_secret)
+    # A secret is shown only once, when its address is set.
+    has_new_secret = bool(generated_secret) and person.webhook_secret == generated_secret
+    return _notices_of(call, person, generated_secret if has_new_secret else None)
 
 
 def _own_person(call: Call) -> Person:

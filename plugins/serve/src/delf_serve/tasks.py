@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -529,22 +530,18 @@ class Tasks:
             task_id: The id of the task, which may run in any process.
             seconds: The maximum time to wait.
         """
-        live = self.journal.subscribe(task_id)
+        events = self.journal.subscribe(task_id)
         deadline = time.monotonic() + seconds
         while not await self._is_over_or_waiting(task_id):
             remaining = deadline - time.monotonic()
             if remaining <= 0 or self._is_shutting_down:
                 return
-            try:
-                # In short intervals: the task's process may die without an event.
+            # Check the state again after a short time: the task's process may die without an event.
+            with contextlib.suppress(TimeoutError):
                 async with self._timeout_or_shutdown(min(remaining, _LOOK_SECONDS)):
-                    async for event in live:
-                        if isinstance(event, (TaskFinished, ApprovalRequested)):
-                            break
-                    else:
-                        return  # the journal was closed
-            except TimeoutError:
-                continue
+                    is_journal_open = await _receive_end_or_request(events)
+                    if not is_journal_open:
+                        return
 
     @asynccontextmanager
     async def _timeout_or_shutdown(self, seconds: float) -> AsyncGenerator[None]:
@@ -1180,3 +1177,11 @@ def _detail(
         tokens_used=state.tokens_used,
         approvals=list(request_ids) if is_waiting else [],
     )
+
+
+async def _receive_end_or_request(events: AsyncIterator[Event]) -> bool:
+    """Receive events until a task ends or asks a person; return False if the journal was closed."""
+    async for event in events:
+        if isinstance(event, (TaskFinished, ApprovalRequested)):
+            return True
+    return False

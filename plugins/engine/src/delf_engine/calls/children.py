@@ -94,10 +94,9 @@ class ChildTasks:
 
     @property
     def depth(self) -> int:
-        """The number of ancestors of the parent task."""
-        if self._run.request.child is None:
-            return 0
-        return self._run.request.child.depth
+        """The depth of the parent task: 0 if it is no child task itself, otherwise 1 or more."""
+        as_child = self._run.request.child
+        return 0 if as_child is None else as_child.depth
 
     @property
     def remaining(self) -> int:

@@ -64,7 +64,7 @@ class Results:
     def _redacted(self, result: Any) -> tuple[Any, bytes]:
         """Return a frozen copy of a result without secrets, and the encoding of the copy."""
         encoded = self.encode(result)
-        if self._redactor.knows_any and self._redactor.is_in(encoded):
+        if self._redactor.knows_any and self._redactor.may_be_in(encoded):
             decoded = _decode(encoded)
             redacted = self._redactor.redact_value(decoded)
             has_secrets = redacted is not decoded

@@ -333,7 +333,7 @@ class TaskLog:
     async def _write_queued(self) -> None:
         """Write the queued events in order; events that the journal fails to store stay queued."""
         # The journal may have stored the event of a cancelled append. Append that event again
-        # first, because its number may be taken.
+        # before any other event gets the same number.
         if self._unconfirmed_event is not None:
             await self._confirm(self._unconfirmed_event)
         self._queue_output()
@@ -343,15 +343,13 @@ class TaskLog:
                 _log.debug("task %s is over: %d events are dropped", self.task_id, dropped_count)
                 self._queued_events.clear()
                 return
-            kind, fields = self._queued_events[0]
+            queued_event = self._queued_events.pop(0)
             try:
-                await self._write(kind, fields)
-            except asyncio.CancelledError:
-                # _write() keeps the event in ``_unconfirmed_event``, and the next write appends it.
-                # An event that also stays queued would be journalled twice.
-                del self._queued_events[0]
+                await self._write(*queued_event)
+            except Exception:
+                self._queued_events.insert(0, queued_event)
                 raise
-            del self._queued_events[0]
+            # After a cancellation, the event is not queued again: ``_unconfirmed_event`` has it.
 
     async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         """Number an event and append it to the journal, unless a replay finds it recorded."""

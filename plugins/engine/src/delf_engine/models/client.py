@@ -115,8 +115,8 @@ class ModelClient:
         Args:
             config: The model.
             request: The request; with a session, only the new messages.
-            attempt: Which attempt of the task's strategy to get a usable answer this is, from 1;
-                recorded in the journal.
+            attempt: The number of the strategy's attempt at a usable answer, from 1; recorded in
+                the journal.
             on_delta: Receives the answer's pieces; a recorded answer comes as one piece.
             session: An open session to use instead of a separate request.
             continues: Whether the session already has the user's instructions.
@@ -159,8 +159,8 @@ class ModelClient:
         Args:
             models: The models.
             request: The request; with a session, only the new messages.
-            attempt: Which attempt of the task's strategy to get a usable answer this is, from 1;
-                recorded in the journal.
+            attempt: The number of the strategy's attempt at a usable answer, from 1; recorded in
+                the journal.
             on_delta: Receives the answer's pieces.
             session: An open session to use instead of a separate request.
             continues: Whether the session already has the user's instructions.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ class Ledger:
         # The running tasks whose calls count against this budget.
         self._tasks: set[str] = set()
         # Child tasks that ended in an earlier process, and whose cost is already counted.
-        self._ended: set[str] = set()
+        self._counted_children: set[str] = set()
         # The outermost parent task of each child task, to which the cost is attributed.
         self._paying_task_by_child: dict[str, str] = {}
         # The cost of each outermost task, with the cost of its child tasks.
@@ -326,20 +326,25 @@ class Ledger:
         with self._lock:
             if parent is not None:
                 self._paying_task_by_child[task_id] = self._paying_task_by_child.get(parent, parent)
-            is_known = task_id in self._tasks or task_id in self._ended
+            is_counted = task_id in self._tasks or task_id in self._counted_children
             self._tasks.add(task_id)
-        uncounted_events = () if is_known else events
-        for event in uncounted_events:
+        if not is_counted:
+            self._count_recorded_costs(task_id, events)
+        if self.outer_ledger is not None:
+            self.outer_ledger.begin(task_id, events, parent=parent)
+
+    def _count_recorded_costs(self, task_id: str, events: Iterable[Event]) -> None:
+        """Count the costs of a resumed task and its finished child tasks.
+
+        A resumed task may repeat the call that started a child, and so call :meth:`begin` for the
+        child. ``_counted_children`` prevents that the child's cost is then counted twice.
+        """
+        for event in events:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:
                 self._count(Usage(), event.cost_usd, task_id)
-                # The process may have died after the child's end, and before the end of the call
-                # that started the child. The call is then repeated, and begin() called for the
-                # child: it must not add the child's cost once more.
-                self._ended.add(event.child_id)
-        if self.outer_ledger is not None:
-            self.outer_ledger.begin(task_id, events, parent=parent)
+                self._counted_children.add(event.child_id)
 
     def end(self, task_id: str) -> None:
         """Forget a task that is over."""

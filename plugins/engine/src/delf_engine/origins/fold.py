@@ -440,14 +440,13 @@ class Origins:
         The source is the user's words, the script, or a text that the task has read, such as the
         result of a call. The script's author is the model, or the user who saved a routine.
 
-        Trust depends on what the author had read (``has_author_read_untrusted_data``) for a value
-        that the author wrote, and on all that the task has received (``has_received_untrusted``)
-        for a value that the script computes.
+        A value that the author wrote is trusted if the author had read no untrusted data. A value
+        that the script computes is trusted if the task has received no untrusted data.
         """
         if self.is_in_user_words(text):
             return Origin(kind="task", trust="own")
-        code = self._code
-        is_in_script = code is not None and mentions(code, text)
+        has_script = self._code is not None
+        is_in_script = self._code is not None and mentions(self._code, text)
         # An author that had read no untrusted data can have the value only from the user.
         if is_in_script and not self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="own")
@@ -455,7 +454,7 @@ class Origins:
         if found is not None:
             return found
         # Without a script, the model wrote the call's arguments directly.
-        is_written_by_author = code is None or is_in_script
+        is_written_by_author = is_in_script or not has_script
         # The model may have made up the value under the influence of untrusted data.
         if is_written_by_author and self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="outside")

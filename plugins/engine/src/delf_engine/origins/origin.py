@@ -266,10 +266,10 @@ def _origins_in(
 
     Args:
         calls: The calls.
-        pattern: The letters and digits that a value must contain. If ``_SEPARATOR`` stands before
-            and after them, they must be the whole value.
-        searched_text: The letters and digits of the searched text. The origin has ``is_part=True``
-            if the value has others.
+        pattern: The letters and digits that a value must contain. A pattern between two
+            ``_SEPARATOR`` matches only a whole value.
+        searched_text: The letters and digits of the whole searched text. The origin of a value with
+            other letters or digits has ``is_part=True``.
         trust: The trust of the values to search; values of another trust are skipped.
     """
     for call in calls:

@@ -87,9 +87,8 @@ def _resolved(path: Path) -> Path | None:
 def _paths_of(text: str) -> Iterator[str]:
     """Yield the paths that a text can mean.
 
-    After ``sqlite:///`` and ``duckdb:///`` a path is relative, and after four slashes absolute. It
-    may be a ``file:`` address itself. An address can have encoded characters and options, so its
-    path is yielded as it is written, decoded, and without what follows a ``?``.
+    The text is a path or an address. The path of ``sqlite:///data.db`` is relative, that of
+    ``sqlite:////data.db`` is absolute, and that of ``sqlite:///file:data.db`` is again an address.
     """
     scheme, separator, address = text.partition(":")
     if not separator or not is_local(scheme):
@@ -103,8 +102,10 @@ def _paths_of(text: str) -> Iterator[str]:
     else:
         yield text  # a relative path with a colon
         return
-    plain_path, _, _ = path.partition("?")
-    for each in dict.fromkeys((path, unquote(path), plain_path, unquote(plain_path))):
+    # The path may have percent-encoded characters, and options after a question mark.
+    path_before_options, _, _ = path.partition("?")
+    readings = (path, unquote(path), path_before_options, unquote(path_before_options))
+    for each in dict.fromkeys(readings):
         if each.startswith("${"):
             yield f"/{each}"  # a variable can hold an absolute path
         elif each.lower().startswith("file:") and not is_file_address:

@@ -348,41 +348,43 @@ async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerato
                 pass
 
 
-def _item_events(event: Any, index: int, item: Mapping[str, Any]) -> list[bytes]:
+def _item_events(encode: Any, index: int, item: Mapping[str, Any]) -> list[bytes]:
     """Return the streaming events of an output item, which is sent as a whole.
 
     Args:
-        event: A function that encodes an event.
+        encode: A function that encodes an event, from its type and its fields.
         index: The index of the item in the output.
         item: The output item.
     """
     position = {"output_index": index}
     if item["type"] == "function_call":
-        arguments = {**position, "item_id": item["id"]}
+        call_position = {**position, "item_id": item["id"]}
         return [
-            event("response.output_item.added", **position, item={**item, "arguments": ""}),
-            event("response.function_call_arguments.delta", **arguments, delta=item["arguments"]),
-            event(
+            encode("response.output_item.added", **position, item={**item, "arguments": ""}),
+            encode(
+                "response.function_call_arguments.delta", **call_position, delta=item["arguments"]
+            ),
+            encode(
                 "response.function_call_arguments.done",
-                **arguments,
+                **call_position,
                 name=item["name"],
                 arguments=item["arguments"],
             ),
-            event("response.output_item.done", **position, item=item),
+            encode("response.output_item.done", **position, item=item),
         ]
     if item["type"] != "message":
         return [
-            event("response.output_item.added", **position, item=item),
-            event("response.output_item.done", **position, item=item),
+            encode("response.output_item.added", **position, item=item),
+            encode("response.output_item.done", **position, item=item),
         ]
     (part,) = item["content"]
     part_position = {**position, "item_id": item["id"], "content_index": 0}
     initial_item: dict[str, Any] = {**item, "status": "in_progress", "content": []}
     return [
-        event("response.output_item.added", **position, item=initial_item),
-        event("response.content_part.added", **part_position, part={**part, "text": ""}),
-        event("response.output_text.delta", **part_position, delta=part["text"], logprobs=[]),
-        event("response.output_text.done", **part_position, text=part["text"], logprobs=[]),
-        event("response.content_part.done", **part_position, part=part),
-        event("response.output_item.done", **position, item=item),
+        encode("response.output_item.added", **position, item=initial_item),
+        encode("response.content_part.added", **part_position, part={**part, "text": ""}),
+        encode("response.output_text.delta", **part_position, delta=part["text"], logprobs=[]),
+        encode("response.output_text.done", **part_position, text=part["text"], logprobs=[]),
+        encode("response.content_part.done", **part_position, part=part),
+        encode("response.output_item.done", **position, item=item),
     ]

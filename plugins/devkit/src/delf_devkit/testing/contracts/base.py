@@ -40,7 +40,9 @@ IN_A_COMMAND: Final = (
 
 
 def needs(*flags: str) -> Callable[[F], F]:
-    """Return a decorator for tests that only suites with certain flags collect.
+    """Return a decorator for a test of optional features.
+
+    A suite collects the test only if its class has all flags.
 
     Args:
         flags: Names of class attributes that must be true. ``limits:cpu`` requires that the

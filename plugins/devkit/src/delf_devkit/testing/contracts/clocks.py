@@ -54,10 +54,10 @@ def another_day(subject: object, number: int = 0) -> Generator[None]:
 
 
 class _Clocks:
-    """Replacements for the functions of :mod:`time` that return a moved time.
+    """Replacements for the functions of :mod:`time`, which shift the real time.
 
     Args:
-        shift: The time from the real time to the moved time.
+        shift: The duration to add to the real time.
     """
 
     def __init__(self, shift: dt.timedelta) -> None:
@@ -67,11 +67,11 @@ class _Clocks:
         self._local, self._strftime, self._asctime = time.localtime, time.strftime, time.asctime
 
     def time(self) -> float:
-        """Return the moved time, as ``time.time`` would on the other day."""
+        """Return the real time plus the shift, in seconds since 1970."""
         return self._time() + self._shift_seconds
 
     def time_ns(self) -> int:
-        """Return the moved time in nanoseconds."""
+        """Return the real time plus the shift, in nanoseconds since 1970."""
         return self._time_ns() + self._shift_seconds * 10**9
 
     def with_shifted_default(self, real_function: Callable[..., Any]) -> Callable[..., Any]:

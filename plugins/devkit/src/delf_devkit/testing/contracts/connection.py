@@ -235,9 +235,9 @@ class ConnectionContract(Contract):
         )
 
     async def test_connection_describes_itself_consistently(self, connection: Any) -> None:
-        first = await self._stubs_of(connection)
+        first = await self._model_texts(connection)
         await asyncio.sleep(_INSTANT)
-        assert await self._stubs_of(connection) == first, (
+        assert await self._model_texts(connection) == first, (
             "the prompt changes from moment to moment: leave times and counters out, "
             "or no prompt can be cached and no task be replayed"
         )
@@ -246,21 +246,21 @@ class ConnectionContract(Contract):
         start_of_timestamp = str(int(today.timestamp()))[:7]
         for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", start_of_timestamp):
             assert text not in first, "the current time is in the prompt: leave it out"
-        stubs_without_context = await self._stubs_of(connection, with_context=False)
+        texts_without_context = await self._model_texts(connection, with_context=False)
         for form in _DATES:
-            assert f"{today:{form}}" not in stubs_without_context, (
+            assert f"{today:{form}}" not in texts_without_context, (
                 f"the current date is in the prompt, as {today:{form}}: leave it out"
             )
         for day in range(OTHER_DAYS):  # each number stands for another simulated date
             # The context is read on one day only, because a context may ask a slow service.
             with_context = day == 0
-            stubs_of_today = first if with_context else stubs_without_context
+            texts_of_today = first if with_context else texts_without_context
             with another_day(connection, day):
                 try:
-                    other_stubs = await self._stubs_of(connection, with_context=with_context)
+                    other_texts = await self._model_texts(connection, with_context=with_context)
                 except Exception:  # such as an expired login
-                    other_stubs = None
-            assert other_stubs is None or other_stubs == stubs_of_today, (
+                    other_texts = None
+            assert other_texts is None or other_texts == texts_of_today, (
                 "the prompt is another one on another day: leave the date, the weekday and the "
                 "time out of actions() and context()"
             )
@@ -277,18 +277,23 @@ class ConnectionContract(Contract):
                 "the prompt differs from process to process: sort what comes from a set"
             )
 
-    async def _stubs_of(self, connection: Any, *, with_context: bool = True) -> str:
-        """Return the connection's description for a model."""
+    async def _model_texts(self, connection: Any, *, with_context: bool = True) -> str:
+        """Return all that a model reads about a connection, as JSON.
+
+        Fail if the connection has an empty context.
+        """
         actions = await connection.actions()
         schemas = [action.schema() for action in actions if action.schema is not None]
-        described = [connection.inspect(verbose=True), connection.summary]
-        described += [
+        action_texts = [
             [a.name, a.effect, a.summary, a.signature, a.description, a.returns_doc, a.notes]
             for a in actions
         ]
-        context = await _context(connection) if with_context else None
-        assert context is None or context.strip(), "its context is an empty text"
-        return json.dumps([described, schemas, context], default=str)
+        context: str | None = None
+        if with_context:
+            context = await _context(connection)
+            assert context is None or context.strip(), "its context is an empty text"
+        summaries = [connection.inspect(verbose=True), connection.summary]
+        return json.dumps([summaries, action_texts, schemas, context], default=str)
 
     # -- arguments ----------------------------------------------------------------------
 

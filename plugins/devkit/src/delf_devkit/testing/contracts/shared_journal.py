@@ -340,13 +340,7 @@ class SharedJournalContract(Contract):
     @needs("upkeep")
     async def test_copy_works_while_tasks_run(self, two: Sequence[Any], tmp_path: Path) -> None:
         await two[0].append(started("a"))
-        size = await two[0].size()
-        assert size.events == 1
-        file_or_url = size.place
-        assert file_or_url.strip()
-        assert size.bytes >= size.free_bytes >= 0
-        retention_seconds = two[0].keep.values()
-        assert all(seconds > 0 for seconds in retention_seconds)
+        await self._check_size(two[0])
         await two[0].append(started("b"))
         # read_all() yields the events of one task after the other. The events that are recorded
         # during the iteration must not appear.
@@ -365,15 +359,25 @@ class SharedJournalContract(Contract):
         if copy.exists():
             with pytest.raises(DelfError):  # a restore is refused while tasks have an owner
                 await two[1].restore(copy)
+            # After these changes, no task has an owner. The restore must undo all of them.
             await two[0].release("a")
             await two[1].remove(["a"])
             await two[0].append(finished("b", 3))
             await two[0].append(finished("c", 2))
             await two[1].prune()
-            # The copy has the tasks a, b and c, without the ends of b and c, which came later.
             restored_task_count = await two[1].restore(copy)
             assert restored_task_count == 3
             assert [event.seq for event in await two[0].read("b")] == [1, 2]
+
+    async def _check_size(self, journal: Any) -> None:
+        """Check the size and the retention periods of a journal with one event."""
+        size = await journal.size()
+        assert size.events == 1
+        file_or_url = size.place
+        assert file_or_url.strip()
+        assert size.bytes >= size.free_bytes >= 0
+        retention_seconds = journal.keep.values()
+        assert all(seconds > 0 for seconds in retention_seconds)
 
     async def _found(self, journal: Any, limit: int = 100, **wanted: Any) -> list[str]:
         records = await journal.find(limit, **wanted)
