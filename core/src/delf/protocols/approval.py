@@ -272,8 +272,8 @@ class RememberedDecision:
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
     """Return names for the source and the target of a value.
 
-    An example is ``mail.read.sender`` and ``mail.send.to``. List indexes and numeric keys are left
-    out. In the name, ``keys()`` stands for a key of a mapping.
+    An example is ``mail.read.sender`` and ``mail.send.to``. The names have no list indexes and no
+    numeric keys. In a name, ``users.keys()`` stands for any key of the mapping ``users``.
 
     Args:
         source: The action whose result has the value.

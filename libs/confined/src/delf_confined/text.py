@@ -113,7 +113,7 @@ def encoding_of_file(path: str, about: str) -> str:
         if encoding is not None:
             return _IMPERFECT_UTF8 if encoding == "utf-8" else encoding
         # The numbers of the lines on which the chunk and the previous chunk begin.
-        line = previous_line = 1
+        first_line = first_line_of_previous = 1
         previous_chunk = b""
         while True:
             try:
@@ -122,17 +122,17 @@ def encoding_of_file(path: str, about: str) -> str:
                 # The invalid bytes may be the last ones of the previous chunk, which may itself
                 # begin inside of a character.
                 sample = previous_chunk.lstrip(_CONTINUATION_BYTES) + chunk
-                encoding = encoding_of(sample, about, first_line=previous_line)
+                encoding = encoding_of(sample, about, first_line=first_line_of_previous)
                 if encoding == "utf-8":  # apart from a few invalid bytes
                     line_breaks_before_error = error.object.count(b"\n", 0, error.start)
-                    _note_replaced_bytes(about, encoding, line + line_breaks_before_error)
+                    _note_replaced_bytes(about, encoding, first_line + line_breaks_before_error)
                     encoding = _IMPERFECT_UTF8
                 return encoding
             if not chunk:
                 return "utf-8"
             previous_chunk = chunk
-            previous_line = line
-            line += chunk.count(b"\n")
+            first_line_of_previous = first_line
+            first_line += chunk.count(b"\n")
             chunk = file.read(_CHUNK_BYTES)
 
 

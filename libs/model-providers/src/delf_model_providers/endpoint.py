@@ -274,7 +274,7 @@ class _EndpointResolver:
         address_source = None if address is None else source_of(address)
         key = _find_key(self.config, self.context, provider, keys, address)
         if key.text is None:
-            key = self._key_against_search(key, keys[0], provider, address_source)
+            key = self._substitute_for_missing_key(key, keys[0], provider, address_source)
         base_url, headers = _split_credentials(configured_url, self.config, address_source)
         # The login "key" requires a key. "other" allows another login, such as a cloud role.
         is_key_missing = key.text is None and provider.login == "key"
@@ -293,7 +293,7 @@ class _EndpointResolver:
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )
 
-    def _key_against_search(
+    def _substitute_for_missing_key(
         self, missing_key: _Key, variable: str, provider: Provider, address_source: Source | None
     ) -> _Key:
         """Return a placeholder for a missing key if litellm must not search for a key itself.

@@ -365,6 +365,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     have_nothing_in_common = bool(first_properties and second_properties) and not required
     if have_varied_before or have_nothing_in_common or len(names) > _MAX_KEYS:
         return {"additionalProperties": _merged_values(objects)}
+    # A property that only one schema has is merged with nothing.
     properties = {
         name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
         for name in names

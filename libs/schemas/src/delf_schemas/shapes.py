@@ -482,6 +482,7 @@ def _union(parts: list[str], choices: int, *, nullable: bool) -> str:
         types = [*types[:choices], "..."]
     if "Any" in types:
         types = ["Any"]
+    # ``Any`` includes None, and so does a union such as ``int | None``.
     includes_none = types == ["Any"] or any(part.endswith("| None") for part in types)
     if "None" in parts or (nullable and not includes_none):
         types.append("None")

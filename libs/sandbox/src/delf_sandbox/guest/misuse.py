@@ -201,8 +201,8 @@ class _Uses:
             function_call: The call.
         """
         if function_call.func is node:
-            # A connection cannot be called with arguments, as in ``mail("Oslo")``. A call without
-            # arguments, as in ``mail().send(…)``, is not checked here, but is a part of ``node``.
+            # A connection cannot be called with arguments, as in ``mail("Oslo")``. The allowed call
+            # ``mail()`` in ``mail().send(…)`` is a part of ``node``, and so never this call.
             return self._record_misuse(use, function_call) if use.is_connection else []
         match function_call:
             case ast.Call(

@@ -244,7 +244,7 @@ class Rewriting:
             may_return_awaitable: Whether calls of the kind ``unknown`` may return an awaitable.
         """
         if kind == "unknown" and not may_return_awaitable:
-            return
+            return  # the script gets the result already
         node = place.node
         can_await = self._functions.can_await(place.scope)
         match kind:
