@@ -127,11 +127,9 @@ def _show_result(trail: AuditTrail, checked: VerifiedTrail) -> None:
     click.echo(f"{checked.records:,} records in order in {Path(trail.path)}")
     for number in checked.damaged_line_numbers:
         click.echo(f"line {number} was cut off while it was written; the chain goes on after it")
-    count = checked.records_after_given_digest
-    # Without a given digest, all records are counted.
-    is_digest_given = count < checked.records
-    if is_digest_given and count > 0:
-        click.echo(f"{count:,} of them after the given digest; note the new digest")
+    new_records = checked.records_after_given_digest  # all records without a given digest
+    if 0 < new_records < checked.records:
+        click.echo(f"{new_records:,} of them after the given digest; note the new digest")
     click.echo(f"digest of the last line: {checked.head}")
 
 

@@ -119,27 +119,27 @@ class AuditTrail:
             ConfigurationError: If the file does not exist.
         """
         previous_digest = NO_PREDECESSOR
-        count = 0  # of undamaged records
-        number = 0
+        record_count = 0  # without damaged lines
+        line_number = 0
         damaged_line_numbers: list[int] = []
         has_given_digest = given_digest not in (None, NO_PREDECESSOR)
         is_digest_missing = has_given_digest  # until the loop finds the digest
         records_up_to_digest = 0
-        for number, (line, record) in enumerate(self._lines(), 1):
+        for line_number, (line, record) in enumerate(self._lines(), 1):
             if record is None:
-                damaged_line_numbers.append(number)
+                damaged_line_numbers.append(line_number)
             else:
-                self._check_record(number, record, previous_digest)
-                count += 1
+                self._check_record(line_number, record, previous_digest)
+                record_count += 1
             previous_digest = _digest(line)
             if previous_digest == given_digest:
-                records_up_to_digest = count
+                records_up_to_digest = record_count
                 is_digest_missing = False
-        # The digest of a damaged line is in the next record. After a damaged last line, further
-        # records may be missing.
-        if damaged_line_numbers and damaged_line_numbers[-1] == number:
+        # The record after a damaged line has the digest of this line. After a damaged last line,
+        # nothing shows whether further records are missing.
+        if damaged_line_numbers and damaged_line_numbers[-1] == line_number:
             raise AuditTrailError(
-                f"{self.path}:{number}: the last line is cut off or is not a record",
+                f"{self.path}:{line_number}: the last line is cut off or is not a record",
                 hint="a process may have died while it wrote; the next record continues the chain",
             )
         if is_digest_missing:
@@ -153,10 +153,10 @@ class AuditTrail:
         if not has_given_digest:
             unproven.append(_NO_GIVEN_DIGEST)
         return VerifiedTrail(
-            records=count,
+            records=record_count,
             head=previous_digest,
             damaged_line_numbers=tuple(damaged_line_numbers),
-            records_after_given_digest=count - records_up_to_digest,
+            records_after_given_digest=record_count - records_up_to_digest,
             unproven=tuple(unproven),
         )
 

@@ -465,15 +465,15 @@ class Calendar(GoogleConnection):
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
         new_start = start if start is not None else old_start
-        known_zone = requested_zone or old["zone"] or ""
+        requested_or_old_zone = requested_zone or old["zone"] or ""
         if isinstance(new_start, dt.datetime):
             zone_name = await self._zone(
-                calendar, new_start, end, zone=known_zone, needs_named_zone=True
+                calendar, new_start, end, zone=requested_or_old_zone, needs_named_zone=True
             )
             new_start = in_zone(new_start, zone_name)
             end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
         else:
-            zone_name = known_zone or "UTC"  # dates need no zone
+            zone_name = requested_or_old_zone or "UTC"  # dates need no zone
         is_all_day = not isinstance(new_start, dt.datetime)
         # An event that begins or ceases to be all-day gets the default duration of times().
         if end is None and is_all_day == old["all_day"]:
@@ -481,8 +481,8 @@ class Calendar(GoogleConnection):
         zone_of_start = zone_of(new_start) if isinstance(new_start, dt.datetime) else None
         has_named_zone = zone_of_start not in (None, "UTC")
         keeps_zone_of_start = has_named_zone and not requested_zone
-        # Otherwise, the times are converted to ``zone_name``. A start with the offset +02:00, for
-        # example, becomes a local time of this zone, by which a series repeats.
+        # In the other cases, the times are converted to ``zone_name``. A start with the offset
+        # +02:00, for example, becomes a local time of this zone, by which a series repeats.
         moved = times(new_start, end, zone_name, converts_to_zone=not keeps_zone_of_start)
         # A time has the field "dateTime", a whole day the field "date". None removes the other one,
         # which an event that begins or ceases to be all-day would otherwise keep.

@@ -135,9 +135,9 @@ def times(
     Args:
         start: The start.
         end: The end.
-        zone: The zone of times without one.
-        converts_to_zone: Whether times of other zones are converted to this zone, so that a series
-            repeats at its local time.
+        zone: The zone for times that have no zone.
+        converts_to_zone: Whether to convert times of other zones to ``zone``, so that a series
+            repeats at the local time of ``zone``. Otherwise, the event gets the zone of its start.
 
     Raises:
         ToolRefusedError: If only one of start and end is a date, if only one of two times has a

@@ -266,9 +266,10 @@ def _describe_points(numbers: Sequence[str]) -> str:
 
 
 def _mention_others(others: Sequence[str]) -> Iterable[str]:
-    """Yield a remark with up to three examples of texts that the remarks before do not describe.
+    """Yield a remark such as ``but also n/a``, with up to three of a column's other texts.
 
-    The remark continues a list of remarks such as ``day first``. Yield nothing without such texts.
+    The remark follows remarks on most of the texts, such as ``day first``. Yield nothing without
+    other texts.
     """
     if others:
         distinct_texts = list(dict.fromkeys(others))

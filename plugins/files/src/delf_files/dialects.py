@@ -283,12 +283,13 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
 
-    A quoted cell that contains ``\"`` before its end, such as ``"a \"b\" c"``, proves that ``\"``
-    is an escaped quote. The text is unclear if no cell proves this.
+    A quoted cell such as ``"a \"b\" c"`` proves that ``\"`` is an escaped quote: no other quote
+    ends the cell before the first ``\"``. The text is unclear if no cell proves this.
     """
     if '\\"' not in text or dialect.quote != '"':
         return False
-    # A quoted cell, from its first character to the first ``\"``.
+    # The start of a quoted cell up to its first ``\"``, such as ``"a \"``. Before, the cell has
+    # only doubled quotes.
     quoted_cell_with_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
     return not re.search(quoted_cell_with_escape, text, re.MULTILINE)
 

@@ -188,8 +188,8 @@ def _copy_rows(
 ) -> tuple[list[str], _RowStatistics]:
     """Write the rows after the header to a file.
 
-    The line ``END`` is read after the lines of the file. An open quote makes the line a part of the
-    quoted cell; without an open quote, the last row is ``[END]``, and is removed from the copy.
+    The reader gets the line ``END`` after the lines of the file. If all quotes are closed, the last
+    row is ``[END]``, which is then removed from the copy. Otherwise, ``END`` is part of a cell.
 
     Args:
         path: The path of the file to read.
@@ -232,10 +232,10 @@ def _copy_rows(
                 if "unexpected end" not in message:
                     note_undoubled_quote(reader.line_num)
                 raise  # the caller reads the file again, with strict=False
-            # The reader has not yielded the faulty row.
+            # The fault is in the row after the last row that the reader has yielded.
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
         if statistics.last_row != [END]:
-            # The reader has yielded the faulty row.
+            # The fault is in the last row that the reader has yielded.
             raise ValueError(f"line {statistics.row_line}: a quote is not closed")
     _remove_end_marker(copy_path)
     return header, statistics

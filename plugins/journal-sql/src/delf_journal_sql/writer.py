@@ -140,7 +140,7 @@ class Writer:
             return self._tasks.take(connection, task_id, may_be_failed=may_be_failed)
 
         def record_claim(_former_owner: PerhapsAlive | None) -> None:
-            """Record the claim after the commit, with the result of ``claim``."""
+            """Record the claim after the commit."""
             self._tasks.claimed_tasks.add(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.

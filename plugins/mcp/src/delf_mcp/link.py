@@ -121,7 +121,7 @@ class Link:
             self._client = None
 
     async def _wait_for_requests(self) -> None:
-        """Wait for the ends of requests in progress, so that these get the answers to them."""
+        """Wait a few seconds for the answers to the requests in progress."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._has_no_request.wait()

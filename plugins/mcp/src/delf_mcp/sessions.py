@@ -39,9 +39,11 @@ def mark_lost_session(response: httpx2.Response, body: bytes) -> bytes:
     error = message.get("error")
     error_code = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
     if response.status_code == _NOT_FOUND:
-        is_lost = error_code != types.METHOD_NOT_FOUND
+        is_about_method = error_code == types.METHOD_NOT_FOUND
+        is_lost = not is_about_method
     else:
-        is_lost = error_code is not None and message.get("id") != request_id
+        is_about_request = message.get("id") == request_id
+        is_lost = error_code is not None and not is_about_request
     if request_id is None or not is_lost:
         return body
     marked_error = {

@@ -298,7 +298,8 @@ def _start_block(
         arguments = ""
         if is_whole:
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-        # The API expects the thinking before a call back with the call, so the call keeps it.
+        # When a call is sent back to the API, the thinking that came before the call must be sent,
+        # too. So the call, but no later call, gets the thinking as its opaque token.
         token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
         answer.signed_blocks.clear()
         return answer.add_call(block.get("id"), required(block, "name"), arguments, token)

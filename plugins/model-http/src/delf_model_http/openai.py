@@ -153,7 +153,8 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
     if index >= 0 and answer.is_emitted(index):
-        # An emitted call is complete, so the server sends this index for all calls.
+        # No piece can belong to an emitted call, which is complete. So the server sends the same
+        # index for all calls, and the piece belongs to the latest call.
         index = answer.last_call_index
     answer.name_call(index, name)
     return answer.add_arguments(index, arguments)

@@ -220,8 +220,8 @@ def _start_item(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Add the start of an output item, such as a call; return the deltas to emit."""
     if item.get("type") != "function_call":
         return []
-    # The API expects the signed reasoning before a call back with the call, so the call keeps it as
-    # its opaque token. The reasoning does not belong to later calls.
+    # When a call is sent back to the API, the signed reasoning that came before the call must be
+    # sent, too. So the call, but no later call, gets the reasoning as its opaque token.
     token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
     answer.signed_blocks.clear()
     return answer.add_call(item.get("call_id"), required(item, "name"), "", token)

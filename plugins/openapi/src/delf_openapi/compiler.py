@@ -463,9 +463,9 @@ def return_type(
     except (SpecError, TypeError, AttributeError, LookupError):
         return True, "Any"
     if result is None:
-        # A success status without content suggests the result None. But many specifications omit
-        # the content by mistake. So the result counts as declared only with a status, such as 204,
-        # that cannot have content.
+        # A success status without content means the result None. But many specifications omit the
+        # content by mistake: None counts as declared only with a status, such as 204, that cannot
+        # have content.
         statuses = _success_statuses(raw)
         has_status_without_content = bool(_STATUSES_WITHOUT_CONTENT.intersection(statuses))
         return has_status_without_content, "None" if statuses else "Any"

@@ -240,8 +240,8 @@ class APITool(Connection[OpenAPISettings]):
         """Note the actions that cannot be called because of their servers.
 
         Raises:
-            ConnectionConfigurationError: If no action can be called, and the user has not accepted
-                a server to which a key would be sent.
+            ConnectionConfigurationError: If all actions are refused, and at least one of them
+                because a key would be sent to a server that the user has not accepted.
         """
         from delf_openapi.homes import UnacceptedServerError, refused_actions
 

@@ -99,12 +99,11 @@ class Trees:
             folders: list[Path] = []
             if main_uri.startswith("file:"):
                 folders.append(path_of(main_uri).resolve().parent)
-            # An allowed root is a path, a ``file:`` URL, or the URL of an origin, such as
-            # ``https://a.example``. No document is in a folder of such a name, so that an origin
-            # allows nothing here.
             for root in self._allowed_roots:
-                is_file_url = root.startswith("file:")
-                folders.append(path_of(uri_of(root)) if is_file_url else Path(root))
+                if root.startswith("file:"):
+                    folders.append(path_of(uri_of(root)))
+                elif "://" not in root:  # the URL of an origin allows no files
+                    folders.append(Path(root))
             if any(path.is_relative_to(_absolute(folder)) for folder in folders):
                 return
         elif uri.startswith(("http://", "https://")):

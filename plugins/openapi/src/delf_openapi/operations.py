@@ -111,12 +111,12 @@ def _free_name(
 ) -> str:
     """Return the wanted name, or if it is taken, the name with a suffix.
 
-    The suffix is the HTTP method or a number: the operations that want the name ``list`` get the
-    names ``list``, ``list_get``, ``list_2``, ``list_3`` and so on.
+    The first suffix to try is the HTTP method, and the next ones are numbers: the operations that
+    want the name ``list`` get the names ``list``, ``list_get``, ``list_2``, ``list_3`` and so on.
 
     Args:
         wanted_name: The wanted name.
-        method: The HTTP method, which is the first suffix to try.
+        method: The HTTP method of the operation.
         taken_names: The names of other operations.
         last_numbers: The last number that was appended to each wanted name; updated.
     """

@@ -122,7 +122,6 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
         style = encoding.get("style")
         if style is None and uses_brackets and isinstance(part, (dict, list)):
             style = "deepObject"
-        explode = encoding.get("explode")
         has_style = style is not None or "explode" in encoding
         if isinstance(media, str) and kind_of(media) == "json":
             pairs.append((quoted_name, _quoted_json(part)))
@@ -132,6 +131,7 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
             pairs += [(quoted_name, _quoted_json(item)) for item in items]
         else:
             style = str(style or "form")
+            explode = encoding.get("explode")
             explodes_by_default = style == "form"
             pairs += styled_pairs(
                 quoted_name,

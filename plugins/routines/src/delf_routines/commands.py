@@ -263,7 +263,8 @@ def save(
     the routine NAME itself, the run is added as a test case for `delf routines test`.
     """
     state = state_of(ctx)
-    store = _store(state)  # of the person's folder: restore_options() changes to the task's
+    # The routine is saved for the current folder; restore_options() changes to the task's folder.
+    store = _store(state)
     record, events = load_task(ctx, task_id)
     first_event = start_event(events)
     if first_event is None:

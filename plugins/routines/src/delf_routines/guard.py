@@ -73,10 +73,10 @@ class RoutineGuard:
 
     @property
     def calls_so_far(self) -> list[CallMade]:
-        """The write calls of earlier scripts that this script has not repeated, then its own calls.
+        """The unrepeated write calls of earlier scripts, followed by the calls of this script.
 
-        While a model repairs the routine, the guard of the next script gets this list as
-        ``earlier``.
+        If this script fails, a model repairs the routine. The guard of the next script then gets
+        the list as ``earlier``.
         """
         return [*self.unrepeated_changes, *self.calls_made]
 

@@ -262,7 +262,7 @@ def _run_with_schedules(ctx: click.Context, work: Callable[[DbosSchedules], Awai
 async def _check_calls(state: State, options: Options, schedule: Schedule) -> None:
     """Check the calls of a schedule before the schedule is stored.
 
-    The calls are the one that looks for new items, and the task, if the task runs a routine.
+    A schedule may have a call that looks for new items, and a call of a routine as its task.
 
     Raises:
         ConfigurationError: If the call that looks for items is invalid, changes something, or needs
@@ -307,7 +307,7 @@ def _task_text(task_id: str, state: TaskState | None) -> str:
 
 def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    # One task has the state of the firing, which the line shows anyway.
+    # The state of a single task is the state of the firing, which the line shows anyway.
     has_several_tasks = len(firing.task_ids) > 1
     tasks = ", ".join(
         _task_text(task_id, firing.task_states.get(task_id) if has_several_tasks else None)
@@ -315,7 +315,8 @@ def _firing_line(firing: Firing) -> str:
     )
     outcome = firing.state.value
     if firing.state is TaskState.DONE and not firing.task_states:
-        # The tasks were deleted since; or there are none, because there were no new items.
+        # No task has a state: the tasks were deleted later, or no task was needed, because there
+        # were no new items.
         outcome = "started" if tasks else "checked"
     words = [at, f"{outcome:<8}"]
     if firing.test:

@@ -151,9 +151,9 @@ class MontyRewriting(Rewriting):
     def replace_passed_function(self, place: Place) -> None:
         """Wrap a tool that is passed to a function, so that calls of the tool return awaitables.
 
-        The function may await them together, as by ``asyncio.gather``. The name ``f`` of the tool
-        becomes a call of ``LATER`` with ``f`` and a description of this place for error messages. A
-        name that the script has bound to something else is no tool, and stays as it is.
+        In ``asyncio.gather(*map(fetch, urls))``, the tool ``fetch`` becomes
+        ``LATER("fetch(…) on line 3", fetch)``. A name that the script has bound to something else
+        is left as it is.
         """
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")

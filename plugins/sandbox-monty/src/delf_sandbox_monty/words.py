@@ -196,7 +196,10 @@ def _missing_module_message(name: str, modules: Sequence[str]) -> str:
 def _explain_missing_attribute(
     text: str, tools: Mapping[str, Sequence[str]]
 ) -> tuple[str, str] | None:
-    """Return the name and the message of an AttributeError, reworded; None if unknown."""
+    """Return an exception's name and a clearer message for the text of an AttributeError.
+
+    A missing method of a tool becomes ToolNotAllowed. Return None without a clearer message.
+    """
     object_match = _ATTRIBUTE.search(text)
     if object_match is not None and object_match[1] in tools:
         name, method = object_match.groups()

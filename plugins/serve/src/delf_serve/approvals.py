@@ -99,15 +99,17 @@ class Approvals:
         all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
         records = [record for record in all_records if caller.sees(record.task.key)]
         if mine or rejectable:
-            decidable = list[RequestRecord]()
-            only_rejectable = list[RequestRecord]()
-            for record in records:
-                if may_decide(record, caller):
-                    decidable.append(record)
-                elif rejectable and _may_reject(record, caller):
-                    only_rejectable.append(record)
-            # The list ``only_rejectable`` is empty if the caller did not ask for it.
-            records = [*decidable, *only_rejectable] if mine else only_rejectable
+            decidable = [record for record in records if may_decide(record, caller)]
+            only_rejectable = [
+                record
+                for record in records
+                if _may_reject(record, caller) and not may_decide(record, caller)
+            ]
+            records = []
+            if mine:
+                records += decidable
+            if rejectable:
+                records += only_rejectable
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, caller) for record in page], more=more)

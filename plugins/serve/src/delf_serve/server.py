@@ -227,19 +227,20 @@ class Protocol(HttpToolsProtocol):
             return
         # A client may send several requests at once (pipelining). ``cycle`` is the newest of these
         # requests: while its response is not complete, the client waits for the server.
-        is_answering = not self.cycle.response_complete
-        # on_message_begin() has started another timeout, that for the head of the next request.
-        is_next_head_timed = self._is_reading_head
-        if not is_answering and not is_next_head_timed:
-            is_body_unread = self.cycle.more_body  # else the client may send its next request
-            seconds = UNREAD_BODY_SECONDS if is_body_unread else _IDLE_SECONDS
-            self._start_timer(seconds, self._close)
+        if not self.cycle.response_complete:
+            return
+        if self._is_reading_head:  # on_message_begin() has started the timeout for the head
+            return
+        if self.cycle.more_body:
+            self._start_timer(UNREAD_BODY_SECONDS, self._close)
+        else:  # the client may send its next request
+            self._start_timer(_IDLE_SECONDS, self._close)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse an invalid request, and close the connection.
 
-        The refusal is omitted if an earlier request waits for a response, or if the response to the
-        invalid request has begun.
+        The connection is closed without a refusal if the client would take the refusal for the
+        response to an earlier request, or for more of a response that has begun.
         """
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:  # all earlier requests are answered

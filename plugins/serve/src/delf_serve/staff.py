@@ -130,7 +130,7 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
 
 
 def login_view(login: SessionRecord, *, is_current: bool) -> s.Login:
-    """Convert a login session to the API's model. ``way`` is the method of the login.
+    """Convert a login session to the API's model.
 
     Args:
         login: The session.

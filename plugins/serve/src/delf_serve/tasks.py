@@ -884,9 +884,7 @@ class Tasks:
                 if not first_event.done():
                     first_event.set_exception(error)
             finally:
-                self._forget_running(
-                    task_id
-                )  # in case the task has not ended, such as after an error
+                self._forget_running(task_id)  # listen() does not, if the task has not ended
                 if not first_event.done():
                     first_event.set_result(None)
 

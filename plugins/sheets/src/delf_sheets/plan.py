@@ -224,7 +224,8 @@ def _names_for(
 ) -> list[str]:
     """Return the names of a header's columns, and of the columns beside it that the rows use.
 
-    Reading the sheet names a column beside its header by its number, such as ``column_4``.
+    A column beside the header is named after its number, such as ``column_4``. The last columns
+    are left out if no row uses them.
     """
     names = column_names(header)
     keys = {_name_of(key) for record in records for key in record}

@@ -53,9 +53,9 @@ class Rule:
             return True
         if not self.asks_unless_reading:
             return False
-        # The pattern of a rule that asks unless the command only reads ends with ``**``, which
-        # matches any further words of the command. These words decide: no path may lead out of the
-        # folder, the program must only read its arguments, and no option may do more.
+        # The last word of such a rule, as in ``grep **``, is ``**``. The words of the command that
+        # ``**`` matches need approval if a path leads out of the folder, if the program may do more
+        # than read its arguments, or if an option may do more.
         first_further = len(self.words) - 1
         further_words = command[first_further:]
         if any(map(_OUTSIDE_PATH.search, further_words)):

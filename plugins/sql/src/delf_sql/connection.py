@@ -555,9 +555,8 @@ def _with_parameter_sets(
 ) -> list[tuple[Statement, Sequence[Params]]]:
     """Pair each statement with its sets of parameters; the statement runs once for each set.
 
-    A single statement may have any number of sets, even none: it does not run if it has
-    placeholders and ``params`` is an empty list. Each of several statements has one set: the dict
-    ``params``, or None for a statement without placeholders.
+    For a single statement, see :func:`_parameter_sets`. Several statements share a dict of
+    parameters: each statement has one set, which is this dict, or None without placeholders.
     """
     if len(statements) == 1:
         statement = statements[0]
@@ -574,16 +573,20 @@ def _with_parameter_sets(
 
 
 def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
-    """Return the sets of parameters with which a statement runs, each of them once.
+    """Return the sets of parameters of a statement; the statement runs once for each set.
+
+    A call may give several sets, or no set:
+
+    - ``[[1, "a"], [2, "b"]]``: two sets
+    - ``[{"id": 1}, {"id": 2}]``: two sets, unless the statement has positional placeholders
+    - ``[]``: no set, if the statement has placeholders
+
+    Any other parameters, such as ``{"id": 1}``, are a single set.
 
     Args:
         text: The statement.
         tokens: The tokens of the statement.
         params: The parameters of the call.
-
-    Returns:
-        The items of a list of lists, or of a list of dicts for named placeholders; no set for an
-        empty list, if the statement has placeholders. Any other value is a single set.
     """
     if params is None or isinstance(params, Mapping):
         return [params]

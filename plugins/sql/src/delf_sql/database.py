@@ -79,7 +79,8 @@ class Database:
         Raises:
             ConnectionUnavailableError: If the database does not answer.
             TimeoutError: If the statement exceeded its timeout and was stopped.
-            LostError: If the statement could not be stopped, so that its outcome is unknown.
+            LostError: If the outcome is unknown after the timeout, because the statement could not
+                be stopped, or because the connection to the database was lost.
         """
         deadline = asyncio.timeout(None)  # starts when the job has a session
         job = _Job(deadline, self._seconds)
@@ -94,16 +95,16 @@ class Database:
             raise
         except TimeoutError:  # of the deadline, or raised by the work itself
             job.is_abandoned = True
-            is_ended = await asyncio.shield(self._stop(future, job, read_only))
-            if not is_ended:
+            has_ended = await asyncio.shield(self._stop(future, job, read_only))
+            if not has_ended:
                 raise LostError from None
             failure = future.exception()
-            if failure is None:  # completed before it could be stopped
+            if failure is None:  # the work was completed before it could be stopped
                 return future.result()
             problem = self._backend.explain(failure)
             if problem is not None and problem.is_connection_lost:
                 raise LostError from None
-            raise
+            raise  # the TimeoutError: the work was stopped
         finally:
             job.is_abandoned = True
 

@@ -184,8 +184,9 @@ def bind(
         parts += [text[position : placeholder.start], markers]
         position = placeholder.end
     parts.append(text[position:])
-    # The pieces are the texts between the markers, so that each two have a value between them.
-    bound.pieces.extend("".join(parts).split(_VALUE_MARKER))
+    text_with_markers = "".join(parts)
+    # ``id = :id AND x = 1`` has the pieces ``id = `` and `` AND x = 1``: each marker divides two.
+    bound.pieces.extend(text_with_markers.split(_VALUE_MARKER))
     return bound
 
 

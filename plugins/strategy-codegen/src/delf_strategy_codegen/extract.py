@@ -85,8 +85,8 @@ def find_script(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    # The whole answer, if it is valid Python, which JSON is, too. A JSON object is never a script.
-    # A list of JSON objects probably has tool calls, and only counts as Python further below.
+    # The whole answer, if it is valid Python. JSON is valid Python, too: an object is never a
+    # script, and a list of objects is first read as tool calls.
     bare_script = repair_script(_SPECIAL_TOKENS.sub("", text))
     if bare_script is not None and bare_script.lstrip().startswith("{"):
         bare_script = None

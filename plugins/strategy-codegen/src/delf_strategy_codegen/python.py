@@ -212,8 +212,9 @@ def free_names(code: str) -> set[str]:
 def _bound_before_use(statement: ast.stmt) -> set[str]:
     """Return the names that a statement may bind before it uses them.
 
-    The assignment ``x = x + 1`` binds ``x`` last, and only its value can bind names before, such as
-    the variable of a comprehension. The order inside other statements, such as loops, is unknown.
+    An assignment such as ``x = x + 1`` binds ``x`` last, after the names that the value binds, such
+    as the variable of a comprehension. In any other statement, such as a loop, the order is
+    unknown, so all bound names are returned.
     """
     value = getattr(statement, "value", None)
     if isinstance(value, ast.expr):

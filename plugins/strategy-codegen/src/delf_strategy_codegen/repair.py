@@ -337,6 +337,10 @@ class _Reader:
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
         is_raw_in_curly_quotes = "r" in prefix.lower() and bool(curly_quotes)
+        # The curly quotes around the string become ASCII quotes, so an ASCII quote within them gets
+        # a backslash: “5" disk” becomes "5\" disk". A raw string gets other quotes, as in
+        # r'5" disk', because a backslash would become part of its text.
+        escapes_ascii_quotes = bool(curly_quotes) and not is_raw_in_curly_quotes
         while True:
             char = self._current()
             if self._are_next(closing_quotes, quote_count):
@@ -355,11 +359,7 @@ class _Reader:
                 text.parts.append(self._text[self._position : self._position + 2])
                 self._position += 2
                 continue
-            # The curly quotes around the string become ASCII quotes, so an ASCII quote within them
-            # gets a backslash: “5" disk” becomes "5\" disk". A raw string gets other quotes, as in
-            # r'5" disk', because a backslash would become part of its text.
-            may_escape = bool(curly_quotes) and not is_raw_in_curly_quotes
-            must_escape = may_escape and char == ascii_quote
+            must_escape = escapes_ascii_quotes and char == ascii_quote
             text.parts.append(f"\\{char}" if must_escape else char)
             self._position += 1
 
@@ -455,10 +455,9 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
         first_string, *further_pieces = group
         yield f"({first_string}"
         for piece in further_pieces:
-            is_whitespace_between_strings = isinstance(piece, str)
-            if is_whitespace_between_strings:
-                yield " +"
-            yield str(piece)
+            # Between two strings, there is always a piece of whitespace, which may be empty.
+            is_whitespace = isinstance(piece, str)
+            yield f" +{piece}" if is_whitespace else str(piece)
         yield ")"
 
 

@@ -208,17 +208,16 @@ class Parser:
             self._state = self._think_tag_in_text
         elif "".join(self._current_line).strip():
             # A tag after other text in its line may only be mentioned. The next state decides that
-            # by what follows the end tag, for which it searches the input after this tag.
-            self._search_start = len(tag)
+            # by the text after the end tag.
+            self._search_start = len(tag)  # the end tag comes after this tag
             self._state = self._execute_in_line
         else:
             self._skip_execute_tag()
 
     def _think_tag_in_text(self, events: list[Event]) -> bool:
-        """Parse ``<think>…</think>`` in the middle of an answer.
+        """Add ``<think>…</think>`` in the middle of an answer to the text for the user.
 
-        The user sees the tags and the text between them, because reasoning can only begin an
-        answer.
+        A model reasons at the start of its answer, and only mentions the tags later on.
 
         Return False if more input is needed.
         """

@@ -264,7 +264,8 @@ def _rows(table: Any) -> list[list[str]]:
     rows are filled up with empty texts.
     """
     rows: list[list[str]] = []
-    # By column, the cells that go on below: the text, and the rows left, the current one included.
+    # By column, the cells that also cover later rows: the text, and the number of rows left to
+    # cover, including the current row.
     spanning_cells: dict[int, tuple[str, int]] = {}
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
         row: list[str] = []

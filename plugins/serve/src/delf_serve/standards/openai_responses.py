@@ -121,8 +121,7 @@ async def _task(call: Call, body: ResponseBody) -> str:
         detail = await call.service.tasks.detail(previous_task, call.caller)
         turn.conversation = detail.conversation_id
         is_reply = await _handle_reply(call, detail, decision_count, turn.user_message)
-        only_asks_for_outcome = is_continue(turn.user_message)
-        if is_reply or only_asks_for_outcome:
+        if is_reply or is_continue(turn.user_message):
             return previous_task
     # A client may also send all earlier messages, of which the last may name an approval request.
     continued_task = await continue_task(call, turn)

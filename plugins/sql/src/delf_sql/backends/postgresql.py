@@ -242,18 +242,17 @@ class PostgresBackend(EngineBackend):
             return
         allowed = self._settings.functions
         calls = {name for name in statement.calls if not is_listed(name, allowed)}
-        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f.
         names_after_dot = {
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
-        # Check functions of PostgreSQL that only read, as in `row.lower`, like calls.
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. Known functions
+        # that only read, as in `row.lower`, are checked like the functions of written calls.
         known = known_functions("postgresql")
         calls |= names_after_dot & known
-        names_after_dot -= known
         parameters = {
             "calls": sorted(calls),
             "known": sorted(calls & known),
-            "names_after_dot": sorted(names_after_dot),
+            "names_after_dot": sorted(names_after_dot - known),
         }
         row = driver.execute(_UNSAFE_FUNCTION, parameters).fetchone()
         if row is not None:

@@ -364,16 +364,21 @@ class SqliteBackend:
 
         SQLite stores all other values unchanged, because its columns hold values of any type.
         """
-        for bound in bound_statements:
+
+        def has_large_integer(bound: BoundStatement) -> bool:
             integers = [value for value in bound.values if isinstance(value, int)]
-            if not any(map(loses_digits_as_float, integers)):
-                continue
-            relations = self.relations(session)
+            return any(map(loses_digits_as_float, integers))
 
-            def find_table(name: str, candidates: Sequence[Relation] = relations) -> Table | None:
-                relation = find_relation(name, candidates)
-                return None if relation is None else self._table(session, relation)
+        statements_with_large_integers = list(filter(has_large_integer, bound_statements))
+        if not statements_with_large_integers:
+            return
+        relations = self.relations(session)
 
+        def find_table(name: str) -> Table | None:
+            relation = find_relation(name, relations)
+            return None if relation is None else self._table(session, relation)
+
+        for bound in statements_with_large_integers:
             float_kinds: list[str | None] = []
             for kind in kinds_of(bound, "sqlite", find_table):
                 is_float = kind is not None and _FLOAT_TYPE.match(kind)

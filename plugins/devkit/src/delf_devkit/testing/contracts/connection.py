@@ -506,7 +506,10 @@ class ConnectionContract(Contract):
             await _close(refused_connection)
 
     async def _check_raises_or_finds_something(self, call: Call, refused_connection: Any) -> None:
-        """Fail if a call with a refused login returns an empty result instead of raising."""
+        """Fail if a call with a refused login returns an empty result instead of raising.
+
+        With the right login, the result of the call must not be empty.
+        """
         try:
             result = await self._make(call, refused_connection)
         except Exception:

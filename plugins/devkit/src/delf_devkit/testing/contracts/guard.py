@@ -215,7 +215,8 @@ def _find_awaited(work: Any) -> _Awaited | None:
     while True:
         frame = getattr(current, "cr_frame", None)
         if frame is None or not frame.f_code.co_filename.startswith(_TEST_SUITES_FOLDER):
-            return _Awaited(current, current)  # the object belongs to the plugin under test
+            # The object belongs to the plugin under test.
+            return _Awaited(step=current, named=current)
         awaited = getattr(current, "cr_await", None)
         has_own_timeout = frame.f_code.co_name == "within"  # Contract.within()
         if has_own_timeout or awaited is None:
@@ -223,7 +224,7 @@ def _find_awaited(work: Any) -> _Awaited | None:
         is_coroutine = hasattr(awaited, "__qualname__")
         if not is_coroutine:
             is_anext = type(awaited).__name__.startswith("async_generator")
-            return _Awaited(awaited, awaited if is_anext else current)
+            return _Awaited(step=awaited, named=awaited if is_anext else current)
         current = awaited
 
 

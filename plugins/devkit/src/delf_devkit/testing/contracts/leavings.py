@@ -91,8 +91,7 @@ async def check_remains(
             shared.remember()
             state_after_first_use = random.getstate()
             # Draw a number, so that the second use begins with another state than the first use
-            # ended with. An object that calls random.seed() on each use ends with the same state
-            # again. An object that does not call it ends with another state.
+            # ended with. Only random.seed(), called on each use, leads to the same end state again.
             random.random()  # noqa: S311 - no secret
             exit_handlers.append(_exit_handler_count())
             await use()
