@@ -481,7 +481,7 @@ class Calendar(GoogleConnection):
         zone_of_start = zone_of(new_start) if isinstance(new_start, dt.datetime) else None
         has_named_zone = zone_of_start not in (None, "UTC")
         keeps_zone_of_start = has_named_zone and not requested_zone
-        # In the other cases, the times are converted to ``zone_name``. A start with the offset
+        # In the cases 1, 3 and 4, the times are converted to ``zone_name``. A start with the offset
         # +02:00, for example, becomes a local time of this zone, by which a series repeats.
         moved = times(new_start, end, zone_name, converts_to_zone=not keeps_zone_of_start)
         # A time has the field "dateTime", a whole day the field "date". None removes the other one,

@@ -276,14 +276,10 @@ def _current_value(project: Project, key: str) -> Any:
         return project.agent_values.resolve(project.environ)
     setting, *inner_path = path
     check_agent_key(key, setting)
-    written_values = project.agent_values.resolve(project.environ)
-    # The validated value is the default if the project does not have the setting. But validation
-    # converts some settings to objects, such as a model to an LLMConfig: use these as written.
-    validated: Any = getattr(project.agent, setting)
-    if isinstance(validated, (bool, int, float, str, list, dict)):
-        value = cast("object", validated)
-    else:
-        value = written_values.get(setting)
+    value: Any = getattr(project.agent, setting)  # the default if the project has no such setting
+    is_plain = isinstance(cast("object", value), (bool, int, float, str, list, dict))
+    if not is_plain:  # such as an LLMConfig, to which a model is converted: return what is written
+        value = project.agent_values.resolve(project.environ).get(setting)
     for part in inner_path:
         value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
     return value

@@ -139,7 +139,7 @@ def _with_limit(flatten_mapping: Callable[[Any, Any], None]) -> Callable[[Any, A
 
     def flatten(loader: Any, node: Any) -> None:
         for part in _merged_mappings(node):
-            loader.flatten_mapping(part)  # calls this function
+            loader.flatten_mapping(part)  # calls flatten() for the part
             loader.merged_key_count += len(part.value)
             if loader.merged_key_count > _MAX_MERGED:
                 raise SpecError("the specification's YAML merges too many values")

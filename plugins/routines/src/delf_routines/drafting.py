@@ -181,7 +181,9 @@ class BoundDraft:
         return BoundRoutine(self.agent, self.routine)
 
     def _raise_if_outdated(self) -> None:
-        """Check that the saved routine is still the one of the reviewed diff, or the draft itself.
+        """Check that the saved routine has not changed since the diff was made and reviewed.
+
+        The saved routine may also be the draft itself, which was saved already.
 
         Raises:
             ConfigurationError: If another routine was saved since the draft was made.

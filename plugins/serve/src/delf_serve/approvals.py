@@ -105,7 +105,7 @@ class Approvals:
                 for record in records
                 if _may_reject(record, caller) and not may_decide(record, caller)
             ]
-            records = []
+            records = list[RequestRecord]()
             if mine:
                 records += decidable
             if rejectable:

@@ -101,8 +101,8 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
         TypeError: If the value does not fit, with the allowed values.
     """
     is_array = dimensions > 0
-    # A list for a column of JSON, texts or bytes is a single value. A list for an array, or for a
-    # column of another type, is checked item by item.
+    # A list for a column of JSON, text or bytes is a single value. Any other list has values of the
+    # column's type, or is an array, and is checked item by item.
     takes_whole_list = family in ("json", "text", "bytes") and not is_array
     if isinstance(value, list) and not takes_whole_list:
         dimensions_of_items = dimensions - 1 if is_array else 0

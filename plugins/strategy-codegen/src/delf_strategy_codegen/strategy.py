@@ -234,8 +234,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 was_tool_offered_late = bool(tools) and can_offer_tool
                 if not was_tool_offered_late or not _may_be_about_tools(error):
                     raise
-                # The first answer came without tools, so the server refuses tools: with 400, 404,
-                # 422 or 500. Send the request again without tools.
+                # The model has answered the request without tools, so the server refuses tools. Ask
+                # again without tools, and write the feedback in other words.
                 can_offer_tool = False
                 tools = ()
                 continue

@@ -445,10 +445,9 @@ async def continue_task(call: Call, turn: Turn) -> str | None:
     """Return the id of the task that a turn continues; None if the turn starts a new task.
 
     A turn continues a task if it decides the task's pending approval request, or asks for the
-    task's outcome. A client that keeps its messages itself sends the text of the task again,
-    followed by the question of the approval request. The task is then found by its owner and text,
-    and the request by the id in the question. An injected text that looks like a question is
-    ignored, because it does not have the id of a pending request.
+    task's outcome. The messages of the turn are the text of the task, the question of the approval
+    request, and the user's reply. The task is found by its owner and text, and the request by its
+    id in the question. An injected question has no effect without the id of a pending request.
 
     Raises:
         ProblemError: If the caller may not decide.
