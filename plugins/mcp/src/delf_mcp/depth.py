@@ -54,12 +54,12 @@ def replace_cut_items(message: dict[str, Any]) -> None:
         items: Any = fields.get(key)
         if isinstance(items, list):
             fields[key] = [
-                {"name": _name_of(item), _CUT_ITEM: True} if lacks_parts(json.dumps(item)) else item
+                {"name": _name_of(item), _CUT_ITEM: True} if is_cut(json.dumps(item)) else item
                 for item in cast("list[Any]", items)
             ]
 
 
-def lacks_parts(text: str) -> bool:
+def is_cut(text: str) -> bool:
     """Return True if :func:`without_deep_parts` has cut a part out of a JSON text."""
     return _CUT_PART in text
 

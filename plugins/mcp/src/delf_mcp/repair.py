@@ -12,7 +12,7 @@ import mcp_types as types
 
 from delf.notes import note, notes_of_call
 from delf.values.json_reader import JSONReader
-from delf_mcp.depth import has_deep_parts, lacks_parts, replace_cut_items, without_deep_parts
+from delf_mcp.depth import has_deep_parts, is_cut, replace_cut_items, without_deep_parts
 
 # Matches the code with which the client library reports the end of a connection. Servers use the
 # code for errors of their own.
@@ -72,7 +72,7 @@ def repaired(text: str) -> str:
     if isinstance(value, dict):
         _attach_notes(cast("dict[str, Any]", value), notes)
     repaired_text = json.dumps(value, ensure_ascii=False)
-    if lacks_parts(repaired_text):
+    if is_cut(repaired_text):
         raise ValueError("the message is nested too deeply")
     return repaired_text.encode("utf-8", "replace").decode()  # without lone surrogates
 
