@@ -263,7 +263,10 @@ class Scripts:
     def _find_sources(self, action: str, parameter: str, line: int | None) -> Sources | None:
         """Find the result of :meth:`sources`, which caches it.
 
-        ``{UNKNOWN}`` if the found calls do not pass the parameter.
+        Returns:
+            - None if there is no such call, or if the script may hide calls from the analysis.
+            - ``{UNKNOWN}`` if there are such calls, and none of them passes the parameter.
+            - Otherwise the sources of the argument in all these calls.
         """
         calls = self._argument_sources[action]
         if line is not None:
@@ -291,15 +294,16 @@ class Scripts:
 
         A result inside the value, as in ``{"id": find()}``, counts like the result itself.
         """
+        # The expression may bind names, as ``sum(row.price for row in find())`` binds ``row``.
+        self._declare(ast.Module(body=[ast.Expr(node)], type_ignores=[]))
         return with_enclosed_as_whole_results(self.read(node))
 
     def _declare(self, tree: ast.Module) -> None:
         """Record the names that a script binds.
 
-        The sources of a name are the actions and fields from which its value comes. :meth:`read`
-        later adds the sources of variables and of the parameters of functions, which have none yet.
-        Functions without decorators and the modules in ``_HARMLESS_MODULES`` need no sources. All
-        other names, such as classes and caught exceptions, have unknown sources.
+        - Variables and parameters start without sources; :meth:`read` adds these.
+        - Functions without decorators and the modules in ``_HARMLESS_MODULES`` need no sources.
+        - All other names, such as classes and caught exceptions, have unknown sources.
         """
         for node in ast.walk(tree):
             match node:
@@ -311,16 +315,14 @@ class Scripts:
                     self._functions[name].append(function)
                 case ast.Import() | ast.ImportFrom():
                     self._declare_import(node, is_top_level=node in tree.body)
-                case ast.Attribute(attr=name) | ast.alias(name=name) if (
-                    name in _CONTEXTS_OF_DECIMAL.split()
+                # ``decimal.getcontext().prec = 2`` changes the results of later computations.
+                case ast.Attribute(attr=used_name) | ast.alias(name=used_name) if (
+                    used_name in _CONTEXTS_OF_DECIMAL.split()
                 ):
                     self._has_reflection = True
-                # Only functions with decorators reach this case, because an earlier case matches
-                # all other functions.
-                case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                    self._declare_unknown_functions(name, node)
-                case ast.AsyncFunctionDef(name=name):
-                    self._declare_unknown_functions(name, node)
+                # These functions have decorators: the second case matches all others.
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._declare_unknown_functions(node.name, node)
                 case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                     self._declare_unknown(name)
                 case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
@@ -397,7 +399,7 @@ class Scripts:
             case ast.Call():
                 return self._read_call(node)
             case ast.Lambda():
-                # A lambda that is neither an argument nor assigned may be called with any values.
+                # For example in a list, from which the lambda may be called with any values.
                 return self._read_passed_function(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
                 self._bind_defaults(value)
@@ -442,8 +444,8 @@ class Scripts:
                 return self._read_all(body)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._read_branching(node, [body, orelse], tests=[test])
-            # ``a and b`` is read like ``b if a else a``, without the last ``a``: the expression has
-            # this value only if ``a`` is empty or false, and then it has no fields.
+            # The value of ``a and b`` is ``b``, or an empty or false ``a``, which has no fields. So
+            # the expression is read like ``b if a else None``.
             case ast.BoolOp(op=ast.And(), values=[*tests, last]):
                 return self._read_branching(node, [last], tests=tests)
             case ast.Match():
@@ -510,11 +512,9 @@ class Scripts:
         if node.returns is not None:
             self.read(node.returns)
         self._bind_defaults(node)
-        # ``f()`` may return the object of any variable that the function uses. So a change of the
-        # result, as by ``f().append(x)``, counts for all of these variables.
+        # After ``def f(): return rows``, ``f().append(x)`` changes the object of ``rows``.
         self._add_to(self._contained_variables[node.name], _names_in(node))
-        # If each branch of ``if paid:`` defines a function ``f``, ``paid`` decides which of them a
-        # call runs. _read_function_call() adds the sources of the name ``f`` to the result.
+        # In ``if paid: def f(): ...``, ``paid`` decides which function the name ``f`` stands for.
         name_sources = self._variable_sources.setdefault(node.name, set())
         self._add_to(name_sources, *self._enclosing_conditions(node.name))
         return self._read_branching(node, node.body)
@@ -587,19 +587,21 @@ class Scripts:
         """
         with self._visiting(node) as conditions:
             for clause in node.generators:
-                self._record_move(clause.iter, set())
-                for target, sources, item in self._loop_bindings(clause.target, clause.iter):
-                    self._bind(target, sources, item, adds_conditions=False)
+                for target, row_sources, item in self._loop_bindings(clause.target, clause.iter):
+                    self._bind(target, row_sources, item, adds_conditions=False)
                 # The number of rows reveals none of their fields.
                 self._add_to(conditions, without_whole_results(self.read(clause.iter)))
                 self._add_to(conditions, *map(self._read_test, clause.ifs))
             if isinstance(node, ast.DictComp):
-                return conditions | self._read_dict([node.key], [node.value])
-            sources = conditions | self.read(node.elt)
-            if isinstance(node, ast.GeneratorExp):
-                # In ``any(n == wanted for n in numbers)``, the item decides where reading ends.
-                for clause in node.generators:
-                    self._record_move(clause.iter, sources)
+                item_sources = self._read_dict([node.key], [node.value])
+            else:
+                item_sources = self.read(node.elt)
+            sources = conditions | item_sources
+            # In ``any(n == wanted for n in numbers)``, the items of the generator decide where the
+            # reading of ``numbers`` ends. Other comprehensions read all rows.
+            end_sources = sources if isinstance(node, ast.GeneratorExp) else set[Source]()
+            for clause in node.generators:
+                self._record_move(clause.iter, end_sources)
             return sources
 
     def _loop_bindings(self, target: ast.expr, rows: ast.expr) -> Iterator[_Binding]:
@@ -609,24 +611,24 @@ class Scripts:
             target: The variable, or the tuple of variables.
             rows: The expression of the rows.
         """
-        match target, rows:
-            case ast.Tuple(elts=[number, item]), ast.Call(args=[values, *start]) if (
-                self._calls_builtin(rows, "enumerate")
-            ):
+        if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
+            variables, arguments = target.elts, rows.args
+            if self._calls_builtin(rows, "enumerate") and len(variables) == 2 and arguments:
+                values, *start = arguments
                 # The number comes only from the argument ``start``, not from the values.
                 start += [each.value for each in rows.keywords]
+                number, item = variables
                 yield _Binding(number, self._read_all(start), rows)
                 yield _Binding(item, self.read(values), _item_of(values))
-            case ast.Tuple(elts=targets), ast.Call(args=lists) if len(targets) == len(
-                lists
-            ) and self._calls_builtin(rows, "zip"):
-                # zip() ends with the shortest list, so the length of each list decides which items
-                # of the other lists the loop gets. A length reveals no field of the items.
+                return
+            if self._calls_builtin(rows, "zip") and len(variables) == len(arguments):
+                # zip() ends with the shortest list, so each variable depends on the length of each
+                # list. A length reveals no field of the items.
                 length_sources = without_whole_results(self.read(rows))
-                for each, values in zip(targets, lists, strict=True):
+                for each, values in zip(variables, arguments, strict=True):
                     yield _Binding(each, self.read(values) | length_sources, _item_of(values))
-            case _:
-                yield _Binding(target, self.read(rows), _item_of(rows))
+                return
+        yield _Binding(target, self.read(rows), _item_of(rows))
 
     def _calls_builtin(self, call: ast.Call, name: str) -> bool:
         """Return whether a call names its arguments one by one and calls a certain builtin."""
@@ -640,8 +642,8 @@ class Scripts:
 
         Args:
             node: The node.
-            parts: The parts of the node.
-            tests: Further parts, which decide which of ``parts`` run and are not the node's value.
+            parts: The parts that may be its value: ``a`` and ``b`` in ``a if c else b``.
+            tests: The parts that only decide which of ``parts`` run, such as ``c``.
 
         Returns:
             The sources: the actions and fields from which the values in all parts come.
@@ -650,9 +652,8 @@ class Scripts:
             test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._sources_read_in[node]
             self._add_to(sources, test_sources, self._read_all(parts))
-            # Any part may raise an exception, which skips the parts after it. For example, the
-            # statement ``ship(row["id"])`` in a ``try`` fails if the field ``id`` is missing. A
-            # whole result cannot cause that, because only the fields that a part names are read.
+            # A part may fail and so skip the parts after it, as ``ship(row["id"])`` in a ``try``
+            # fails without the field ``id``. Fields that no part names cannot cause a failure.
             self._add_to(conditions, test_sources, without_whole_results(sources))
             return sources
 
@@ -715,10 +716,11 @@ class Scripts:
         values = arguments_of_action(call, parameters).items()
         sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
         self._argument_sources[name][call] = sources_by_parameter
-        # A service may copy a whole record from its arguments into one field of its result. A
-        # script that reads only this field still gets the whole record, so that enclosed() marks
-        # the sources of the arguments.
-        return result_of(name).union(*map(enclosed, sources_by_parameter.values()))
+        result_sources = result_of(name)
+        for argument_sources in sources_by_parameter.values():
+            # In ``save(record)["data"]``, the service may have put the record into ``data``.
+            result_sources |= enclosed(argument_sources)
+        return result_sources
 
     def _is_variable_or_function(self, name: str) -> bool:
         """Return whether a dotted name begins with a variable or function of the scripts."""
@@ -737,22 +739,24 @@ class Scripts:
         """Record what a call of a function or method changes; return the sources of its result."""
         name = dotted(call.func)
         arguments = _arguments(call)
-        receiver, method = call.func, ""
-        if isinstance(receiver, ast.Attribute):
-            receiver, method = receiver.value, receiver.attr
+        if isinstance(call.func, ast.Attribute):
+            receiver, method = call.func.value, call.func.attr
+        else:
+            receiver, method = call.func, ""
         # The functions of the script with this name; it may define several.
         functions = self._functions.get(name, ())
         if functions:
-            # The sources of the name are those of the conditions that decide which definition runs.
+            # The sources of the conditions that decide which of the functions is called.
             receiver_sources = self._variable_sources.get(name, set())
         else:
             receiver_sources = self.read(receiver)
         argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
         lambda_sources = self._read_lambdas(call, receiver_sources | argument_sources)
-        # After ``def len(rows): …``, the name ``len`` is not that of the builtin.
-        is_shadowed = not method and self._is_variable_or_function(name)
+        known_name = method or name
+        if not method and self._is_variable_or_function(name):
+            known_name = ""  # after ``def len(rows): …``, ``len`` is not the builtin
         result_sources = self._sources_of_result(
-            "" if is_shadowed else method or name,
+            known_name,
             field_of_value(receiver_sources, _fields_read_by_call(call, method)),
             argument_sources,
             lambda_sources,
@@ -773,7 +777,7 @@ class Scripts:
         passed_sources: _Sources,
         result_sources: _Sources,
     ) -> None:
-        """Record which objects a function or method changes that the script does not define.
+        """Record which objects a call changes; the script does not define the called function.
 
         Args:
             call: The call.
@@ -804,14 +808,12 @@ class Scripts:
             values: The arguments, and the object of a method.
             sources: The actions and fields from which the changes come.
         """
-        changed = {
-            name
-            for value in values
-            if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred))
-            for name in _variables_reaching(value)
-        }
-        # A name such as that of an unknown module counts for all variables already.
-        mixed = {each for each in changed if _ANY_VARIABLE not in self._contained_variables[each]}
+        changed: set[str] = set()
+        for value in values:
+            if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
+                changed.update(_variables_reaching(value))
+        # The others, such as a caught exception, may refer to the objects of all variables anyway.
+        mixed = {name for name in changed if _ANY_VARIABLE not in self._contained_variables[name]}
         for name in mixed:
             self._add_to(self._contained_variables[name], mixed)
         self._add_to_variables(self._names_inside(changed) - {_ANY_VARIABLE}, sources)
@@ -821,18 +823,17 @@ class Scripts:
 
         Args:
             call: The call.
-            passed_sources: The sources of the receiver and of the other arguments: of all values
-                that the called function can pass to a lambda.
+            passed_sources: The sources of all values that the called function can pass to a lambda:
+                of the receiver and the other arguments.
         """
         result_sources: _Sources = set()
         for each in _arguments(call):
             if isinstance(each, ast.Lambda):
                 self._bind_defaults(each)
-                # In ``rows.sort(key=lambda row: row.append(x))``, a row is an object of ``rows``.
+                # In ``rows.sort(key=lambda row: …)``, ``row`` may be an object inside ``rows``.
                 variables = {*_names_in(call)} - self._modules
                 self._share_objects(_parameters(each), passed_sources, variables)
-                # The other arguments decide how often the lambda is called, as ``values`` does in
-                # ``map(lambda value: done.append(1), values)``.
+                # In ``map(lambda value: …, values)``, ``values`` decides how often the lambda runs.
                 with self._visiting(each, passed_sources):
                     result_sources |= self._read_parts(each)
         return result_sources
@@ -848,14 +849,14 @@ class Scripts:
     ) -> _Sources:
         """Return the sources that the result of a function or method has from its arguments.
 
-        A record has the source ``whole result``, which stands for all of its fields:
+        The source ``whole result`` of an argument stands for all fields of a record:
 
-        - ``len(rows)`` uses no field, so the source is dropped. A function of the script and the
-          lambda of ``map`` name the fields that they use, so it is dropped there, too.
-        - ``max(rows)`` is a record of ``rows``, so the source stays: a field that the script reads
-          of the result takes its place.
-        - Any other function may put the record into a field of its result, so that the source
-          becomes an ``enclosed result``, which stays when the script reads a field.
+        - ``len(rows)`` uses no field, so the source is dropped.
+        - A function of the script, or the lambda of ``map``, names the fields that it uses, so the
+          source is dropped, too.
+        - ``max(rows)`` is a record of ``rows``, so the source stays.
+        - Any other function may put the record into a field of its result, so the source becomes an
+          ``enclosed result``.
 
         Args:
             function: The name of the function or method; empty for a function of unknown effect.
@@ -886,28 +887,33 @@ class Scripts:
         parameters = function.args
         positional = [*parameters.posonlyargs, *parameters.args]
         named = arguments_of(call, [parameter.arg for parameter in positional])
-        # The conditions around this call also decide whether the function changes variables that
-        # are defined outside of it.
+        # The conditions around the call decide whether the body runs.
         self._add_to(self._condition_sources[function], *self._enclosing_conditions())
         # An argument that the call passes with * or ** may belong to any parameter.
         unpacked_arguments = named.get("*")
         for parameter in (*positional, *parameters.kwonlyargs):
             value = named.get(parameter.arg, unpacked_arguments)
             if value is not None:
-                # The function's condition already has the conditions around the call.
-                self._bind(ast.Name(parameter.arg), self.read(value), value, adds_conditions=False)
+                self._bind_parameter(parameter, self.read(value), value)
         # ``*args`` and ``**kwargs`` of the function may contain any argument.
         any_argument = ast.Tuple([*arguments])
         for parameter in (parameters.vararg, parameters.kwarg):
             if parameter is not None:
-                sources = enclosed(self.read(any_argument))
-                self._bind(ast.Name(parameter.arg), sources, any_argument, adds_conditions=False)
+                self._bind_parameter(parameter, enclosed(self.read(any_argument)), any_argument)
         sources_read = self._sources_read_in[function]
         if _is_lambda(function):
             return sources_read  # all that a lambda reads may be in its result
-        # After ``if row["paid"]: return 1``, the result depends on the field ``paid``, although the
-        # body returns no row. It depends on no other field, so whole results are left out.
+        # The result of ``if row["paid"]: return 1`` depends on the field ``paid``, and on no field
+        # that the body does not name.
         return without_whole_results(sources_read) | self._sources_returned_by[function]
+
+    def _bind_parameter(self, parameter: ast.arg, sources: _Sources, value: ast.expr) -> None:
+        """Bind a parameter of a called function to an argument.
+
+        The conditions around the call are not added: they are conditions of the function.
+        """
+        self._add_to(self._variable_sources[parameter.arg], sources)
+        self._record_object(parameter.arg, value)
 
     def _assign(self, targets: Sequence[ast.expr], value: ast.expr) -> _Sources:
         """Record that an assignment binds its targets to a value; return the value's sources."""
@@ -935,7 +941,7 @@ class Scripts:
             sources: The actions and fields from which the value comes.
             value: The expression of the value.
             adds_conditions: Whether the variables also get the sources of the conditions around the
-                assignment; False for parameters of called functions and in comprehensions.
+                assignment; False in comprehensions.
         """
         match target:
             case ast.Name(id=name):
@@ -967,7 +973,10 @@ class Scripts:
             self._add_to(self._aliased_variables, [name])
 
     def _record_contents(self, name: str, value: ast.AST) -> None:
-        """Record that a variable or function result may be or contain the objects of a value."""
+        """Record that a variable or function may share objects with the variables in a value.
+
+        For example, ``a`` shares an object with ``b`` after ``a = b`` and after ``a = [b]``.
+        """
         self._add_to(self._contained_variables[name], _names_in(value))
         if self._makes_moving_object(value):
             self._add_to(self._moving_variables, [name])
@@ -981,8 +990,9 @@ class Scripts:
         if self._parameters_of_action(value) is not None:
             return True  # an action returns a new object
         name = dotted(value.func)
-        is_known = not self._is_variable_or_function(name)
-        return is_known and name.rpartition(".")[2] in _CONSTRUCTORS.split()
+        if self._is_variable_or_function(name):
+            return False  # after ``list = my_list``, ``list()`` may return an existing object
+        return name.rpartition(".")[2] in _CONSTRUCTORS.split()
 
     def _makes_moving_object(self, node: ast.AST) -> bool:
         """Return whether a value is, or contains, a new object that changes when it is read."""
@@ -996,15 +1006,14 @@ class Scripts:
             case ast.Starred(value=rows) | ast.comprehension(iter=rows):
                 return self._has_moving_items(rows)
             case ast.Call() if self._parameters_of_action(node) is not None:
-                return False
+                return False  # an action returns data, and no iterator
+            case ast.Call() if self._makes_iterator(node):
+                return True
+            case ast.Call(func=function) if _last_name(function) in _CONSUMING_FUNCTIONS.split():
+                # ``list(map(iter, rows))`` is no iterator, but its items are iterators.
+                return any(map(self._has_moving_items, _arguments(node)))
             case ast.Call():
-                name = _last_name(node.func)
-                if self._makes_iterator(node):
-                    return True
-                arguments = _arguments(node)
-                if name in _CONSUMING_FUNCTIONS.split():
-                    return any(map(self._has_moving_items, arguments))
-                return any(map(self._makes_moving_object, arguments))
+                return any(map(self._makes_moving_object, _arguments(node)))
             case _:
                 return any(map(self._makes_moving_object, ast.iter_child_nodes(node)))
 
@@ -1045,12 +1054,14 @@ class Scripts:
         """
         for name in _variables_reaching(node):
             # Reading ``z`` after ``z = zip(rows, numbers)`` also moves the iterator ``numbers``.
-            inside = self._names_inside([name])
-            if _ANY_VARIABLE in inside:
-                inside |= self._names_inside(self._moving_variables)
-            if not inside.isdisjoint(self._moving_variables):
+            reached = self._names_inside([name])
+            if _ANY_VARIABLE in reached:
+                # Of all variables, only iterators and the like change when a script reads them.
+                reached |= self._names_inside(self._moving_variables)
+            has_moving_object = not reached.isdisjoint(self._moving_variables)
+            if has_moving_object:
                 # The module of ``itertools.chain(rows)`` does not change.
-                self._add_to_variables(inside - self._modules - {_ANY_VARIABLE}, sources)
+                self._add_to_variables(reached - self._modules - {_ANY_VARIABLE}, sources)
 
     def _names_inside(self, names: Iterable[str]) -> AbstractSet[str]:
         """Return some variables, and all variables whose objects they may contain at any depth."""
@@ -1075,21 +1086,19 @@ class Scripts:
         """
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
-            # After ``a["rows"].append(record)``, a script that reads ``a["rows"]`` gets the whole
-            # record. With enclosed(), this does not count as the read of a single field of the
-            # record.
+            # After ``a["rows"].append(record)``, ``a["rows"]`` has the whole record.
             sources = enclosed(sources)
         for name in [*_variables_reaching(node)]:
-            # After ``a.append(b)``, the object of ``a`` contains that of ``b``.
             for each in added:
                 self._record_contents(name, each)
-            # After ``a = b``, ``a.append(x)`` changes ``b``. After ``a = [b]``, ``a[0].append(x)``
-            # changes ``b``, but ``a.append(x)`` does not.
+            # ``a[0].append(x)`` changes ``b`` after ``a = [b]``, and ``a.append(x)`` changes ``b``
+            # after ``a = b``.
             changed: AbstractSet[str] = {name}
             if is_part_changed or name in self._aliased_variables:
                 changed = self._names_inside(changed)
-            # The name ``list`` in ``map(list.append, tables, rows)`` does not tell the variables.
-            if name not in self._variable_sources and name not in self._modules:
+            is_variable = name in self._variable_sources or name in self._modules
+            if not is_variable:
+                # ``map(list.append, tables, rows)`` changes others than ``list``.
                 changed |= {_ANY_VARIABLE}
             self._add_to_variables(changed, sources)
 
@@ -1113,8 +1122,8 @@ class Scripts:
             sources: The actions and fields whose values decide whether or how often the parts run.
 
         Yields:
-            The set of these sources, to which the caller may add sources that it finds in the node.
-            As all scripts are read again, the additions count for parts that were read before.
+            A set with these sources. The caller may add sources that it finds in the node. The next
+            pass over the scripts applies them to the parts that were read before.
         """
         conditions = self._condition_sources[node]
         self._add_to(conditions, sources)
@@ -1132,17 +1141,16 @@ class Scripts:
 
         Args:
             variable: The name of a variable; omit it to leave out nothing. A loop or branch that
-                contains all uses of this variable is left out. For example, ``if paid: text =
-                "paid"`` is the only place that uses ``text``. No statement outside of the ``if``
-                can then find out, by the value of ``text``, whether ``paid`` was true.
+                contains all uses of this variable is left out: if only ``if paid: text = "paid"``
+                uses ``text``, no statement outside of the ``if`` learns ``paid`` from ``text``.
 
         Yields:
             The actions and fields from which the values in the condition come.
         """
         for node in self._enclosing_nodes:
-            use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE
-            has_all_uses = 0 < use_count <= self._use_counts_in[node][variable]
-            if not has_all_uses:
+            is_used = self._use_counts[variable] > 0  # False for _ANY_VARIABLE
+            uses_outside = self._use_counts[variable] - self._use_counts_in[node][variable]
+            if not is_used or uses_outside > 0:
                 yield self._condition_sources[node]
 
     def _record_jump(self, value_sources: _Sources) -> None:
@@ -1155,8 +1163,8 @@ class Scripts:
         Args:
             value_sources: The actions and fields from which the returned value comes, if any.
         """
-        # A statement such as ``return row`` reveals no field of the row by leaving the function, so
-        # that whole results, which stand for all fields, are left out.
+        # Whether ``return row`` runs depends on no field of the row, so that whole results, which
+        # stand for all fields, are left out.
         jump_sources = without_whole_results(value_sources).union(*self._enclosing_conditions())
         for node in self._enclosing_nodes:
             self._add_to(self._condition_sources[node], jump_sources)
@@ -1263,10 +1271,8 @@ def _variables_reaching(node: ast.AST) -> Iterator[str]:
 def _count_uses(node: ast.AST) -> Counter[str]:
     """Count how often a loop, condition or function uses each name.
 
-    A variable that is used nowhere else does not tell other statements whether the node ran.
-
-    Uses in the handlers of a ``try`` are not counted, because a handler runs after a failure: after
-    ``try: text = "a"; ship(); text = "b"``, the value ``"a"`` tells a handler that ``ship`` failed.
+    For a ``try``, count only the uses in its body. After ``try: text = "a"; ship(); text = "b"``,
+    the value ``"a"`` tells a handler that ``ship`` failed, so a handler counts as outside.
     """
     if isinstance(node, (ast.Try, ast.TryStar)):
         return Counter(name for statement in node.body for name in _names_in(statement))
