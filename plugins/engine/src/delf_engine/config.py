@@ -601,12 +601,18 @@ def _with_rules_of_both(earlier: Mapping[str, Any], later: Mapping[str, Any]) ->
 
 
 def _has_same_provider(llm: LLMConfig, main: LLMConfig, providers: Providers) -> bool:
-    """Return whether ``llm`` and ``main`` are models of one provider, and can share a key."""
+    """Return whether two models have the same provider, and can share a key.
+
+    Args:
+        llm: A model without a setting ``provider``.
+        main: The main model.
+        providers: The model providers.
+    """
     provider = providers.for_model(providers.resolve_provider(llm).model)
     main_provider = providers.for_model(providers.resolve_provider(main).model)
     if provider is None or provider != main_provider:
         return False
-    # A ``provider`` that the user has set overrules the provider of the model's name.
+    # The setting ``provider`` of the main model overrules the provider of its name.
     return main.provider in (AUTO, provider.name)
 
 

@@ -245,7 +245,7 @@ class _CallCounter:
     def _length_of_variable(self, name: str) -> int:
         """Return the minimum length of a variable's value; 0 if the length is unknown."""
         if name not in self._lengths:
-            # Known before the value is read: in ``items = items + [1]``, the value has the name.
+            # Set before the value is read: ``items = items + [1]`` would recurse forever.
             self._lengths[name] = 0
             value = self._value_assigned_once(name)
             if value is not None and self._is_constant(name):

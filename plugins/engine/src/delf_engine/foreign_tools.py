@@ -452,16 +452,13 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
     if keywords & _CHOICES:
         # The type of ``{"enum": [1, 9], "minimum": 5}`` has the choice alone, without the minimum.
         return len(keywords) == 1 and _is_choice_exact(schema, root, depth)
-    for keyword_name in keywords:
-        if keyword_name == "items":
-            # Without the keyword ``type``, the type is ``Any``, which allows any items.
-            is_exact = "type" in schema and _is_type_exact(schema["items"], root, depth + 1)
-        else:
-            # The type has no counterpart for keywords such as ``pattern``.
-            is_exact = _is_limit(keyword_name, schema)
-        if not is_exact:
+    if "items" in keywords:
+        if "type" not in schema:
+            return False  # the type is ``Any``, which allows any items
+        if not _is_type_exact(schema["items"], root, depth + 1):
             return False
-    return True
+    # The type has no counterpart for other keywords, such as ``pattern``.
+    return all(_is_limit(keyword_name, schema) for keyword_name in keywords - {"items"})
 
 
 def _restricting_keywords(schema: Mapping[str, Any]) -> set[str]:
@@ -489,16 +486,16 @@ def _is_limit(keyword: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _is_choice_exact(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> bool:
-    """Return True if :func:`_type_of_schema` makes a type as strict as a schema with a choice.
+    """Return True if the type of a schema with a choice is as strict as the schema.
 
-    The type is as strict if it refuses each value that the schema refuses.
-
-    The schema has one of ``$ref``, ``anyOf``, ``enum`` and ``const``.
+    The choice is one of ``$ref``, ``anyOf``, ``enum`` and ``const``. The type, which
+    :func:`_type_of_schema` makes, must refuse each value that the schema refuses.
     """
     if "$ref" in schema:
         target = _target(str(schema["$ref"]), root)
-        # A reference to nothing restricts no value, and neither does its type ``Any``.
-        return target is None or _is_type_exact(target, root, depth + 1)
+        if target is None:
+            return True  # without a target, the schema and its type allow any value
+        return _is_type_exact(target, root, depth + 1)
     if "anyOf" in schema:
         return all(_is_type_exact(each, root, depth + 1) for each in schema["anyOf"])
     values = schema["enum"] if "enum" in schema else [schema["const"]]

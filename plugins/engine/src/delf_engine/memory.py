@@ -271,11 +271,10 @@ class Memories:
 
 
 def _text_of(fact: Fact) -> str:
-    """Return the text of a fact, marked as untrusted if its source has put the other mark there."""
+    """Return the text of a fact, in which only delf can have put the mark of the user's words."""
     text = str(fact.content)
-    if fact.source is not None and is_own_fact(text):
-        return f"{text} {_UNTRUSTED_MARK}"
-    return text
+    is_mark_forged = fact.source is not None and is_own_fact(text)
+    return f"{text} {_UNTRUSTED_MARK}" if is_mark_forged else text
 
 
 def is_own_fact(fact: str) -> bool:

@@ -36,17 +36,16 @@ def never_called(
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(code)
-        # A function's parameter with the name of an action hides the action.
+        # In ``def run(lookup): ...``, ``lookup`` is no action.
         parameter_names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        # Search called actions, too, because their statements are left out.
-        searched_names = {*names} - parameter_names
+        action_names = {*names} - parameter_names
         first_lines: dict[str, int] = {}
         for statement in _unconditional_statements(tree.body):
-            mentions = list(_mentions(statement, searched_names))
-            if any(name in called_names for name, _ in mentions):
-                continue
-            for name, line in mentions:
-                first_lines.setdefault(name, line)
+            mentions = list(_mentions(statement, action_names))
+            has_called_action = any(name in called_names for name, _ in mentions)
+            if not has_called_action:
+                for name, line in mentions:
+                    first_lines.setdefault(name, line)
         return first_lines
     except (SyntaxError, SystemError, ValueError, RecursionError, MemoryError):
         return {}

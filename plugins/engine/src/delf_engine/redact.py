@@ -76,15 +76,15 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # The forms by a part that they have in common. A text is searched for the forms only if it
-        # contains the part. Forms without the part, such as in base64, stand under "".
+        # The forms by a part of the secret that they contain, for speed: most texts lack the part,
+        # and so all its forms. Forms without such a part, as in base64, stand under "".
         self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
-            part = max(_UNESCAPED.findall(secret), key=len, default="")
+            longest_part = max(_UNESCAPED.findall(secret), key=len, default="")
             for form in forms_of(secret):
                 if len(form) >= MIN_SECRET_LENGTH:
-                    common_part = part if part in form else ""
-                    self._forms_by_part.setdefault(common_part, set()).add(form)
+                    part = longest_part if longest_part in form else ""
+                    self._forms_by_part.setdefault(part, set()).add(form)
         forms = set[str]().union(*self._forms_by_part.values())
         # The pattern prefers its first alternatives, so the longest form stands first.
         self._forms = sorted(forms, key=len, reverse=True)
@@ -259,7 +259,7 @@ class Redactor:
             return f"<{type(value).__name__}, nested too deeply>"
 
     def _clean(self, value: Any) -> Any:
-        """Redact a value of any type; without a secret, return it, or the value of an enum."""
+        """Redact a value of any type; see :meth:`redact_value`."""
         kind = cast("type[Any]", type(value))
         if kind is str:
             return self.redact_text(value)
@@ -476,8 +476,10 @@ def _in_nested_literal(text: str) -> Iterator[str]:
 
 def _in_repr(text: str, represent: Callable[[str], str]) -> Iterator[str]:
     """Yield the forms of a text within a ``repr`` in single and in double quotes."""
-    # The parts have no single quotes, so ``represent`` puts them all into single quotes.
-    parts = [represent(part)[1:-1] for part in text.split("'")]
+    parts: list[str] = []
+    for part in text.split("'"):
+        in_single_quotes = represent(part)  # double quotes are only for texts with single quotes
+        parts.append(in_single_quotes[1:-1])
     yield "\\'".join(parts)  # as ``it\'s`` in single quotes
     yield "'".join(parts)  # as ``it's`` in double quotes
 

@@ -417,13 +417,13 @@ class Runtime:
             return
         agent = self.resources.agent
         redactor = self.resources.redactor
-        # A FinishedTask contains only the text of the task, so the task need not have finished.
         ask_light_model = partial(agent.context.ask, None)  # None: the model for small questions
-        lesson = FinishedTask(task=redactor.redact_text(request.task), ask=ask_light_model)
+        # The protocol calls the text of a task a FinishedTask, although this task only begins.
+        task_text = FinishedTask(task=redactor.redact_text(request.task), ask=ask_light_model)
 
         async def learn(connection: SupportsLearning, name: str) -> None:
             try:
-                await connection.learn(lesson)
+                await connection.learn(task_text)
             except Exception as error:
                 redactor.log_failure(_log, f"{name} has learned nothing", error)
 

@@ -368,11 +368,11 @@ class ScriptRunner(ScriptHost):
         """
         self._end(reason)
         current_task = asyncio.current_task()
-        if current_task is not None and current_task.cancelling() > 0:
-            # The gate has raised a TaskLeftError in place of the CancelledError. A second
-            # cancellation would never come.
-            raise asyncio.CancelledError
-        await asyncio.get_running_loop().create_future()  # never done: wait to be cancelled
+        # The gate may have raised a TaskLeftError in place of the CancelledError.
+        was_cancelled = current_task is not None and current_task.cancelling() > 0
+        if not was_cancelled:
+            never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            await never_done  # raises CancelledError at the cancellation
         raise asyncio.CancelledError
 
     def _end(self, reason: Exception | LimitReached) -> None:

@@ -113,18 +113,17 @@ def _result_of(
     ``raises_when_blocked`` is set.
     """
     # A probe is a callback that the loop runs at once, unless the loop is blocked.
-    probe_answered = threading.Event()
-    probe_answered.set()  # there is no unanswered probe yet
-    silent_seconds = 0.0
+    is_probe_answered = threading.Event()
+    is_probe_answered.set()  # there is no unanswered probe yet
+    silent_seconds = 0.0  # the time since the last probe, while the probe is unanswered
     while True:
         done_futures, _ = wait({future}, timeout=SLOW_SECONDS)
         if done_futures or loop.is_closed():
             return future.result()
-        if probe_answered.is_set():
-            # The loop was not blocked until now. Send the next probe.
-            probe_answered.clear()
+        if is_probe_answered.is_set():
+            is_probe_answered.clear()
             silent_seconds = 0.0
-            loop.call_soon_threadsafe(probe_answered.set)
+            loop.call_soon_threadsafe(is_probe_answered.set)
             continue
         silent_seconds += SLOW_SECONDS
         if silent_seconds == SLOW_SECONDS:

@@ -196,7 +196,7 @@ def _are_named(arguments: object) -> bool:
 
 
 def recorded(event: ApprovalDecided) -> Decision:
-    """Return the decision that an event records; an expired request counts as rejected."""
+    """Return the decision that an event records; :class:`Rejected` if it cannot be read."""
     data = {f.name: getattr(event, f.name) for f in fields(event)}
     return decision_of(data) or Rejected(reason="its decision cannot be read")
 

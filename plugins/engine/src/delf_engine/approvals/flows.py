@@ -122,8 +122,8 @@ class TaskFlows:
     @property
     def _seen_text_count(self) -> int:
         """The number of the user's texts that the model has certainly seen."""
-        # A resumed task has recorded answers, and has shown no text itself. Each answer is about at
-        # least one text that was new.
+        # A resumed task has recorded answers, and _shown_text_count is 0. The model was asked again
+        # only for a new text, so that it has seen at least one text for each answer.
         return max(self._shown_text_count, self._outline_answer_count)
 
     async def _extend_outline(self, known_answer_count: int) -> bool:
@@ -150,7 +150,7 @@ class TaskFlows:
             text_count = 1 + len(texts_to_obey)  # with the task
             if self._seen_text_count >= text_count:
                 return False
-            self._shown_text_count = text_count
+            self._shown_text_count = text_count  # _seen_text_count counts these texts from now on
             # The answer is recorded as an event, from which follow() adds it to the outline.
             await self._request_outline(texts_to_obey)
             origins.follow(self._log.events)
@@ -230,11 +230,12 @@ class _Suspect:
         paths_to_review = [path for path in checked_paths if self._needs_review(path)]
         if not paths_to_review:
             return None
-        # In ``note(title="Invoices", text=mail.body)``, the user's own title shows that this call
-        # is meant. The text is content, and may be a stranger's.
-        has_own_content = len(paths_to_review) < len(checked_paths)
-        if has_own_content and not deciding_paths:
-            return None
+        if not deciding_paths:
+            # In ``note(title="Invoices", text=mail.body)``, all values are content. The user's own
+            # title shows that the call is meant, so the text may be a stranger's.
+            has_own_content = len(paths_to_review) < len(checked_paths)
+            if has_own_content:
+                return None
         plan = self._compare_with_plan(self._untrusted_sources(paths_to_review))
         differing_parameters = plan.fewest_differences
         if differing_parameters is None:  # the user's words ask for no call of this action
@@ -374,19 +375,19 @@ class _Suspect:
     def _reason_of_content(self) -> str | None:
         """Return why content of the call, such as the body of a mail, needs review; otherwise None.
 
-        Content needs no review if the user's words contain it, or if the outline contains it: the
-        calls that a model planned from the user's words. Other content needs review if it has an
-        address or a code, or if the model has made a read that the outline does not ask for, whose
-        result the content may pass on.
+        Content that the user's words or the outline contain needs no review. Other content needs
+        review in two cases:
+
+        - The model has made a read that the outline does not ask for. The content may have a part
+          of the result.
+        - The content has an address or a code.
         """
+        outline = self.origins.outline
         for path, text in self.text_by_path.items():
+            if not self._is_content(path, text) or self.origins.is_in_user_words(text):
+                continue
             name = parameter_of(path)
-            value = self.arguments[name]
-            is_in_planned_call = self.origins.outline.has_literal_argument(
-                self.bound.name, name, value
-            )
-            is_in_user_words = self.origins.is_in_user_words(text)
-            if is_in_planned_call or is_in_user_words or not self._is_content(path, text):
+            if outline.has_literal_argument(self.bound.name, name, self.arguments[name]):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"

@@ -287,9 +287,10 @@ class FlowsJudge:
         if call is None or self._flows is None:
             return ruling
         if not self._can_require_review:
-            # Without a request, nobody would see the flow.
-            has_request = ruling.answer is None or ruling.needs_journal
-            return replace(ruling, flow=self._flows.reason(call)) if has_request else ruling
+            is_seen = ruling.answer is None or ruling.needs_journal  # by a person or in the journal
+            if not is_seen:
+                return ruling
+            return replace(ruling, flow=self._flows.reason(call))
         bound_action = call.bound
         flow = await self._flows.reason_to_review(
             call,
@@ -300,10 +301,9 @@ class FlowsJudge:
         ruling = replace(ruling, flow=flow)
         if flow is None:
             return ruling
-        # An interrupted call was answered by the task's option ``settle``, with which the user has
-        # decided whether to repeat such calls.
-        is_answered_by_user = case.outcome_unknown and ruling.answer is not None
-        if is_answered_by_user:
+        # The user's option ``settle`` has answered whether to repeat this interrupted call.
+        is_settled = case.outcome_unknown and ruling.answer is not None
+        if is_settled:
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")

@@ -104,12 +104,13 @@ class _Names:
             yield from self.warn_or_raise(rule, name)
 
     def check_source(self, rule: str, source: str) -> Iterator[str]:
-        """Check the source of a flow: an action, perhaps with the path of a field in its result.
+        """Check the action in the source of a flow; yield a warning if the rule may be void.
+
+        The source may also name a field of the action's result, which is not checked.
 
         Raises:
             AgentConfirmationError: If the action is probably misspelt.
         """
-        # The fields of results are unknown.
         if not any(_may_begin_with(source, known) for known in self.known):
             name = source if _is_pattern(source) else self._action_in(source)
             yield from self.warn_or_raise(rule, name)

@@ -667,18 +667,17 @@ class Gate:
                 await self._records.cancel(call, "cancelled before it was decided")
                 raise
             decision = answer.decision
+            if not isinstance(decision, (Approved, Edited)):
+                return answer
+            has_seen_preview = answer.was_shown and verdict.digest is not None
+            if isinstance(decision, Approved) and not has_seen_preview:
+                return answer  # no person has seen a preview that could be outdated now
             if isinstance(decision, Edited):
                 try:
                     self._edit(call, decision.arguments)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
                     return replace(answer, decision=Rejected(reason=reason))
-            elif not isinstance(decision, Approved):
-                return answer
-            elif not answer.was_shown or verdict.digest is None:
-                # The settings approved and no person, or the verdict has no preview. So no person
-                # has seen a preview that could be outdated now.
-                return answer
             # A person may take hours to decide. The call is checked again, because its effect may
             # no longer be the effect that was shown.
             new_verdict = await self._verdict(call)
@@ -693,6 +692,7 @@ class Gate:
             if is_effect_approved and is_state_unchanged and not needs_another_person:
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
+            # Ask again, about the call as it is now.
             verdict = new_verdict
             recorded_call = None  # its decision has been used
             has_changed = True

@@ -123,8 +123,8 @@ class _CallOrder:
             if not is_turn:
                 await self._wait(turn_key)
         finally:
-            # Also if the script stopped waiting, or else later calls would wait for this answer.
-            # Not already at the wake-up, or else the next answer could overtake this one.
+            # A script may stop waiting. Later calls must not wait for the answer then.
+            # _wake() does not remove the answer, because the next answer could overtake this one.
             if recorded_call is not None and recorded_call.finished is not None:
                 self._remove_answer(recorded_call.call_id)
 
@@ -175,17 +175,14 @@ class _CallOrder:
         answers.
         """
         steps = self._remaining_steps
-        while steps:
-            was_call_repeated = steps[0].call_id not in self._unrepeated_calls
-            if steps[0].is_answer or not was_call_repeated:
-                break
+        while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
             steps.popleft()
-        if not self._remaining_answer_count:  # steps of calls may remain
-            self._wake(_AFTER_ALL_ANSWERS)  # wakes recorded calls without a recorded answer
+        if self._remaining_answer_count == 0:
+            self._wake(_AFTER_ALL_ANSWERS)
         if not steps:
-            self._wake(_AFTER_ALL_STEPS)  # wakes calls that are not recorded
+            self._wake(_AFTER_ALL_STEPS)
         elif steps[0].is_answer:
-            self._wake(steps[0].call_id)  # wakes the call whose answer is next
+            self._wake(steps[0].call_id)
 
     def _wake(self, turn_key: int) -> None:
         """Wake the calls that wait with a turn key.
@@ -369,29 +366,28 @@ class Replay:
         if order is None:
             return None
         recorded_call = order.take(digest)
-        recorded_end = order.script.finished
-        if recorded_call is not None and not recorded_call.was_abandoned:
+        is_abandoned = recorded_call is not None and recorded_call.was_abandoned
+        if not is_abandoned:
+            # Before a new call, other coroutines of the script may have to make recorded calls.
             await order.turn(recorded_call, blocks_script=blocks_script)
+        if recorded_call is not None and not is_abandoned:
             return recorded_call
-        if recorded_call is None:
-            # Other coroutines of the script may still have to make recorded calls.
-            await order.turn(None, blocks_script=blocks_script)
-            if recorded_end is None:
-                return None
+        script_end = order.script.finished
+        if recorded_call is None and script_end is None:
+            return None  # the script was interrupted here, and now continues
         # The recorded script never got an answer to this call.
-        if recorded_end is not None and blocks_script:
+        if script_end is not None and blocks_script:
             # A script that the call blocks cannot come to its end without the answer, so this
             # script differs from the recorded one.
-            raise _further_call_error(recorded_end)
-        if recorded_call is None:
-            # The recorded script may have ended just after it made this call, before the call was
-            # recorded. If the script ends here again, its end cancels this call; otherwise the call
-            # waits until the task's timeout.
-            await order.wait_for_end_of_script()
-        else:
+            raise _further_call_error(script_end)
+        if is_abandoned:
             # Wait until the script cancels the call again.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
+        # The recorded script may have ended just after it made this call, before the call was
+        # recorded. If the script ends here again, its end cancels this call; otherwise the call
+        # waits until the task's timeout.
+        await order.wait_for_end_of_script()
         return None
 
     def timeout_mismatch(self) -> ReplayMismatch | None:

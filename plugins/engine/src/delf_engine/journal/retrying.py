@@ -62,7 +62,8 @@ def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             remaining.append(event)
             continue
-        # A task that ended at its timeout, and is resumed, had no failed call.
+        # A failed read is made again only here. A timeout, the other end of a task that can be
+        # resumed, does not come from a failed call.
         is_postponement = isinstance(event, ev.TaskPostponed)
         if is_postponement or event.code == BudgetExceededError.code:
             remaining = _without_failed_read(remaining)

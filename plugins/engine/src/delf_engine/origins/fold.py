@@ -93,7 +93,7 @@ class Origins:
         self._was_model_called = False
         self._tool_of = tool_of
         # Set to None once _searchable_calls has the files.
-        self._files = files
+        self._read_files = files
         # follow() skips these events, which an earlier call of follow() has processed.
         self._processed_event_count = 0
         # A task without words of the user was written by a script, whose data is untrusted. The
@@ -145,10 +145,8 @@ class Origins:
     def follow(self, events: Sequence[Event]) -> None:
         """Process the events that are new since the last call of this method.
 
-        Each call that an event records belongs to the current script (``_code``), or to the model's
-        last answer if no script is running. Whether the author had read untrusted data is decided
-        when the model is called, and holds for all calls until the next call of the model. A
-        routine's script, before the first call of the model, has a user as its author.
+        A recorded call belongs to the current script (``_code``), or to the model's last answer if
+        no script is running.
         """
         for event in events[self._processed_event_count :]:
             match event:
@@ -163,24 +161,9 @@ class Origins:
                     if tool is None or tool.check is not None:
                         self.has_received_untrusted = True
                 case ModelCalled(purpose="generate"):
-                    if not self._was_model_called:
-                        self._record_context_texts()
-                        self._was_model_called = True
-                    # A tool of the provider, such as a web search, returns untrusted data.
-                    if event.server_side:
-                        self.has_received_untrusted = True
-                    # The model is the author of the next script or calls, and reads all data that
-                    # the task has received so far.
-                    self.has_author_read_untrusted_data = self.has_received_untrusted
-                    self._code = None
+                    self._record_model_call(event)
                 case ScriptGenerated(code=code):
-                    self._code = code
-                    # A script that no model wrote comes from a routine. Its author is the user, who
-                    # saved the routine before this task received any data.
-                    if not self._was_model_called:
-                        self.has_author_read_untrusted_data = False
-                    if not self.has_author_read_untrusted_data:
-                        self._analysed_scripts.add(code)
+                    self._record_script(code)
                 case ModelReplied(purpose="outline", text=text):
                     self.outline.add(text)
                 case Noted(topic=topic, text=text) if text:
@@ -190,6 +173,28 @@ class Origins:
                 case _:
                     pass
         self._processed_event_count = len(events)
+
+    def _record_model_call(self, event: ModelCalled) -> None:
+        """Record that the model becomes the author of the next script or calls."""
+        if not self._was_model_called:
+            self._record_context_texts()
+            self._was_model_called = True
+        # A tool of the provider, such as a web search, returns untrusted data.
+        if event.server_side:
+            self.has_received_untrusted = True
+        # The model reads all data that the task has received so far.
+        self.has_author_read_untrusted_data = self.has_received_untrusted
+        self._code = None
+
+    def _record_script(self, code: str) -> None:
+        """Record a new script; analyse a script whose author had read no untrusted data."""
+        self._code = code
+        # A script that no model wrote comes from a routine. Its author is the user, who saved the
+        # routine before this task received any data.
+        if not self._was_model_called:
+            self.has_author_read_untrusted_data = False
+        if not self.has_author_read_untrusted_data:
+            self._analysed_scripts.add(code)
 
     def _record_context_texts(self) -> None:
         """Record the texts of the model's initial context."""
@@ -211,38 +216,34 @@ class Origins:
         model, or the user who saved a routine.
         """
         tool = self._tool_of(event.action)
+        trust_of_action = "outside" if tool is None else tool.action.trust
         # The trust that the connection derives from the arguments of this call, if any.
-        declared: Trust | Mapping[str, Trust] | None = None
-        trust: Trust | Mapping[str, Trust] = "outside"
-        if tool is not None:
-            declared = tool.trust_of(event.arguments)
-            trust = declared or tool.action.trust
+        trust_by_arguments = None if tool is None else tool.trust_of(event.arguments)
         call = PastCall(
             number=event.call_id,
             action=event.action,
-            trust=trust,
+            trust=trust_by_arguments or trust_of_action,
             arguments=event.arguments,
             tool=tool,
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
             changes_data=event.effect != "read",
         )
-        # A trusted result loses its trust if a stranger may have chosen what is read. For example,
-        # the script took the name of the user's file from a mail. After the author has read
-        # untrusted data, all arguments would count as chosen: unplanned_read() looks at such reads.
-        may_lose_trust = bool(declared) and not self.has_author_read_untrusted_data
+        # A script may take the name of the user's file from a mail. A stranger then chose what is
+        # read, so the result loses its trust. If the author has read untrusted data,
+        # unplanned_read() looks at the read instead.
+        may_lose_trust = bool(trust_by_arguments) and not self.has_author_read_untrusted_data
         may_taint = (
             self.has_received_untrusted
             and self._may_return_arguments_later(call)
             and call.connection not in self._tainted_connections
         )
-        # are_only_from_user() is slow, so it is called only if the answer matters.
-        has_untrusted_arguments = (may_lose_trust or may_taint) and not self.are_only_from_user(
-            event.action, event.arguments, event.line
-        )
-        if has_untrusted_arguments and may_lose_trust:
-            call.trust = "outside"
-        if has_untrusted_arguments and may_taint:
-            self._tainted_connections.add(call.connection)
+        if may_lose_trust or may_taint:
+            # Slow, so it is checked only here.
+            has_own_arguments = self.are_only_from_user(event.action, event.arguments, event.line)
+            if may_lose_trust and not has_own_arguments:
+                call.trust = "outside"
+            if may_taint and not has_own_arguments:
+                self._tainted_connections.add(call.connection)
         self._calls[event.call_id] = call
         self._calls_by_action[event.action].append(call)
 
@@ -408,15 +409,17 @@ class Origins:
     def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
         """Return whether an action's results have a text, and only in fields that the user wrote.
 
+        Also return False if anyone but the user may have written a field that the script reads.
+
         Args:
             action: The action.
             text: The text.
-            fields: The fields that the script reads from the results. The method returns False if
-                anyone but the user may have written one of these fields.
+            fields: The fields that the script reads from the results.
         """
         results = self._results[action]
-        new_calls = self._finished_calls_by_action[action][results.count :]
-        for call in new_calls:
+        finished_calls = self._finished_calls_by_action[action]
+        # Add the calls that have finished since the last time.
+        for call in finished_calls[results.count :]:
             results.add(call)
         return results.is_only_in_user_data(normalized_text(text), fields)
 
@@ -484,16 +487,15 @@ class Origins:
         return False
 
     def _all_searchable_calls(self) -> Sequence[PastCall]:
-        """Return all texts that the task has read, each as the result of a call.
+        """Return the finished calls, and a made-up call for each other text that the task has read.
 
-        A text that no call returned, such as an input file, is the result of a made-up call. The
-        task's input files are read when this method is first called.
+        The task's input files are read when this method is first called.
         """
-        read_files = self._files
-        if read_files is not None:
-            file_calls = (_as_call(f"the input file {name}", text) for name, text in read_files())
+        if self._read_files is not None:
+            files = self._read_files()
+            file_calls = (_as_call(f"the input file {name}", text) for name, text in files)
             self._searchable_calls[:0] = file_calls
-            self._files = None  # the files are read only once
+            self._read_files = None  # the files are read only once
         return self._searchable_calls
 
 

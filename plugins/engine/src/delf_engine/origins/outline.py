@@ -154,11 +154,9 @@ class Outline:
         for planned_call in self._planned_calls_of(action):
             planned_nodes = self._planned_arguments(planned_call).values()
             has_literal = any(map(is_constant, planned_nodes))
-            may_differ = is_content
-            if has_only_content and not has_literal:
-                # No other argument and no literal shows whether the call is the planned one, so
-                # that the content must be equal, too.
-                may_differ = _nothing_is_content
+            # The planned ``note(text=...)`` would else fit each call of ``note``.
+            is_content_compared = has_only_content and not has_literal
+            may_differ = _nothing_is_content if is_content_compared else is_content
             names = self._differing_arguments(
                 planned_call, arguments, may_differ, sources_by_parameter
             )
@@ -198,9 +196,8 @@ class Outline:
             call.key = call.key or _key_of(action, call.arguments, is_content)
         same_calls = [call for call in past_calls if call.key == key]
         admitted_count = self._admitted_counts[key]
-        # Neither count is complete: admitted calls that have not started yet are not in same_calls,
-        # and calls that needed no admission are not in admitted_count. A sum would count the calls
-        # twice that were admitted and have started. The larger count is the better estimate.
+        # The larger count is an estimate. Before an admitted call starts, only admitted_count has
+        # the call. A call that needed no admission is only in same_calls.
         made_count = max(len(same_calls), admitted_count)
         failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
         is_admitted = made_count - failed_count < planned_count
@@ -226,21 +223,17 @@ class Outline:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
         A literal in the planned call matches only an equal value. Any other expression, such as
-        ``find().id``, matches:
+        ``find().id``, matches what :meth:`_fits` allows. In two cases, it matches any value:
 
-        - any value, if the author of the past call, usually the model, had read only trusted data:
-          no stranger can have chosen the value
-        - any value, if the past call changed something: its values were compared with the plan, or
-          reviewed by a person, before the call was made
-        - otherwise, the values that :meth:`_fits` allows for the expression
+        - The author of the past call had read only trusted data, so no stranger chose the value.
+        - The past call changed something, so its values were checked before the call was made.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
         is_author_clean = not past_call.has_author_read_untrusted_data
-        matches_any_value = is_author_clean or past_call.changes_data
-        # Content may differ from any planned expression except a literal.
-        may_differ = _anything_is_content if matches_any_value else _nothing_is_content
+        compares_only_literals = is_author_clean or past_call.changes_data
+        may_differ = _anything_is_content if compares_only_literals else _nothing_is_content
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
@@ -275,25 +268,21 @@ class Outline:
         compared: Iterable[str] = {*planned_nodes, *values}
         if sources_by_parameter is not None:
             compared = sources_by_parameter
-
-        def fits(planned_node: ast.expr | None, name: str) -> bool:
-            if sources_by_parameter is None or planned_node is None:
-                return self._fits(planned_node, values[name], name, is_content)
-            sources = sources_by_parameter[name]
-            return self._fits_by_sources(planned_node, values[name], name, is_content, sources)
-
         for name in sorted(compared):
             planned_node = planned_nodes.get(name)
+            value = values.get(name)
+            plans_literal = planned_node is not None and _contains_literal(planned_node)
+            is_default = name in defaults and value == defaults[name]
             if name not in values:
                 # The call leaves the argument out, and the action has no default for it.
                 is_fitting = planned_node is None or _is_ellipsis(planned_node)
-            elif name in defaults and values[name] == defaults[name]:
-                # No stranger chose the default. Only a planned literal, as in ``limit=5``, excludes
-                # the default.
-                has_literal = planned_node is not None and _contains_literal(planned_node)
-                is_fitting = not has_literal or fits(planned_node, name)
+            elif is_default and not plans_literal:
+                is_fitting = True  # no stranger chose the default
+            elif sources_by_parameter is None or planned_node is None:
+                is_fitting = self._fits(planned_node, value, name, is_content)
             else:
-                is_fitting = fits(planned_node, name)
+                sources = sources_by_parameter[name]
+                is_fitting = self._fits_by_sources(planned_node, value, name, is_content, sources)
             if not is_fitting:
                 yield name
 
@@ -317,9 +306,8 @@ class Outline:
         """
         if self._is_computed_from(planned_node, sources):
             return True
-        # A script may send a table of numbers as ``text``, although such data for machines is no
-        # content elsewhere: only scripts get here whose author had read no untrusted data, so that
-        # no stranger chose to send the table.
+        # The author of this script had read no untrusted data, so no stranger chose what to send.
+        # Any value of a parameter such as ``text`` is therefore content, even a table of numbers.
         is_content_by_name = partial(_is_content_by_name, is_content)
         return self._fits(planned_node, value, name, is_content_by_name)
 
@@ -462,11 +450,11 @@ class Outline:
     def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
         """Return whether an argument in a script has no other sources than the planned argument.
 
-        Also, each past call of the planned actions must have set the planned parameters. If
-        ``find(sender="Ada").mail`` is planned, the script must compute the argument only from the
-        field ``mail`` in results of the action ``find``, and each call of ``find`` that the task
-        has made so far must have set the parameter ``sender``, to any value: results without the
-        parameter may have further records, which the user did not ask for.
+        For example, with the planned argument ``find(sender="Ada").mail``:
+
+        - The script must compute the argument only from the field ``mail`` in results of ``find``.
+        - Each past call of ``find`` must have set the parameter ``sender``, to any value. A call
+          without ``sender`` may have returned records that the user did not ask for.
 
         Args:
             planned_node: An argument in the outline, the list of calls that a model planned from
@@ -514,25 +502,23 @@ class Outline:
         - the only text of all records, or
         - one of several texts, and not mentioned in an untrusted text, or
         - the only mail address, web address or number in one of the texts, such as ``ada@b.de`` in
-          "Ada <ada@b.de>", because a script could cut no other address out of that text.
+          "Ada <ada@b.de>".
 
         Args:
             planned_call: The planned call whose result has the field.
             field_path: The names that lead to the field in the result.
             value: The value, which is an argument of a later call or a part of the argument.
-            path_in_field: The names that lead to the value inside the field, and in the same way
-                inside the argument; empty for the whole field.
+            path_in_field: The names that lead to the value inside the field; empty if the field
+                itself is the value.
         """
-        items = self._field_values(planned_call, (*field_path, *path_in_field))
         texts: set[str] = set()
-        for item in items:
-            texts.update(text for _, text in leaves_of(item))
+        for field_value in self._field_values(planned_call, (*field_path, *path_in_field)):
+            texts.update(text for _, text in leaves_of(field_value))
         equals_a_text = normalized_text(value) in map(normalized_text, texts)
-        if not equals_a_text:
-            return any(is_only_one(value, text) for text in texts)
-        if len(texts) == 1:
-            return True
-        return not self._is_mentioned_in_untrusted_text(value)
+        if equals_a_text:
+            return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
+        # A script could cut no other address or number out of such a text.
+        return any(is_only_one(value, text) for text in texts)
 
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Any]:
         """Yield the values of a field in the results of past calls that match a planned call.
@@ -599,18 +585,19 @@ def _is_ellipsis(node: ast.expr | None) -> bool:
 
 
 def _anything_is_content(_path: str, _text: str) -> bool:
-    """Take each value for content, as an :data:`IsContent`: only planned literals are compared."""
+    """Return True, as an :data:`IsContent` with which only planned literals are compared."""
     return True
 
 
 def _is_content_by_name(is_content: IsContent, path: str, _text: str) -> bool:
     """Return whether the parameter of a value is named like content, whatever the value is."""
-    # The empty text is no data for machines, which ``is_content`` would not take for content.
-    return is_content(path, "")
+    # With an empty text, only the name in the path decides whether a value is content.
+    no_text = ""
+    return is_content(path, no_text)
 
 
 def _nothing_is_content(_path: str, _text: str) -> bool:
-    """Take no value for content, as an :data:`IsContent`: all arguments are compared."""
+    """Return False, as an :data:`IsContent` with which all arguments are compared."""
     return False
 
 

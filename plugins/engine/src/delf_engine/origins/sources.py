@@ -72,12 +72,11 @@ def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
 def enclosed(sources: Sources) -> set[Source]:
     """Return the sources of a value that contains another value, such as ``{"id": record}``.
 
-    When the script later reads the field ``id``, it gets the whole record. A read of a field drops
-    sources of the kind ``whole result`` (:func:`field_of_value`), so that the record's source gets
-    the kind ``enclosed result`` here, which is kept.
+    Each ``whole result`` becomes an ``enclosed result``. A read of the field ``id`` returns the
+    whole record, so it must not drop the record's source: see :func:`field_of_value`.
 
     Args:
-        sources: The sources of the inner value.
+        sources: The sources of the inner value, such as ``record``.
     """
     return {
         Source("enclosed result", source.name) if source.kind == "whole result" else source
@@ -97,10 +96,10 @@ def without_whole_results(sources: Sources) -> set[Source]:
 def without_unenclosed_results(sources: Sources) -> set[Source]:
     """Return sources without those of the kind ``whole result``; enclosed results stay.
 
-    Used when a script reads one field of a value, or tests whether the value is empty. For the
-    value ``record``, the other fields of the record then do not matter, and the source ``whole
-    result`` is dropped. For the value ``{"id": record}``, the field ``id`` has all fields of the
-    record, so that the source ``enclosed result`` stays.
+    For a script that reads one field of a value, or tests whether the value is empty:
+
+    - ``record["id"]`` does not use the other fields of the record.
+    - ``{"id": record}["id"]`` is the whole record, with all fields.
     """
     return {source for source in sources if source.kind != "whole result"}
 
@@ -108,10 +107,8 @@ def without_unenclosed_results(sources: Sources) -> set[Source]:
 def with_enclosed_as_whole_results(sources: Sources) -> frozenset[Source]:
     """Return sources in which each ``enclosed result`` is replaced by a ``whole result``.
 
-    Both kinds mean that a value may use all fields of an action's results. They differ only when
-    the script reads a field of the value, and after the analysis no field is read any more. Callers
-    compare the sources of a script's argument with the sources of a planned argument. If one has
-    ``find()`` and the other ``str(find())``, both use all fields and have to be equal.
+    For a comparison of a script's argument with a planned argument: ``find()`` and ``str(find())``
+    then have equal sources, because both use all fields of the results.
     """
     return frozenset(
         Source("whole result", source.name) if source.kind == "enclosed result" else source
@@ -125,15 +122,17 @@ def uses_named_fields(sources: Sources) -> bool:
 
 
 def field_names_used(sources: Sources, action: str) -> AbstractSet[str]:
-    """Return the names of the fields of an action's results that flow into a value.
+    """Return the names of all fields of an action's results that may flow into a value.
+
+    A field in the sources does not tell its action, so that fields of other actions are included.
 
     Args:
         sources: The sources of the value.
-        action: The action; another action's fields may be among the returned names.
+        action: The action.
 
     Returns:
-        The names. ``UNKNOWN_FIELD`` stands for any field, and is the only name if the script names
-        no field.
+        The names. ``UNKNOWN_FIELD`` stands for any field: the script uses a whole result of the
+        action, or names no field.
     """
     names = {source.name for source in sources if source.kind == "field"}
     uses_whole_result = Source("whole result", action) in sources

@@ -70,14 +70,9 @@ def is_constant(node: ast.expr) -> bool:
 def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
     """Parse an expression that reads a field of a call's result, such as ``find()[0].address``.
 
-    The calls of actions in an outline have only keyword arguments. If a positional argument
-    contains a call, as in ``max(find()).a``, the outer call is therefore one of a Python function,
-    and ``a`` is not known to be a field of an action's result.
-
     Returns:
         The call, and the names of the fields in the order in which they are read: ``("a", "b")``
-        for ``find().a[0].b``. None for all other expressions, and for a call such as
-        ``max(find())``.
+        for ``find().a[0].b``. None for all other expressions, such as ``max(find()).a``.
     """
     path: list[str] = []
     while True:
@@ -86,6 +81,7 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
             case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[inner]):
                 pass
             case ast.Call(args=args):
+                # In an outline, calls of actions have keyword arguments only.
                 is_python_function = any(any(calls_in(each)) for each in args)
                 return None if is_python_function else (node, path[::-1])
             case ast.Attribute(value=inner, attr=name):

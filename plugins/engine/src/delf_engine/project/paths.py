@@ -27,14 +27,17 @@ def leads_outside(text: str, root: Path) -> bool:
 
 
 def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
-    """Return the targets of links out of a folder that texts name, by the name in the folder.
+    """Find the paths in texts that lead out of a folder through a link.
 
-    The link may be a folder of the path. Other paths out of the folder, such as ``../shop.db``, are
-    left out.
+    The link may be a folder of the path. Paths such as ``../shop.db``, which need no link, are left
+    out.
 
     Args:
         texts: The texts of settings.
         root: The folder, without links in its path.
+
+    Returns:
+        The place outside to which a path leads, by the path within the folder.
     """
     targets: dict[str, str] = {}
     for text in texts:

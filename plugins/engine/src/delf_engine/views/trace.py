@@ -220,9 +220,8 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # At the limit, ``rest`` has all further lines, which are dropped.
-        *line_ends, rest = text.split("\n", self._remaining_line_count())
-        for line_end in line_ends:
+        *line_ends, rest = text.split("\n")
+        for line_end in line_ends[: self._remaining_line_count()]:
             self._continue_printed_line(line_end, event.at)
             self._join_unfinished_line()
             self._unfinished_line_parts.clear()  # the next text begins a line
@@ -233,9 +232,11 @@ class Trace:
     def _remaining_line_count(self) -> int:
         """Return how many more lines can be completed within ``MAX_LINES``.
 
-        The unfinished line is one of them.
+        If a line is unfinished, it is one of them.
         """
-        complete_line_count = len(self._printed_lines) - bool(self._unfinished_line_parts)
+        complete_line_count = len(self._printed_lines)
+        if self._unfinished_line_parts:
+            complete_line_count -= 1  # the last printed line
         return max(MAX_LINES - complete_line_count, 0)
 
     def _continue_printed_line(self, text: str, at: float) -> None:
@@ -317,9 +318,8 @@ class Trace:
 
     def _finish_child(self, event: ev.ChildFinished) -> None:
         entry = self._running_entries.pop(event.child_id, None)
-        has_succeeded = event.status
         if entry is not None:
-            _finish(entry, event.duration_ms, ok=has_succeeded)
+            _finish(entry, event.duration_ms, ok=event.status)
         self.total_cost_usd = _sum(self.total_cost_usd, event.cost_usd)
 
     def _add_model_call(self, event: ev.ModelReplied) -> None:
