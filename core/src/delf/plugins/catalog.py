@@ -202,10 +202,9 @@ class Catalog:
         best_fit = max((fit for fit, _ in fits), default=-1.0)
         requested_client = client_of_prefix(model.model)
         if requested_client is not None and model.base_url is None:
-            # The model name ``recorded:tests`` requests the client ``recorded`` by the pattern
-            # ``recorded:*``. A plugin with this pattern scores at least the pattern's length. Any
-            # lower score belongs to a plugin for all names, which would send ``recorded:tests`` to
-            # a server as the name of a model.
+            # For ``recorded:tests``, the client is ``recorded``, and its plugin has the pattern
+            # ``recorded:*``. This plugin scores at least the length of the pattern. A lower score
+            # is that of a plugin for other names, which would ask a server for ``recorded:tests``.
             pattern, client_name = requested_client
             is_client_installed = best_fit >= len(pattern)
             if not is_client_installed:

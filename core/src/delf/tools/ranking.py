@@ -264,9 +264,9 @@ class Ranking:
     def scored_matches(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
         """Return the matches of :meth:`find`, each with its score.
 
-        Scores are shares of the score of an ideal item: for each search word, the ideal item scores
-        as much as the item that matches this word best, and the search has all words of its name.
-        A search word that no item has lowers all scores.
+        A score of 1.0 is that of an ideal item: for each search word, the ideal item scores as
+        much as the best item for this word, and all words of the ideal item's name are searched. A
+        search word that no item has lowers all scores.
 
         Args:
             words: The search words.
@@ -279,10 +279,10 @@ class Ranking:
             for number, score in self._scores_by_term.get(term, {}).items():
                 scores[number] = scores.get(number, 0.0) + weight * score
         if self._names:
-            max_factor = 1 + _NAME_BONUS  # of an item whose whole name is found
+            factor_of_whole_name = 1 + _NAME_BONUS
             for number in scores:
                 factor = 1 + _NAME_BONUS * _found_share(self._names[number], weights)
-                scores[number] *= factor / max_factor
+                scores[number] *= factor / factor_of_whole_name
         ideal_score = sum(map(self._max_score, terms))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / ideal_score) for number in best]

@@ -25,7 +25,7 @@ from delf.tools.resources import (
 )
 from delf.tools.results import Result, Results, named_results
 from delf.tools.signature import FullTypes, Parameter
-from delf.tools.type_texts import NameTest, shorten
+from delf.tools.type_texts import NameTest, mentions_no_name, shorten
 
 FIND_TOOLS: Final = "find_tools"
 # The number of a result's keys that are shown even if the type exceeds its limit.
@@ -337,7 +337,7 @@ def render_stubs(
         is_mentioned: Returns True for a key of an argument, or one of its values, that the task or
             the search words mention. These keys and values are never left out.
     """
-    return "\n".join(_lines(list(tools), limits, is_mentioned or _is_never_mentioned))
+    return "\n".join(_lines(list(tools), limits, is_mentioned or mentions_no_name))
 
 
 def _best_match_limits(
@@ -369,7 +369,7 @@ def whole_size(tools: Iterable[ToolDescription], max_size: int) -> int:
         max_size: Counting stops once the number exceeds ``max_size``; the result is then only known
             to be larger than ``max_size``.
     """
-    return _size(list(tools), _COMPLETE_TYPES, _is_never_mentioned, max_size)
+    return _size(list(tools), _COMPLETE_TYPES, mentions_no_name, max_size)
 
 
 def _size(
@@ -518,10 +518,6 @@ def _smallest_within(lines: Mapping[_NameGroup, str], max_chars: int) -> set[_Na
             break
         fitting.add(group)
     return fitting
-
-
-def _is_never_mentioned(_name: str) -> bool:
-    return False
 
 
 def _head(tool: ToolDescription) -> str:

@@ -148,7 +148,7 @@ def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) ->
 def _complete_text(parts: _Parts) -> str:
     """Format a parsed type, without shortening it."""
     # Without limits, nothing is left out, so no name has to stay because a task mentions it.
-    return _format_type(parts, _UNLIMITED, _is_never_mentioned)
+    return _format_type(parts, _UNLIMITED, mentions_no_name)
 
 
 def _with_type(parts: _Parts, path: Sequence[str], added_type: str) -> _Parts:
@@ -217,14 +217,13 @@ def _with_type_in_list(parts: _Parts, path: Sequence[str], added_type: str) -> _
     for index, part in enumerate(parts):
         if not isinstance(part, str) or _LIST not in part:
             continue
-        # The items reach from ``list[`` in this text to its closing bracket in a later text, with
-        # the records and Literals between.
-        before_list, _, after_bracket = part.partition(_LIST)
-        inside, after_list = _split_at_closing_bracket((after_bracket, *parts[index + 1 :]))
-        if not after_list:  # the list is not closed
+        before_list, _, text_of_items = part.partition(_LIST)
+        # The closing bracket may be in a later part.
+        items, after_items = _split_at_closing_bracket((text_of_items, *parts[index + 1 :]))
+        if not after_items:  # the list is not closed
             return parts
-        items = _with_type(inside, path, added_type)
-        return (*parts[:index], before_list + _LIST, *items, *after_list)
+        new_items = _with_type(items, path, added_type)
+        return (*parts[:index], before_list + _LIST, *new_items, *after_items)
     return parts
 
 
@@ -250,8 +249,8 @@ def _split_at_closing_bracket(parts: _Parts) -> tuple[_Parts, _Parts]:
     return parts, ()
 
 
-def _is_never_mentioned(_name: str) -> bool:
-    """Return False; a ``NameTest`` for types that are formatted without a task."""
+def mentions_no_name(_name: str) -> bool:
+    """Return False for any name: a ``NameTest`` for types that are formatted without a task."""
     return False
 
 

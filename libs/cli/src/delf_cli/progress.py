@@ -155,13 +155,14 @@ class Narrator:
     def _is_known_warning(self, event: ev.Warned) -> bool:
         """Return True if a set-up warning was shown in an earlier task of this project.
 
-        A new set-up warning is recorded as shown. For other warnings, with verbose output, and
-        without a project, return False and record nothing.
+        A new set-up warning is recorded as shown. Other warnings are never known. With verbose
+        output or without a project, no warning is known.
         """
-        if self._has_begun_steps or self._root is None or self._is_verbose:
+        is_setup_warning = not self._has_begun_steps
+        if not is_setup_warning or self._is_verbose or self._root is None:
             return False
-        was_new = mark_as_shown(f"{self._root}\n{event.message}")
-        return not was_new
+        is_new = mark_as_shown(f"{self._root}\n{event.message}")
+        return not is_new
 
     def _tell(self, event: ev.Event) -> None:
         text = story(event)

@@ -170,11 +170,11 @@ def _count_latin(sample: bytes, start: int, end: int) -> int:
         return 0
     count = 0
     is_beside_letter = _ASCII_LETTER.search(sample[max(start - 1, 0) : end + 1]) is not None
-    # A run of odd length is not of an encoding that has two bytes a character.
+    # In an encoding with two bytes a character, a run has an even length.
     is_odd = len(run) % 2 == 1
     if is_beside_letter or is_odd:
         count += len(_LATIN_LETTER.findall(run))
-    # Punctuation has even fewer non-ASCII neighbours than a letter.
+    # Only letters form a run of the maximum length. Punctuation, as in ``né»``, has shorter runs.
     if len(run) < _MAX_CONSECUTIVE:
         count += len(_LATIN_PUNCTUATION.findall(run))
     return count

@@ -110,14 +110,17 @@ def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Ite
 
 
 def _usual_name_of_rels(path: str, by_normalised_name: Mapping[str, str]) -> str | None:
-    """Return the usual name of a .rels part that describes another part; None for other parts.
+    """Return the name that Office programs give a .rels part, such as ``_rels/document.xml.rels``.
 
-    No part refers to a .rels part. The usual name of a .rels part follows from the described part:
-    ``word/_rels/document.xml.rels`` describes ``word/document.xml``.
+    The name follows from the described part: ``word/_rels/document.xml.rels`` describes the part
+    ``word/document.xml``.
 
     Args:
-        path: The path of the part.
+        path: The path of a part.
         by_normalised_name: The usual names of the other parts, by normalised name.
+
+    Returns:
+        The usual name. None for the .rels part of the whole package, and for other kinds of parts.
     """
     rels_start = path.lower().rfind("_rels/")
     if rels_start < 0:

@@ -82,14 +82,16 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     """
     if _encoding_by_mark(data) is not None:
         return decode(data, about=about)
-    if not charsets.codec_of(label):  # not declared, or unknown
-        label = charsets.label_in_page(data) if is_markup else None
     codec = charsets.codec_of(label)
-    text = None if codec is None else charsets.decode_charset(data, label)
-    if text is not None:
-        return text
-    # The encoding is not known if no charset is declared, nor if the text declares UTF-8 but is not
-    # valid UTF-8.
+    if codec is None and is_markup:
+        label = charsets.label_in_page(data)
+        codec = charsets.codec_of(label)
+    if codec is not None:
+        text = charsets.decode_charset(data, label)
+        if text is not None:
+            return text
+    # Without a known charset, the encoding is guessed. So is that of a text that declares UTF-8,
+    # but is not valid UTF-8.
     if codec is None or codec == "utf-8":
         return decode(data, about=about, warning=": its letters may be wrong")
     note(f"{about} has bytes that are not {label}: each was read as \ufffd")

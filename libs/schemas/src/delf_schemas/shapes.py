@@ -554,14 +554,19 @@ def merge_object(
 ) -> Merged | None:
     """Merge an object schema and its ``allOf`` into one object.
 
+    Args:
+        document: The document with the schema.
+        schema: The schema.
+        depth: The number of the surrounding calls of this function; callers omit the argument.
+        visits: One number, the count of all nested calls; callers omit the argument.
+
     Returns:
         None if the schema describes another type or a choice of objects.
 
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    # Schemas may be recursive, and may have twice as many parts at each level. The list of one
-    # number counts the visits of all recursive calls.
+    # Schemas may be recursive, and may have twice as many parts at each level.
     visits = [0] if visits is None else visits
     visits[0] += 1
     if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:

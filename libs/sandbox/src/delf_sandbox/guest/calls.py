@@ -426,12 +426,15 @@ class Caller:
                 self._send(["cancel", number], False)
             raise
         finally:
-            # Without this entry, an answer that arrives after a cancellation is ignored.
-            del self._future_by_call[number]
-            all_answered = self._all_calls_answered
-            is_last_call = not self._future_by_call
-            if is_last_call and all_answered is not None and not all_answered.done():
-                all_answered.set_result(None)
+            self._unregister_call(number)
+
+    def _unregister_call(self, number: int) -> None:
+        """Ignore further answers to a call, and wake the waiter for all calls after the last."""
+        del self._future_by_call[number]
+        all_answered = self._all_calls_answered
+        is_last_call = not self._future_by_call
+        if is_last_call and all_answered is not None and not all_answered.done():
+            all_answered.set_result(None)
 
     async def _wait_forever(self, future: asyncio.Future[Any]) -> None:
         """Wait until the task is cancelled.

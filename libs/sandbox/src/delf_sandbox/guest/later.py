@@ -43,7 +43,11 @@ class DeferredCalls:
             self._mark_calls_in(part.expression, part.scope, part.path)
 
     def _mark_calls_in(self, node: ast.expr, scope: Scope, path: Path) -> None:
-        """Mark the calls that make the awaitables in an expression's value."""
+        """Mark the calls that make the awaitables to which a path leads in an expression's value.
+
+        The value ``[a]`` has ``a`` as an item, so ``a`` is searched with the path ``path[1:]``. The
+        value ``a[0]`` is an item of ``a``, so ``a`` is searched with ``(EACH_ITEM, *path)``.
+        """
         match node:
             case ast.Call():
                 self._mark_call(self._syntax.calls[id(node)], path)
@@ -73,7 +77,6 @@ class DeferredCalls:
                 self._mark_calls_in(collection, scope, (EACH_ITEM, *path))
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 self._mark_calls_in_items(items, scope, path)
-            # The first step leads to an item. From the item, the other steps are left.
             case ast.Set(elts=items) | ast.Dict(values=items):
                 for item in items:
                     self._mark_calls_in(item, scope, path[1:])
@@ -112,29 +115,33 @@ class DeferredCalls:
         # The type of the object in ``tasks.pop()`` is unknown. The method may be that of a list,
         # or that of a class of the script, so both are followed.
         if isinstance(function, ast.Attribute):
-            self._mark_calls_in_object(function, place, path)
+            self._mark_calls_in_result_of_method(function, place, path)
         if not path:  # the result itself is awaited, not an item of the result
             place.is_await_deferred = True
         self._mark_calls_in_results(function, place.scope, path)
 
-    def _mark_calls_in_object(self, method: ast.Attribute, place: CallPlace, path: Path) -> None:
-        """Mark the calls in a collection, such as ``tasks`` in ``tasks.pop()``.
+    def _mark_calls_in_result_of_method(
+        self, method: ast.Attribute, place: CallPlace, path: Path
+    ) -> None:
+        """Mark the calls that make the awaitables in a result such as ``tasks.pop()``.
 
         Args:
-            method: The collection with its method.
-            place: The call of the method.
-            path: The path from the method's result.
+            method: The called attribute, such as ``tasks.pop``.
+            place: The call.
+            path: The path from the result to the awaitables.
         """
+        collection, scope = method.value, place.scope
         match method.attr:
             case "values" | "copy":  # the result has the same items as the collection
-                self._mark_calls_in(method.value, place.scope, path)
+                self._mark_calls_in(collection, scope, path)
             case "items":
-                self._mark_calls_in(method.value, place.scope, _without_pairs(path))
+                self._mark_calls_in(collection, scope, _without_pairs(path))
             case "get" | "pop" | "popleft":  # the result is an item of the collection
-                self._mark_calls_in(method.value, place.scope, (EACH_ITEM, *path))
-            case "chain":  # ``itertools.chain(first_tasks, second_tasks)``
+                self._mark_calls_in(collection, scope, (EACH_ITEM, *path))
+            # In ``itertools.chain(first_tasks, second_tasks)``, the arguments are the collections.
+            case "chain":
                 for argument in place.node.args:
-                    self._mark_calls_in(argument, place.scope, _to_any_item(path))
+                    self._mark_calls_in(argument, scope, _to_any_item(path))
             case _:
                 pass
 
@@ -227,13 +234,19 @@ class DeferredCalls:
     def _mark_calls_in_parts(self, parts: Sequence[ValuePart], path: Path) -> None:
         """Mark the calls that make the awaitables in the values of a variable or attribute."""
         for part in parts:
-            # After ``tasks.append(send())`` and ``await tasks[0]``, the step from ``tasks`` to its
-            # items has led to the part ``send()`` already.
+            # After ``tasks.append(send())``, the part ``send()`` has the depth 1: the first step of
+            # the path leads from ``tasks`` to this part.
             path_in_part = path[part.container_depth :]
             self._mark_calls_in(part.expression, part.scope, (*part.path, *path_in_part))
 
     def _mark_calls_in_arguments(self, function: Scope, parameter: str, path: Path) -> None:
-        """Mark the calls that make the awaitables in the arguments for a parameter."""
+        """Mark the calls in the arguments that the script passes for a parameter.
+
+        Args:
+            function: The scope of the function.
+            parameter: The name of the parameter.
+            path: The path from the parameter's value to the awaitables.
+        """
         is_method = function.parent is not None and function.parent.kind == "class"
         # The argument for ``self`` is the object before the method's name.
         positional = function.params[1:] if is_method else function.params
@@ -244,10 +257,11 @@ class DeferredCalls:
                 if keyword.arg == parameter:
                     self._mark_calls_in(keyword.value, place.scope, path)
             if parameter in positional:
-                index = positional.index(parameter)
+                index = positional.index(parameter)  # the first step, which selects the argument
                 self._mark_calls_in_items(arguments, place.scope, (index, *path))
             elif vararg is not None and vararg.arg == parameter:
-                self._mark_calls_in_items(arguments[len(positional) :], place.scope, path)
+                items_of_vararg = arguments[len(positional) :]
+                self._mark_calls_in_items(items_of_vararg, place.scope, path)
 
     def _is_first_visit(self, owner: object, name: str, path: Path) -> bool:
         """Return False if a name was visited before, or if the path is too long.

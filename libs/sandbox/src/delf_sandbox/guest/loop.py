@@ -230,10 +230,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def record_sent_frame(self) -> None:
         """Record an event if the script sends a frame long after the last recorded event.
 
-        Suppose that the last event was in iteration 0, and the script sends a call in iteration
-        1,500. A replay would deliver a new answer of the host in iteration 1,001, and the script
-        might then send another call. This event makes the replay keep the answer until iteration
-        1,500.
+        A replay must not deliver a new answer before the script has sent the recorded calls, or
+        the script might send other calls. The replay holds new answers back up to the last recorded
+        event, and for ``_MAX_HOLD_BACK_ITERATIONS`` after that event. A call that is sent still
+        later needs an event of its own.
         """
         if not self._is_soon_after_last_event:
             self.record(_SENT_FRAME)

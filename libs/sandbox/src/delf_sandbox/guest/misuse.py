@@ -359,9 +359,9 @@ class _Uses:
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
         """Return True if the script does not use the result of a call.
 
-        Any place but a statement of its own is a use, and so is an assignment to a variable that is
-        read. Before a script runs, it is rewritten so that a statement such as ``map(send, names)``
-        iterates its result, like a loop. The result of such a statement is used.
+        The result of the statement ``search()`` is unused, and that of ``rows = search()`` if the
+        script never reads ``rows``. The statement ``map(send, names)`` is rewritten to a loop over
+        the result, so that this result is used.
         """
         match self._parents.get(id(node)):
             case ast.Expr():

@@ -141,21 +141,22 @@ class ToolNames:
         If the script rebinds the tool's name, rewrite the call so that it still calls the tool.
         """
         match place.node.func:
-            case ast.Name(id=word):
+            case ast.Name(id=word):  # ``weather()``
                 if self.initial_names.is_plain_tool(word):
                     self._resolve_call_of_plain_tool(place, word)
             case ast.Attribute(value=ast.Name(id=word)) as function:
-                if self.initial_names.is_connection(word):
+                if self.initial_names.is_connection(word):  # ``shop.search()``
                     self._resolve_call_of_action(place, function, word)
+                # After ``import weather``, ``weather.weather()`` means ``weather()``.
                 elif self._is_tool_in_module(function, word, place.scope):
                     place.node.func = function.value
                     self.calls[id(place.node)] = word
-            # _correct_name() has replaced another spelling, such as ``Weather()``, by
-            # ``TOOLS["weather"]()``, and ``Shop.search()`` by ``TOOLS["shop"].search()``.
+            # _correct_name() has replaced ``Weather()`` by ``TOOLS["weather"]()``.
             case ast.Subscript() as item:
                 word = tool_of_item(item)
                 if word and not self.initial_names.is_connection(word):
                     self.calls[id(place.node)] = word
+            # _correct_name() has replaced ``Shop.search()`` by ``TOOLS["shop"].search()``.
             case ast.Attribute(value=ast.Subscript() as item) as function:
                 word = tool_of_item(item)
                 if word:

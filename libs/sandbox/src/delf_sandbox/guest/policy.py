@@ -99,10 +99,9 @@ def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Cal
         if level:
             raise ImportError("scripts cannot use relative imports")
         if isinstance(fromlist, list):
-            # C code, such as that of strptime(), passes a list, and import statements pass a tuple.
-            # An import by C code needs no check: the check only gives the model a clear error,
-            # while the confinement of the process is what protects the machine. C code takes the
-            # module from ``sys.modules`` and ignores this result, so no names are passed on.
+            # The import is by C code, such as that of strptime(): import statements pass a tuple.
+            # C code needs no check, because the check only serves to give scripts a clear error.
+            # No names are passed on: C code then takes the module from ``sys.modules``.
             return real_import(name, globals, locals, (), 0)
         if name in stand_ins:
             # ``import os.path`` binds the module ``os`` and so needs this module;

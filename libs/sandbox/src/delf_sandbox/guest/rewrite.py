@@ -377,8 +377,7 @@ class Rewriting:
             if self._makes_tool_calls(self._syntax.scopes[id(place.node)])
         ]
         for place in self._syntax.calls.values():
-            # In ``gather(*map(send, names))``, the script awaits the items of the ``map`` itself,
-            # and so iterates the result.
+            # In ``gather(*map(send, names))``, the script iterates and awaits the ``map`` itself.
             if place.is_await_deferred:
                 continue
             match place.node:
@@ -389,16 +388,15 @@ class Rewriting:
                     lazy_places.append(place)
                 case _:
                     pass
-        if self.await_everywhere:
-            # Monty evaluates these expressions at once, to a list, which is good enough for an
-            # argument, as in ``sum(map(send, names))``. An assigned value must become an iterator:
-            # a second loop over the variable finds no items.
-            return [
-                place
-                for place in lazy_places
-                if isinstance(place.container, (ast.Expr, ast.Assign))
-            ]
-        return lazy_places
+        if not self.await_everywhere:
+            return lazy_places
+        # Monty evaluates these expressions at once, to a list. For an argument, as in
+        # ``sum(map(send, names))``, a list is good enough. Two places are rewritten here, too: a
+        # whole statement (``ast.Expr``), and an assigned value (``ast.Assign``), which must become
+        # an iterator, so that a second loop over the variable finds no items.
+        return [
+            place for place in lazy_places if isinstance(place.container, (ast.Expr, ast.Assign))
+        ]
 
     def _makes_tool_calls(self, scope: Scope) -> bool:
         """Return True if the code in a scope, or in a scope inside it, waits for tool calls.

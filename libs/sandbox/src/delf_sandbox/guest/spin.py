@@ -56,7 +56,7 @@ class Spin:
     def record_success(self) -> None:
         """Record a spin during which a message arrived, or a sleep that was shorter than a spin.
 
-        The next wait spins. If that spin fails, only one wait after it sleeps at once.
+        The next wait spins. The next failure makes only 1 wait sleep at once, not 2, 4 or more.
         """
         self._remaining_sleeps = 0
         self._sleeps_after_failure = 1
