@@ -244,8 +244,8 @@ class ScriptRunner(ScriptHost):
             return None
         # The recorded output belongs to the answer, and the script does not print it again.
         self.printed_text += script.printed
-        # The script is not run, so it makes none of its recorded calls. The replay accepts this
-        # only if the status is "crashed", which is therefore also passed for a script at a limit.
+        # The script does not run, so its recorded calls are missing. The replay accepts missing
+        # calls only of a crashed script. So pass "crashed" for a script at a limit, too.
         self._replay.end_script("crashed", "")
         return _recorded_loss(end)
 

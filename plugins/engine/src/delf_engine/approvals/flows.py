@@ -290,10 +290,10 @@ class _Suspect:
         Content, such as the body of a mail, may differ.
 
         Args:
-            sources_by_parameter: The parameters to compare, each with the untrusted results from
-                which the script computes the argument, or with None if these results are unknown.
-                An argument that is computed from the same results as in the planned call does not
-                differ. Without this mapping, all parameters are compared.
+            sources_by_parameter: The parameters to compare, each with the untrusted results in its
+                argument; None for a parameter whose results are unknown. An argument with the same
+                results as in the planned call does not differ. Without this mapping, all
+                parameters are compared.
         """
         differences = self.origins.outline.differing_arguments(
             self.bound.name,

@@ -68,11 +68,11 @@ class JournaledRequest:
         is remembered if the person chose so.
         """
         request = self._request
-        decision_as_seen = self._in_effect(answer)
-        # Compared without secrets, as the person saw the request.
-        needs_another = needs_other_approver(request, decision_as_seen)
-        decision = with_secrets(decision_as_seen, request, self._case.arguments)
+        decision_without_secrets = self._in_effect(answer)  # like the request that the person saw
+        needs_another = needs_other_approver(request, decision_without_secrets)
+        decision = with_secrets(decision_without_secrets, request, self._case.arguments)
         final_answer = replace(answer, decision=decision, needs_other_approver=needs_another)
+        # By the key and the project, later tasks find the decision in the journal.
         is_lasting = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,

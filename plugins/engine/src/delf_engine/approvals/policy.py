@@ -214,11 +214,15 @@ class TaskApprovals:
         return ruling.answer
 
     def _earlier_answer(self, case: Case) -> Answer | None:
-        """Return the recorded decision or an earlier refusal of the case in this task, if any.
+        """Return an answer that was given in this task and also decides this case, if any.
 
-        The decision about this very call comes first. A question that a new script asks again gets
-        the answer of the earlier script, and a call that was refused is refused again, both with
-        the source ``policy``, because nobody decides about this case now.
+        In this order:
+
+        - the recorded decision about this very call
+        - for a question that a new script asks again, the answer to the earlier script
+        - for a call that was refused before, the refusal
+
+        The last two have the source ``policy``, because nobody decides about this case now.
         """
         if (event := case.decision_event) is not None:
             decision = with_secrets(recorded(event), case.request, case.arguments)

@@ -135,13 +135,11 @@ class CallRecords:
             return
         if not call.has_start_event:
             # In the journal, an end without a start means an invalid call. So record a start, too.
-            #
-            # The call may be cancelled a second time during begin(). Then begin() records the end
-            # and raises CancelledError, which is suppressed here: the caller raises the
-            # CancelledError of the first cancellation.
+            # A second cancellation, during begin(), is suppressed: begin() has recorded the end,
+            # and the caller raises the error of the first cancellation.
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
-        await self._end_not_started(call)  # no-op if begin() has recorded the end
+        await self._end_not_started(call)  # no-op after a second cancellation
 
     async def _end_not_started(self, call: Call) -> None:
         reason = "cancelled before it was made"

@@ -113,6 +113,7 @@ class Claims:
                     self.previous_owners[task_id] = previous_owner
                 # The previous owner may have appended events between the first read and the claim.
                 events = await journal.read(task_id)
+            # An incomplete fork must not be resumed, so end the task.
             if is_incomplete_fork(events) and not is_over(events):
                 await journal.append(
                     end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))

@@ -143,7 +143,8 @@ class TaskLog:
             raise self._ended_error(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, unredacted_fields)
-        # Copy the fields before the first await, because the caller may change its objects later.
+        # Record copies of the fields, because the caller may change its objects later. A thread
+        # copies large values, which would block the event loop.
         has_large_value = any(
             type(value) not in PLAIN and is_large(value) for value in fields.values()
         )

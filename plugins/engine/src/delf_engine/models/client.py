@@ -260,9 +260,11 @@ class ModelClient:
             if reply.broken_by in ("filter", "refusal") or not continuations_left:
                 raise truncation_error(replace(reply, text=partial_answer.text + reply.text))
             continuations_left -= 1
-            if not is_connection_broken:  # after a break, the same request is sent again
-                partial_answer = _rest_of(request, reply, partial_answer.text, joined_text)
-            partial_answer = replace(partial_answer, model=model)
+            if is_connection_broken:  # send the same request again
+                next_answer = partial_answer
+            else:
+                next_answer = _rest_of(request, reply, partial_answer.text, joined_text)
+            partial_answer = replace(next_answer, model=model)
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""

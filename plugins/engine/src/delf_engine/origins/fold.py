@@ -251,15 +251,14 @@ class Origins:
         """Return whether later results of a call's connection may have texts of its arguments.
 
         A service may return what it received: an added note, and even the search terms of a read.
-
-        A read after its author had read untrusted data does not count, because its arguments never
-        count as the user's own: each such read would make the whole connection untrusted.
-        :meth:`unplanned_read` looks at these reads instead.
         """
         if call.changes_data:
             return True
-        is_of_service = call.connection != ""
-        return is_of_service and not self.has_author_read_untrusted_data
+        # The arguments of such a read never count as the user's own, so each such read would make
+        # the whole connection untrusted. unplanned_read() looks at these reads instead.
+        if self.has_author_read_untrusted_data:
+            return False
+        return call.connection != ""  # a service, and not a plain tool
 
     def _record_result(self, event: CallFinished) -> None:
         """Record a call's result with its trust: ``own`` for the user's data, else ``outside``."""

@@ -20,8 +20,8 @@ from delf_engine.origins.sources import (
     Source,
     Sources,
     enclosed,
-    field_of_value,
     result_of,
+    sources_of_field,
     with_enclosed_as_whole_results,
     without_unenclosed_results,
     without_whole_results,
@@ -153,7 +153,7 @@ class Scripts:
         self._variable_sources: dict[str, _Sources] = {
             name: {UNKNOWN} for name in untrusted_variables
         }
-        # The sources of all changes of an object that may be that of any variable.
+        # The sources of all changes of objects for which the scripts do not show the variable.
         self._variable_sources[_ANY_VARIABLE] = set()
         # The sources of the values that decide whether or how often the parts of a loop, branch or
         # function run.
@@ -172,8 +172,8 @@ class Scripts:
         # For each variable or function, the variables whose objects its value may be or contain:
         # ``b`` for ``a`` after ``a = [b]`` and after ``a = b``.
         self._contained_variables: dict[str, set[str]] = defaultdict(set)
-        # The variables whose object may be that of a contained variable, as after ``a = b``: then
-        # ``a.append(x)`` also changes ``b``. After ``a = [b]``, it does not.
+        # The variables that may be another name of a contained variable's object: ``a`` after
+        # ``a = b``, when ``a.append(x)`` also changes ``b``, but not ``a`` after ``a = [b]``.
         self._aliased_variables: set[str] = set()
         # The variables that may refer to anything else than texts and numbers.
         self._mutable_variables: set[str] = set()
@@ -195,9 +195,7 @@ class Scripts:
         # Whether a script uses a module or attribute with which the script may change any variable,
         # such as ``sys`` or ``__globals__``.
         self._has_reflection = False
-        # The names without a binding that the script reads.
-        #
-        # A name that is only the function of an action call does not count.
+        # The names without a binding that the script reads, except in calls of actions.
         self._unbound_reads: set[str] = set()
         # The number of times that each name occurs in all scripts, and in each loop, branch or
         # function. If the two numbers of a variable are equal, the script reads the variable only
@@ -208,9 +206,10 @@ class Scripts:
         self._enclosing_nodes: list[ast.AST] = []
 
     def add(self, code: str) -> None:
-        """Analyse another script of the task, to find the sources of its calls' arguments.
+        """Analyse the next script of the task, to find the sources of its calls' arguments.
 
-        If the script is no valid Python or too complex, :meth:`sources` returns None for its calls.
+        :meth:`sources` returns only the sources of this script's calls, and None for all of them if
+        the script is no valid Python or too complex.
         """
         self._cached_sources.clear()
         try:
@@ -222,7 +221,6 @@ class Scripts:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             is_complete = False
         if not is_complete:
-            # Without recorded arguments, the sources of all calls are unknown.
             self._argument_sources.clear()
 
     def _read_until_complete(self) -> bool:
@@ -456,7 +454,7 @@ class Scripts:
                 return self._read_parts(node)
 
     def _read_subscript(self, node: ast.Subscript) -> _Sources:
-        sources = field_of_value(self.read(node.value), _fields(node.slice))
+        sources = sources_of_field(self.read(node.value), _fields(node.slice))
         index_sources = self.read(node.slice)
         # Reading a missing key of a defaultdict inserts the key.
         self._record_move(node.value, index_sources)
@@ -484,7 +482,7 @@ class Scripts:
         is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._modules
         if is_of_module:
             return sources
-        return field_of_value(sources, {Source("field", node.attr)})
+        return sources_of_field(sources, {Source("field", node.attr)})
 
     def _read_return(self, node: ast.Return | ast.Yield | ast.YieldFrom) -> _Sources:
         """Record that the enclosing function returns or yields a value; return its sources."""
@@ -563,17 +561,17 @@ class Scripts:
     def _read_match(self, node: ast.Match) -> _Sources:
         """Return the sources of a ``match`` statement, whose subject decides which case runs."""
         guards = [case.guard for case in node.cases if case.guard is not None]
-        # A pattern such as ``{"paid": True}`` may test any field, so the condition also has the
-        # whole results among the subject's sources.
+        # A pattern such as ``{"paid": True}`` may test any field. So the condition gets all sources
+        # of the subject, while _read_test() would drop the whole results.
         self._add_to(self._condition_sources[node], self.read(node.subject))
         return self._read_branching(node, [node.subject, *node.cases], tests=guards)
 
     def _read_test(self, test: ast.expr) -> _Sources:
-        """Return the actions and fields whose values decide a condition.
+        """Return the sources whose values decide a condition.
 
-        ``if rows`` tests only whether there are rows, which reveals no field of the rows, so that
-        the source ``whole result`` is left out. ``if "Bob" in str(rows)`` searches all fields: the
-        text encloses the rows, and its source ``enclosed result`` is kept.
+        The test ``if rows`` reveals no field of the rows, so the source ``whole result`` of
+        ``rows`` is dropped. The test ``if "Bob" in str(rows)`` searches all fields, so the source
+        ``enclosed result`` of ``str(rows)`` is kept.
         """
         return without_unenclosed_results(self.read(test))
 
@@ -757,7 +755,7 @@ class Scripts:
             known_name = ""  # after ``def len(rows): …``, ``len`` is not the builtin
         result_sources = self._sources_of_result(
             known_name,
-            field_of_value(receiver_sources, _fields_read_by_call(call, method)),
+            sources_of_field(receiver_sources, _fields_read_by_call(call, method)),
             argument_sources,
             lambda_sources,
             is_followed=bool(functions),
@@ -1020,7 +1018,8 @@ class Scripts:
     def _has_moving_items(self, node: ast.AST) -> bool:
         """Return whether the items of a list or iterator are new objects that change when read.
 
-        For example, the items of ``map(str, rows)`` are no such objects, although the ``map`` is.
+        The items of ``groupby(rows)`` contain iterators, which change when the script reads them.
+        The items of ``map(str, rows)`` are texts, although the ``map`` itself is an iterator.
         """
         match node:
             case ast.GeneratorExp():
@@ -1028,13 +1027,14 @@ class Scripts:
             case ast.Call() if (
                 self._makes_iterator(node) and self._parameters_of_action(node) is None
             ):
-                # The items of others, such as groupby(), are iterators.
                 name = _last_name(node.func)
-                has_plain_items = (
+                takes_items_from_arguments = (
                     name in _ITERATORS_OF_PLAIN_ITEMS.split()
                     or name in self._names_of_moving_functions
                 )
-                return not has_plain_items or any(map(self._has_moving_items, _arguments(node)))
+                if not takes_items_from_arguments:  # ``groupby(rows)``
+                    return True
+                return any(map(self._has_moving_items, _arguments(node)))
             case _:
                 return self._makes_moving_object(node)
 

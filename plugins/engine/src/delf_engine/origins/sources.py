@@ -53,18 +53,17 @@ def result_of(action: str) -> set[Source]:
     return {Source("action", action), Source("whole result", action)}
 
 
-def field_of_value(sources: Sources, fields: Sources) -> set[Source]:
-    """Return the sources of a field that the script reads of a value.
+def sources_of_field(sources: Sources, fields: Sources) -> set[Source]:
+    """Return the sources of a field of a value, such as ``record["email"]``.
 
-    ``record["email"]`` uses only the field ``email``, which takes the place of the whole result
-    ``record``. In ``{"id": record}["id"]``, the whole result is enclosed, so it stays.
+    Here, the field ``email`` takes the place of the source ``whole result``. The value
+    ``{"id": record}`` has the source ``enclosed result``, which stays.
 
     Args:
         sources: The sources of the value.
-        fields: The fields that the script reads; empty for an item of a list, which may be a whole
-            record.
+        fields: The fields that the script reads; empty for an item of a list.
     """
-    if not fields:
+    if not fields:  # the item may be a whole record
         return {*sources}
     return without_unenclosed_results(sources) | fields
 
@@ -73,7 +72,7 @@ def enclosed(sources: Sources) -> set[Source]:
     """Return the sources of a value that contains another value, such as ``{"id": record}``.
 
     Each ``whole result`` becomes an ``enclosed result``. A read of the field ``id`` returns the
-    whole record, so it must not drop the record's source: see :func:`field_of_value`.
+    whole record, so it must not drop the record's source: see :func:`sources_of_field`.
 
     Args:
         sources: The sources of the inner value, such as ``record``.

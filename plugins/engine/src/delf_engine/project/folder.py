@@ -215,18 +215,21 @@ def _named_files(
 
 
 def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
-    """Return False if a file that a setting names is data.
+    """Return True if a file that a setting names may have settings or code.
 
-    A change of data needs no new trust. Any other file may have settings or code, such as a file
-    with an unknown suffix, an executable file, or a text that a program gets as its argument.
+    A change of other files, such as data, needs no new trust.
 
     Args:
         path: The file.
         keys: The keys of the setting that names the file.
     """
-    if os.access(path, os.X_OK) or not _DOCUMENT_SETTINGS.isdisjoint(keys):
+    is_executable = os.access(path, os.X_OK)
+    is_settings_file = not _DOCUMENT_SETTINGS.isdisjoint(keys)
+    if is_executable or is_settings_file:
         return True
-    return is_code(path) if names_program(keys) else not is_data(path)
+    if names_program(keys):
+        return is_code(path)
+    return not is_data(path)
 
 
 def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:

@@ -83,13 +83,13 @@ class Measured:
         is_confined = self.protects_files and self.blocks_network and self.protects_processes
         if not is_confined:
             return "process"
-        if self.can_make_system_calls:
-            if claimed == "interpreter":
-                return "process"  # an interpreter promises that scripts make no system calls
-            measured: Isolation = "vm" if self.has_own_kernel else "container"
+        measured: Isolation
+        if not self.can_make_system_calls:
+            measured = "interpreter"  # without system calls, the kernel cannot be tested
+        elif claimed == "interpreter":
+            return "process"  # an interpreter promises that scripts make no system calls
         else:
-            # The other tests prove nothing about a script that can make system calls.
-            measured = "interpreter"
+            measured = "vm" if self.has_own_kernel else "container"
         return claimed if _ISOLATIONS.index(claimed) < _ISOLATIONS.index(measured) else measured
 
 
