@@ -136,13 +136,13 @@ class Repl:
         except asyncio.CancelledError:
             session_task = asyncio.current_task()
             is_session_cancelled = session_task is not None and session_task.cancelling()
-            if is_session_cancelled:  # and not ``work`` alone, as by Ctrl-C
+            if is_session_cancelled:  # Ctrl-C cancels only ``work``
                 raise
-            was_stopped_by_person = self._reader.interactive  # with Ctrl-C, which is no failure
-            if not was_stopped_by_person:
+            is_stopped_by_person = self._reader.interactive
+            if not is_stopped_by_person:  # a person's Ctrl-C is no failure
                 self._tally.failed += 1
             has_begun = bool(events)
-            if has_begun:
+            if has_begun:  # otherwise, no end is recorded
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_END_SECONDS):
                         await has_ended.wait()

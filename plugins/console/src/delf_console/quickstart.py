@@ -58,9 +58,10 @@ class _Offer:
 
     @property
     def api_key(self) -> str | None:
-        """The key to send; None for the provider's key from the environment or the key store."""
-        is_own_server = self.base_url is not None  # to which the provider's key must not be sent
-        return NO_KEY if is_own_server else None
+        """The setting ``api_key``; None to look the provider's key up when the model is asked."""
+        if self.base_url is not None:  # a server that must not get the provider's key
+            return NO_KEY
+        return None
 
 
 class _ProjectRow(TypedDict):

@@ -62,8 +62,9 @@ def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
     of a table holds a number itself, but only an offset to a text, a list or another table.
     """
     # The message has the schema as its header, and the schema has a list of fields, the columns.
-    schema_position = _offset_target(data, _field_position(data, _offset_target(data, 0), _HEADER))
-    fields_position = _offset_target(data, _field_position(data, schema_position, _FIELDS))
+    message_position = _offset_target(data, 0)
+    schema_position = _target_of_field(data, message_position, _HEADER)
+    fields_position = _target_of_field(data, schema_position, _FIELDS)
     # A list has the number of its items, and then for each item the offset to its table.
     (count,) = struct.unpack_from("<I", data, fields_position)
     for index in range(min(count, _MAX_FIELDS)):
@@ -72,17 +73,22 @@ def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
         kind_position = _field_position(data, field_position, _TYPE_KIND)
         if not kind_position or data[kind_position] != _DURATION_TYPE:
             continue
-        name_position = _offset_target(data, _field_position(data, field_position, _NAME))
+        name_position = _target_of_field(data, field_position, _NAME)
         (name_bytes,) = struct.unpack_from("<I", data, name_position)
         name_start = name_position + 4  # the name follows its length
         name = data[name_start : name_start + name_bytes].decode()
-        type_position = _offset_target(data, _field_position(data, field_position, _TYPE))
+        type_position = _target_of_field(data, field_position, _TYPE)
         unit_position = _field_position(data, type_position, _UNIT)
         # An absent unit has the schema's default value.
         unit_code = _DEFAULT_UNIT
         if unit_position:
             (unit_code,) = struct.unpack_from("<h", data, unit_position)
         yield name, _UNITS[unit_code]
+
+
+def _target_of_field(data: bytes, table: int, number: int) -> int:
+    """Return the position of the text, list or table to which a field of a table points."""
+    return _offset_target(data, _field_position(data, table, number))
 
 
 def _offset_target(data: bytes, position: int) -> int:

@@ -553,8 +553,8 @@ class _LineEnds:
     """
 
     def __init__(self, new_text: bytes, file_content: bytes) -> None:
-        self._new_text = new_text  # written with LF or CRLF
-        self._file_content = file_content  # decides if the replaced text has no line ends
+        self._new_text = new_text
+        self._file_content = file_content
 
     def replacement_for(self, occurrence: re.Match[bytes]) -> bytes:
         """Return the new text for one occurrence of the old text."""

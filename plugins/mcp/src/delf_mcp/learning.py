@@ -65,10 +65,10 @@ class Results:
         in JSON texts are recorded, too. Without a schema, the type of the whole result is recorded.
 
         Returns:
-            A report such as ``None at a.b, str at c``: the undeclared types that no earlier result
-            had at the same place, each with the path of the first such value. Two kinds of types
-            are reported: a type that changes the shown result type, and ``None``, with which a
-            script may fail in any field. Empty without a schema.
+            A report of new types, such as ``None at a.b, str at c``, with the path of the first
+            value of each type. Types that no earlier result had at the same place are new. The
+            report has the new types that are recorded, and each new ``None``, because a script may
+            fail with ``None`` in any field. Empty without a schema.
         """
         samples = self._get_samples()
         tool_key = _sample_key(tool)

@@ -161,9 +161,10 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
 
 
 def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index of the call of a piece; -1 for more of a call that was not begun.
+    """Return the index of the call to which a piece belongs.
 
     Without an index from the server, the piece belongs to the latest call or begins the next call.
+    The index is -1 if there is no call yet, and the piece has neither a name nor an id.
     """
     server_index = call.get("index")
     if isinstance(server_index, int):
@@ -171,8 +172,8 @@ def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
     call_id = call.get("id")
     has_new_id = bool(call_id) and not answer.is_last(call_id)
     is_first_call = bool(name) and not answer.has_calls
-    last_index = answer.last_call_index
-    return last_index + 1 if has_new_id or is_first_call else last_index
+    begins_call = has_new_id or is_first_call
+    return answer.last_call_index + 1 if begins_call else answer.last_call_index
 
 
 def _calls_in(message: Any) -> list[Any]:

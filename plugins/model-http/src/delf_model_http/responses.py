@@ -185,8 +185,8 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
 def _call_items(call: ToolCall) -> list[dict[str, Any]]:
     """Convert a call to input items: the reasoning before the call, then the call.
 
-    The API expects the reasoning items before a call back with the call. _start_item() has stored
-    them in the call's token, as a JSON array.
+    Each request must repeat a call together with the model's reasoning items before the call.
+    _start_item() has stored these items in the call's token, as a JSON array.
     """
     reasoning_items = [dict(fields(item)) for item in items(json.loads(call.token or "[]"))]
     call_item = {

@@ -81,10 +81,13 @@ class _StreamContent:
         is_complete = is_json("".join(numbered_call.arguments))
         if part.function.name:
             # The name alone does not show a new call, because each piece of a call may repeat it.
-            begins_call = part.id != numbered_call.id if part.id else is_complete
+            has_other_id = bool(part.id) and part.id != numbered_call.id
+            begins_call = has_other_id or (is_complete and not part.id)
             if begins_call:
                 return last_index + 1
-        return last_index if is_complete else number
+        if is_complete:  # the server gives one number to all calls
+            return last_index
+        return number
 
 
 class LiteLLMModel(EndpointModel):

@@ -35,15 +35,13 @@ def open_document(
     is_swagger = version == (2, 0)
     if is_swagger:
         tree = replace_item_lists(tree)
-    # ``document`` follows references in the tree that ``trees`` has under the key "". At first,
-    # this is the tree as it was read. _resolve_sections() needs it, because a section such as
-    # ``paths`` may be a reference.
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)
+    # A section such as ``paths`` may be a reference. Each step follows references in the tree of
+    # the step before, which ``trees`` has under the key "".
     root = _resolve_sections(document, tree)
     trees.documents[""] = root
     if is_swagger:
-        # convert() follows references in the tree with the resolved sections.
         document.version = (3, 0)
         root = convert(document, root)
         trees.documents[""] = root

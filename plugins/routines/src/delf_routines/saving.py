@@ -334,11 +334,11 @@ class _LiteralFinder(ast.NodeVisitor):
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Visit an index expression: the bounds of ``rows[:5]``, but not the key of ``row["to"]``.
 
-        Keys stay literals.
+        Keys stay literals. A bound does not get the name of a variable: not ``best`` for the 5 in
+        ``best = rows[:5]``.
         """
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
-            # In ``best = rows[:5]``, the literal 5 is not named ``best``.
             self._visit_with_name(None, node.slice)
 
     def visit_Compare(self, node: ast.Compare) -> None:

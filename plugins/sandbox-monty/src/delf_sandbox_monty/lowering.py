@@ -676,8 +676,8 @@ class Lowering(ast.NodeTransformer):
     def _may_be_wrapper(self, word: str) -> bool:
         """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.
 
-        In a script with ``wraps(function)``, this is any name but ``function``: a decorator may
-        have replaced the value of the name.
+        In a script that calls ``wraps(function)``, a decorator may have replaced the value of any
+        name. Only the name ``function`` itself refers to the function before the decoration.
         """
         uses_wraps = bool(self._functions_passed_to_wraps)
         return uses_wraps and word not in self._functions_passed_to_wraps

@@ -456,7 +456,7 @@ class _Sender:
         await self({"type": "http.response.body", "body": b""})
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
-        """Start a response. Like one of the application, it gets the common headers."""
+        """Start a response of this guard; :meth:`__call__` adds the common headers."""
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         await self({"type": "http.response.start", "status": status, "headers": raw})
 

@@ -391,10 +391,7 @@ def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
     """Return True if SQLite wants to write while it opens a virtual table for reading.
 
-    SQLite asks for permission for statements that it prepares, but does not execute:
-
-    - an update of ``sqlite_master``, to declare the columns of the table
-    - changes of tables such as ``places_node``, by the module ``rtree``
+    SQLite prepares these statements, for which it asks for permission, but does not execute them.
 
     Args:
         action: The number of SQLite's action, such as ``SQLITE_INSERT``.
@@ -406,8 +403,9 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
     # be one in the temporary database.
     if database in (None, "temp") or table is None:
         return False
-    if action == sqlite3.SQLITE_UPDATE:
+    if action == sqlite3.SQLITE_UPDATE:  # declares the columns of the virtual table
         return table == "sqlite_master"
+    # The module ``rtree`` prepares changes of its own tables, such as ``places_node``.
     is_insert_or_delete = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_DELETE)
     return is_insert_or_delete and table.endswith(_RTREE_TABLES)
 

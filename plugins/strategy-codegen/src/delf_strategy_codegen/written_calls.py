@@ -71,26 +71,11 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     """
     if _CODE_KEY.search(text) is None:
         return None
-    values: list[Any] = []
-    parse_error = ""
-    position = 0
-    for _ in range(_MAX_TRIES):
-        start = _next_bracket(text, position)
-        if start < 0:
-            break
-        try:
-            content, position = DECODER.raw_decode(text, start)
-        except DuplicateKeyError as error:
-            return Reading(None, BROKEN.format(error))
-        except (ValueError, RecursionError) as error:
-            if _OBJECT.match(text, start):
-                parse_error = str(error)
-                break  # do not search within an invalid object
-            position = start + 1
-            continue
-        if _scripts_in(content):
-            values.append(content)
-    if values and not parse_error:
+    try:
+        values, parse_error = _find_json_calls(text)
+    except DuplicateKeyError as error:
+        return Reading(None, BROKEN.format(error))
+    if values:
         return _join_scripts(values, extract)
     # Models also write calls as Python literals, which are invalid JSON.
     content = _parse_python_literal(text)
@@ -99,6 +84,35 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
     if parse_error:
         return Reading(None, BROKEN.format(parse_error))
     return None
+
+
+def _find_json_calls(text: str) -> tuple[list[Any], str]:
+    """Find the JSON values with scripts in a text.
+
+    Returns:
+        The values and an empty string. If an object is invalid, no values and the error.
+
+    Raises:
+        DuplicateKeyError: If an object has the same key twice.
+    """
+    values: list[Any] = []
+    position = 0
+    for _ in range(_MAX_TRIES):
+        start = _next_bracket(text, position)
+        if start < 0:
+            break
+        try:
+            content, position = DECODER.raw_decode(text, start)
+        except DuplicateKeyError:
+            raise
+        except (ValueError, RecursionError) as error:
+            if _OBJECT.match(text, start):  # do not search within an invalid object
+                return [], str(error)
+            position = start + 1
+            continue
+        if _scripts_in(content):
+            values.append(content)
+    return values, ""
 
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:

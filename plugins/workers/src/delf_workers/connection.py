@@ -158,9 +158,9 @@ class Workers(Connection[WorkersSettings]):
     def _shared_workshop(self, context: CallContext) -> Workshop[Workers]:
         """Return the agent's workshop, which creates the connections of all workers.
 
-        The first call of a worker creates the workshop. That call is always made by the agent,
-        because a worker gets its copy of this connection from the workshop. So the context of that
-        call has the agent's connections, which the workshop needs.
+        The first call of a worker creates the workshop from the connections in the call's context.
+        The agent makes this call, so the context has the agent's connections. A worker can make
+        calls only after the workshop has created the worker's connections.
 
         Args:
             context: The context of the present call.

@@ -239,8 +239,8 @@ class SqliteBackend:
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         self.target = target
         self._settings = settings
-        # The pool of processes that only read under the key True, and the pool of processes that
-        # write under False. _pool() makes each pool at its first use.
+        # The pools of processes: True has the pool that only reads, and False the pool that writes.
+        # _pool() makes each pool at its first use.
         self._pools: dict[bool, QueuePool] = {}
         # Held while a pool is made or removed.
         self._lock = threading.Lock()

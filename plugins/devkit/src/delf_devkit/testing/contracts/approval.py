@@ -382,27 +382,25 @@ class ApprovalContract(Contract):
     async def test_approval_can_be_remembered(
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
-        # This person approves every request with an approval that is to be remembered. If a
-        # decision is not to be remembered, the channel reused an earlier answer instead of asking
-        # the person.
-        channel = channel_to_person_who("remembers")
-        others = (
+        channel = channel_to_person_who("remembers")  # and says "always" to each request
+        requests = (
+            request_for(),
             request_for(to="Bob", amount=99, note="new"),
             request_for("bank.close", account=7),
         )
-        for number, request in enumerate((request_for(), *others)):
+        for number, request in enumerate(requests):
             decision = _decision_without_decider(
                 await channel.decide(_with_unique_id(number, request))
             )
             assert isinstance(decision, Approved)
-            if number == 0:
-                message = f"a person who says always is taken for {decision.remember!r}"
-            else:
-                message = (
-                    "a call with other arguments was approved after an always, and nobody was "
-                    "asked: to remember is the engine's work, not a channel's"
-                )
-            assert decision.remember in ("task", "until_revoked"), message
+            is_lasting = decision.remember in ("task", "until_revoked")
+            is_first = number == 0
+            if is_first:
+                assert is_lasting, f"a person who says always is taken for {decision.remember!r}"
+            assert is_lasting, (
+                "a call with other arguments was approved after an always, and nobody was asked: "
+                "to remember is the engine's work, not a channel's"
+            )
             assert decision.covers == "call", (
                 f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
                 "seen this call alone; offer `covers='action'` as a choice of its own"

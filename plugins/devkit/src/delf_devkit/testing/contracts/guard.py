@@ -43,8 +43,8 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for as long, but at least for five seconds. What
-    the test changes in the process, such as environment variables, is undone.
+    The test also fails if it blocks the event loop for this time, or for five seconds if the time
+    is shorter. Changes of the process, such as environment variables, are undone.
 
     Args:
         function: The test.
