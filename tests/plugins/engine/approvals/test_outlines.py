@@ -852,3 +852,10 @@ def test_outline_permits_only_the_named_field(run, value, asks):
     outline = "send(to=find(sender='ada@firm.example')[0].sender, text=...)"
     _, asked = run(code, outline)
     assert bool(asked) == asks
+
+
+def test_planned_calls_of_great_depth_are_ignored():
+    deep_sum = " + ".join(["price"] * 900)
+    assert [
+        ast.unparse(call) for call in parse_calls(f"pay(amount={deep_sum})\npay(amount=1)")
+    ] == ["pay(amount=1)"]

@@ -57,6 +57,8 @@ The user's words:
 FOLLOWED: Final = "The text that these words order to follow:"
 # The maximum number of characters of a model's outline that are parsed.
 _MAX_CHARACTERS: Final = 20_000
+# The maximum depth of a planned call. The analysis of a call is recursive.
+_MAX_DEPTH: Final = 100
 
 IsContent = Callable[[str, str], bool]
 """Takes a value's path in the arguments of a call and its text; returns whether it is content.
@@ -635,6 +637,14 @@ def parse_calls(answer: str) -> Sequence[ast.Call]:
             call = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        if isinstance(call, ast.Call):
+        if isinstance(call, ast.Call) and not _is_too_deep(call):
             calls.append(call)
     return calls
+
+
+def _is_too_deep(node: ast.AST) -> bool:
+    """Return whether an expression, such as a sum of 1,000 terms, is too deep to be analysed."""
+    parts = [node]
+    for _ in range(_MAX_DEPTH):
+        parts = [child for part in parts for child in ast.iter_child_nodes(part)]
+    return bool(parts)
