@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,3 +58,14 @@ def test_log_of_any_command_has_no_secret_of_the_project(
     assert "no drawer [redacted]" in outcome.stderr
     assert "s3cret" not in outcome.stderr
     assert "\x1b" not in outcome.stderr
+
+
+def test_warning_is_written_once_and_reaches_other_handlers(
+    delf_project: DelfProject, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delf_project.config("[agent]\n")
+    delf_project.run("run", "Say hello.", "--llm", delf_project.model("print('hello')"))
+    capsys.readouterr()
+    logging.getLogger("delf.test").warning("the lamp is broken")
+    assert capsys.readouterr().err.count("the lamp is broken") == 1
+    assert caplog.messages[-1] == "the lamp is broken"

@@ -17,10 +17,15 @@ def log_to_stderr(redact: Callable[[str], str], *, debug: bool) -> None:
         debug: Whether to log all messages, with tracebacks.
     """
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
-        root.removeHandler(old)  # left by an earlier run in this process
     level = logging.DEBUG if debug else logging.WARNING
-    root.addHandler(_StderrHandler(level, redact))
+    installed = next((each for each in root.handlers if isinstance(each, _StderrHandler)), None)
+    if installed is None:
+        root.addHandler(_StderrHandler(level, redact))
+    else:
+        # The handler of an earlier command in this process stays in its place: the redaction of a
+        # message may load the project and get here, while the logger goes through its handlers.
+        installed.setLevel(level)
+        installed.redact = redact
     logging.captureWarnings(True)
     logging.getLogger("delf").setLevel(logging.DEBUG if debug else logging.NOTSET)
 
@@ -28,7 +33,7 @@ def log_to_stderr(redact: Callable[[str], str], *, debug: bool) -> None:
 class _StderrHandler(logging.Handler):
     def __init__(self, level: int, redact: Callable[[str], str]) -> None:
         super().__init__(level)
-        self._redact = redact
+        self.redact = redact
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "in_events", False):
@@ -39,4 +44,4 @@ class _StderrHandler(logging.Handler):
             text = " ".join(record.getMessage().split())
             error = record.exc_info[1] if record.exc_info is not None else None
             text += f" ({type(error).__name__}: {error})" if error is not None else ""
-        errors.say(record.levelname.lower(), self._redact(without_passwords(text)))
+        errors.say(record.levelname.lower(), self.redact(without_passwords(text)))
