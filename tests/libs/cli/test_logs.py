@@ -61,14 +61,21 @@ def test_log_of_any_command_has_no_secret_of_the_project(
     assert "\x1b" not in outcome.stderr
 
 
-def test_warning_whose_redaction_loads_the_project_is_written_once(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+def test_warning_whose_redaction_loads_the_project_reaches_each_handler_once(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def load_and_redact(text: str) -> str:
         log_to_stderr(load_and_redact, debug=False)  # as a command does when it loads a project
         return text
 
     log_to_stderr(load_and_redact, debug=False)
-    logging.getLogger("delf.test").warning("the lamp is broken")
+    records: list[logging.LogRecord] = []
+    later_handler = logging.Handler()
+    later_handler.emit = records.append
+    logging.getLogger().addHandler(later_handler)
+    try:
+        logging.getLogger("delf.test").warning("the lamp is broken")
+    finally:
+        logging.getLogger().removeHandler(later_handler)
     assert capsys.readouterr().err.count("the lamp is broken") == 1
-    assert caplog.messages == ["the lamp is broken"]
+    assert [record.getMessage() for record in records] == ["the lamp is broken"]
