@@ -375,8 +375,10 @@ class TestPipes:
         again = chat("one", "--last")  # although the newest conversation of all is another one
         assert again.count("user: in one") == 2
         assert "in two" not in again
+        chat("one", "--conversation", "ann|b")  # as delf serve stores a conversation of Ann
+        assert chat("one", "--last").count("user: in one") == 3
         anywhere = chat(".", "--last")
-        assert anywhere.count("user: in one") == 2
+        assert anywhere.count("user: in one") == 3
 
     @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
     def test_chat_options_are_refused_before_a_subcommand(self, here: Any, option: Any):

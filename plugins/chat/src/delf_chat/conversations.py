@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 import click
 
 from delf.errors import DelfError, UnknownTaskError, did_you_mean
-from delf.protocols.conversation import ConversationRecord
+from delf.protocols.conversation import ConversationRecord, owner_of
 from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import CurrentProject, work_with
 from delf_cli.output import format_count, json_text
@@ -87,6 +87,8 @@ def _with_conversations(
 async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None:
     """Return the id of a project's newest conversation; None if the project has none.
 
+    The conversations of the people of a server are left out.
+
     A conversation belongs to the project of the task of its newest message. If this task is not
     known any more, the conversation belongs to no project.
 
@@ -100,8 +102,9 @@ async def newest_of_project(setup: Setup, project: CurrentProject) -> str | None
     async with aclosing(context.open_conversation_journal()) as journal:
         store = journal.conversations(_NAMESPACE)
         for record in await store.find(_ALL):
-            if project.owns(await _folder_of(journal, store, record.conversation)):
-                return record.conversation
+            name = record.conversation
+            if owner_of(name) is None and project.owns(await _folder_of(journal, store, name)):
+                return name
     return None
 
 
