@@ -47,21 +47,80 @@ def test_strictest_effect_counts_and_each_selector_must_cover_the_action(tmp_pat
     assert declared.apply({"ab": Match(["a*", "*"], "2")}).effects == {"ab": "irreversible"}
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', '{"format": 2, "covered": 3}'])
-def test_unreadable_file_is_written_anew(tmp_path, content: str) -> None:
-    path = tmp_path / "own" / "known.json"
-    assert unknown({"*": "read"}, path, a="1") == []
-    path.write_text(content)
-    assert unknown({"*": "read"}, path, a="2") == []
-    assert unknown({"*": "read"}, path, a="1") == ["a"]
+def damage(path) -> None:
+    path.write_text('{"format": 2')
 
 
-def test_file_that_others_can_read_is_not_used(tmp_path, caplog) -> None:
+def open_file(path) -> None:
+    path.chmod(0o644)
+
+
+def open_folder(path) -> None:
+    path.parent.chmod(0o777)
+
+
+def open_folder_without_file(path) -> None:
+    path.unlink()
+    path.parent.chmod(0o777)
+
+
+PROBLEMS = {
+    "empty": lambda path: path.write_text(""),
+    "damaged": damage,
+    "other value": lambda path: path.write_text("[]"),
+    "other format": lambda path: path.write_text('{"format": 1, "covered": {}}'),
+    "other fields": lambda path: path.write_text('{"format": 2, "covered": 3}'),
+    "open file": open_file,
+    "open folder": open_folder,
+    "open folder without file": open_folder_without_file,
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_no_action_is_known_by_an_unusable_file(tmp_path, problem: str) -> None:
     path = tmp_path / "own" / "known.json"
-    assert unknown({"*": "read"}, path, a="1") == []
+    effects = {"*": "read"}
+    assert unknown(effects, path, a="1") == []
+    PROBLEMS[problem](path)
+    is_left = path.read_bytes() if path.exists() else None
+    matches = {action: Match(["*"], digest) for action, digest in (("a", "1"), ("b", "2"))}
+    for _ in range(2):  # nothing becomes known by being seen once
+        declared = DeclaredEffects(effects, path)
+        for _ in range(2):
+            applied = declared.apply(matches)
+            assert applied.effects == {"a": "irreversible", "b": "irreversible"}
+            assert applied.unknown == ["a", "b"]
+            assert path.name in str(applied.record_problem)
+        assert (path.read_bytes() if path.exists() else None) == is_left
+    declared.accept()
+    assert declared.apply(matches).effects == {"a": "read", "b": "read"}
+    assert declared.apply(matches).record_problem is None
+    if "folder" not in problem:  # nothing is stored in a folder that others can access
+        assert unknown(effects, path, a="1", b="2", c="3") == ["c"]
+
+
+def test_file_that_becomes_unusable_later_is_left_as_it_is(tmp_path, caplog) -> None:
+    path = tmp_path / "own" / "known.json"
+    assert unknown({"a": "read"}, path) == []
+    declared = DeclaredEffects({"a": "read"}, path)
+    DeclaredEffects({"b": "read"}, path).apply({"b": Match(["b"], "2")})
+    declared.apply({})
+    damage(path)
+    with caplog.at_level(logging.WARNING):
+        declared.apply({"a": Match(["a"], "1")})
+    assert "known only to this process" in caplog.text
+    found = DeclaredEffects({"b": "read"}, path).apply({"b": Match(["b"], "3")})
+    assert found.unknown == ["b"]
+
+
+def test_accepted_actions_of_an_open_folder_are_known_only_to_the_process(tmp_path, caplog) -> None:
+    path = tmp_path / "own" / "known.json"
+    path.parent.mkdir(mode=0o700)
     path.parent.chmod(0o777)
     declared = DeclaredEffects({"*": "read"}, path)
+    assert declared.apply({"a": Match(["*"], "2")}).unknown == ["a"]
     with caplog.at_level(logging.WARNING):
-        assert declared.apply({"a": Match(["*"], "2")}).unknown == []
+        declared.accept()
     assert "known only to this process" in caplog.text
-    assert declared.apply({"a": Match(["*"], "3")}).unknown == ["a"]
+    assert declared.apply({"a": Match(["*"], "2")}).unknown == []
+    assert unknown({"*": "read"}, path, a="2") == ["a"]

@@ -8,6 +8,7 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from platformdirs import user_state_path
 
 from delf import Agent
 from delf.errors import ConnectionUnavailableError, OutcomeUnknownError, ToolExecutionError
@@ -384,6 +385,24 @@ async def test_tool_changed_between_runs_needs_approval_until_accepted(rogue) ->
     srv.accept_tools()
     assert (await effects(**other))[0] == "read"
     assert (await effects())[0] == "irreversible"
+
+
+async def test_damaged_record_of_tools_lets_no_effect_apply_until_accepted(rogue) -> None:
+    async def effects():
+        srv = rogue("plain", does={"tools": [tool("pay"), tool("look")]}, effects={"*": "read"})
+        return {action.effect for action in await srv.actions()}, srv
+
+    assert (await effects())[0] == {"read"}
+    (path,) = (user_state_path("delf", appauthor=False) / "mcp").glob("*.json")
+    path.write_text("damaged")
+    for _ in range(2):
+        found, srv = await effects()
+        assert found == {"irreversible"}
+        (notice,) = srv.notices()
+        assert str(path) in notice
+        assert "delf mcp effects rogue --accept" in notice
+    srv.accept_tools()
+    assert (await effects())[0] == {"read"}
 
 
 async def test_tool_added_between_runs_needs_approval_until_accepted(rogue) -> None:

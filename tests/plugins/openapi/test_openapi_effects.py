@@ -98,6 +98,28 @@ async def test_changed_operation_needs_approval_until_accepted(
     assert (await publisher.effects(BASE))[0] == {"op": "irreversible"}
 
 
+def damage_known_actions() -> str:
+    """Overwrite the file of known actions, and return the file's path."""
+    (path,) = (user_state_path("delf", appauthor=False) / "openapi").glob("*.json")
+    path.write_text("damaged")
+    return str(path)
+
+
+async def test_damaged_record_lets_no_effect_apply_until_accepted(publisher: Publisher) -> None:
+    assert (await publisher.effects(BASE))[0] == {"op": "read"}
+    path = damage_known_actions()
+    for _ in range(2):
+        effects, tool = await publisher.effects(CHANGES["method"])
+        assert effects == {"op": "irreversible"}
+        (notice,) = tool.notices()
+        assert path in notice
+        assert "so api.op counts as irreversible" in notice
+        assert "delf openapi effects api --accept" in notice
+    tool.accept_operations()
+    assert tool.notices() == ()
+    assert (await publisher.effects(CHANGES["method"]))[0] == {"op": "read"}
+
+
 async def test_other_changes_of_a_specification_keep_the_effects(publisher: Publisher) -> None:
     await publisher.effects(BASE)
     other = copy.deepcopy(BASE)

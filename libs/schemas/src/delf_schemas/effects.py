@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 
 _FORMAT: Final = 2
 _IRREVERSIBLE: Final[Effect] = "irreversible"
+_NOT_STORED: Final = "actions covered by effects are known only to this process"
 
 
 class Match(NamedTuple):
@@ -38,12 +39,19 @@ class Applied(NamedTuple):
 
     Args:
         effects: The effect of each action.
-        unknown: The actions that the service has added or changed since the user declared the
-            effects; these actions count as irreversible.
+        unknown: The actions that count as irreversible because the service has added or changed
+            them since the user declared the effects, or because of ``record_problem``.
+        record_problem: The reason why it is not known which actions the user declared the effects
+            for; None if it is known.
     """
 
     effects: dict[str, Effect]
     unknown: list[str]
+    record_problem: str | None = None
+
+
+class _UnusableRecordError(Exception):
+    """The file of known actions exists, but what it says cannot be trusted or read."""
 
 
 def folder_of_known_actions(plugin: str) -> Path:
@@ -73,7 +81,8 @@ class DeclaredEffects:
     The service's author is a stranger, who may give a name that the user judged to another action.
     So a selector covers only the actions that it matched when it first matched any, as the service
     described the actions then. Other actions that the selector matches later count as irreversible
-    until the user accepts them.
+    until the user accepts them. If the file with the covered actions is unusable, no action is
+    known: a file that is damaged or open to others may hide that there were others at first.
 
     Args:
         effects: The setting: a mapping from selector to effect.
@@ -85,9 +94,11 @@ class DeclaredEffects:
         self._effects = effects
         self._path = known_actions
         # From selector to the digests of the actions that it covers; None until the file is read.
-        self._covered: dict[str, list[str]] | None = None
+        self._covered: dict[str, set[str]] | None = None
+        # The reason why the file is unusable; None if the file is usable or missing.
+        self._problem: str | None = None
         # The actions that each selector matched last.
-        self._matched: dict[str, list[str]] = {}
+        self._matched: dict[str, set[str]] = {}
 
     def apply(self, matches: Mapping[str, Match]) -> Applied:
         """Return the effects of actions, and record what selectors cover that had no match before.
@@ -96,17 +107,15 @@ class DeclaredEffects:
             matches: A mapping from action name to match, for all actions that a selector matches.
         """
         self._matched = self._digests_by_selector(matches)
-        if self._covered is None:
-            self._covered = self._read()
-        covered = self._covered
+        covered = self._load()
         first_matches = {
             selector: digests
             for selector, digests in self._matched.items()
             if selector not in covered
         }
-        if first_matches:
+        if first_matches and self._problem is None:
             self._record(first_matches)
-        applied = Applied({}, [])
+        applied = Applied({}, [], self._problem)
         for action, match in matches.items():
             effect = strictest(self._effects[selector] for selector in match.selectors)
             is_known = all(
@@ -121,45 +130,94 @@ class DeclaredEffects:
         return applied
 
     def accept(self) -> None:
-        """Let each selector cover the actions that it matched last, also for later processes."""
-        self._record(self._matched)
+        """Let each selector cover the actions that it matched last, also for later processes.
 
-    def _digests_by_selector(self, matches: Mapping[str, Match]) -> dict[str, list[str]]:
+        An unusable file is replaced.
+        """
+        self._load()
+        self._problem = None
+        self._record(self._matched, replaces_unusable=True)
+
+    def _digests_by_selector(self, matches: Mapping[str, Match]) -> dict[str, set[str]]:
         """Return the digests of the actions that each selector matches.
 
         Selectors for the strictest effect are left out, because they need no record.
         """
-        digests: dict[str, list[str]] = {}
+        digests: dict[str, set[str]] = {}
         for match in matches.values():
             for selector in match.selectors:
                 if self._effects[selector] != _IRREVERSIBLE:
-                    digests.setdefault(selector, []).append(match.digest)
+                    digests.setdefault(selector, set()).add(match.digest)
         return digests
 
-    def _record(self, digests: Mapping[str, list[str]]) -> None:
-        """Let selectors cover actions; if the file cannot be written, log a warning."""
+    def _load(self) -> dict[str, set[str]]:
+        """Return the covered actions; read them from the file at first."""
         if self._covered is None:
-            self._covered = self._read()
-        self._covered.update(digests)
-        # Another process may have written the file since this process read it.
-        text = json.dumps({"format": _FORMAT, "covered": {**self._read(), **digests}})
-        try:
-            write_private_text(self._path, text)
-        except (OSError, ConfigurationError) as error:
-            _log.warning("actions covered by effects are known only to this process: %s", error)
+            try:
+                self._covered = self._read()
+            except _UnusableRecordError as error:
+                self._covered = {}
+                self._problem = str(error)
+        return self._covered
 
-    def _read(self) -> dict[str, list[str]]:
-        """Return the digests in the file; empty without a readable file of the user alone."""
-        text = read_private(self._path) if is_private_folder(self._path.parent) else None
-        if text is None:
+    def _record(self, digests: Mapping[str, set[str]], *, replaces_unusable: bool = False) -> None:
+        """Let selectors cover actions; if the file cannot be written, log a warning."""
+        self._load().update(digests)
+        try:
+            # Another process may have written the file since this process read it.
+            stored = self._read()
+        except _UnusableRecordError as error:
+            if not replaces_unusable:
+                _log.warning("%s: %s", _NOT_STORED, error)
+                return
+            stored = {}
+        covered = {selector: sorted(known) for selector, known in {**stored, **digests}.items()}
+        try:
+            write_private_text(self._path, json.dumps({"format": _FORMAT, "covered": covered}))
+        except (OSError, ConfigurationError) as error:
+            _log.warning("%s: %s", _NOT_STORED, error)
+
+    def _read(self) -> dict[str, set[str]]:
+        """Return the digests in the file; empty if the file is missing.
+
+        Raises:
+            _UnusableRecordError: If the file is damaged, or if others can access it or its folder.
+        """
+        folder = self._path.parent
+        if _is_missing(folder):
             return {}
+        if not is_private_folder(folder):
+            raise _UnusableRecordError(
+                f"others can access {folder}, which has the record {self._path.name} of the "
+                f"actions that effects covers (chmod 700 {folder})"
+            )
+        if _is_missing(self._path):
+            return {}
+        text = read_private(self._path)
+        if text is None:
+            raise self._unusable("is unreadable or open to others")
         try:
             stored: Any = json.loads(text)
             if stored["format"] != _FORMAT:
-                return {}
+                raise self._unusable("has the format of another version of delf")
             return {
-                str(selector): [str(digest) for digest in digests]
+                str(selector): {str(digest) for digest in digests}
                 for selector, digests in stored["covered"].items()
             }
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return {}
+            raise self._unusable("is damaged") from None
+
+    def _unusable(self, problem: str) -> _UnusableRecordError:
+        return _UnusableRecordError(
+            f"the record {self._path} of the actions that effects covers {problem}"
+        )
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:  # what cannot be looked at may be there
+        return False
+    return False

@@ -37,7 +37,7 @@ from delf_mcp.known import known_tools_path
 from delf_mcp.learning import Results
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
-from delf_schemas.effects import DeclaredEffects, Match
+from delf_schemas.effects import Applied, DeclaredEffects, Match
 from delf_schemas.names import method_name, unique
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 _Ask: TypeAlias = "Callable[[Client, IdleTimeout], Awaitable[_Answer]]"
-_Listing: TypeAlias = "tuple[dict[str, Action], list[OmittedItem], list[str]]"
+_Listing: TypeAlias = "tuple[dict[str, Action], list[OmittedItem], Applied]"
 CONTEXT: Final = "delf_call_context"
 _READ: Final[Effect] = "read"
 _SENDS_ARGUMENTS: Final[Mapping[str, Any]] = {"egress": True}
@@ -185,7 +185,7 @@ class MCP(Connection[MCPSettings]):
             listing = await asyncio.to_thread(self._make_actions, server, tools, deadline)
             return capabilities, tools, listing
 
-        capabilities, tools, (actions, unusable_tools, unknown_tools) = await self._answer(
+        capabilities, tools, (actions, unusable_tools, applied) = await self._answer(
             server, "its list of tools", read_tools, starting=True
         )
         if capabilities.resources is not None:
@@ -200,7 +200,7 @@ class MCP(Connection[MCPSettings]):
                 actions.setdefault(action.name, action)
         # The item filter left out tools that the client library would refuse.
         omitted_tools = [*server.item_filter.take_omitted("tools"), *unusable_tools]
-        self._report_notices(omitted_tools, unknown_tools, tools, actions)
+        self._report_notices(omitted_tools, applied, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
         self.listed_actions = tuple(actions.values())
         return self.listed_actions
@@ -278,8 +278,7 @@ class MCP(Connection[MCPSettings]):
         :class:`DeclaredEffects` decides whether the setting ``effects`` applies to a tool.
 
         Returns:
-            A mapping from action name to action, the omitted tools, and the names of the tools that
-            the server has added or changed since the user declared their effects.
+            A mapping from action name to action, the omitted tools, and the applied ``effects``.
 
         Raises:
             TimeoutError: If the deadline passes.
@@ -327,11 +326,11 @@ class MCP(Connection[MCPSettings]):
                 effect=_IRREVERSIBLE,
                 version=digest,  # so that a changed tool needs new approvals
             )
-        effects, unknown_tools = self._declared_effects.apply(matches)
-        for name, effect in effects.items():
+        applied = self._declared_effects.apply(matches)
+        for name, effect in applied.effects.items():
             # A server that only reads may still send data anywhere.
             actions[name] = replace(actions[name], effect=effect, egress=effect == _READ)
-        return actions, omitted, unknown_tools
+        return actions, omitted, applied
 
     def accept_tools(self) -> None:
         """Let the setting ``effects`` apply to the tools as last listed.
@@ -372,7 +371,7 @@ class MCP(Connection[MCPSettings]):
     def _report_notices(
         self,
         omitted: Sequence[OmittedItem],
-        unknown: Sequence[str],
+        applied: Applied,
         tools: Sequence[types.Tool],
         actions: Mapping[str, Action],
     ) -> None:
@@ -380,8 +379,7 @@ class MCP(Connection[MCPSettings]):
 
         Args:
             omitted: The omitted tools.
-            unknown: The names of tools to which ``effects`` does not apply, as the server has added
-                or changed them.
+            applied: The effects that the setting ``effects`` gave to tools.
             tools: All tools of the server.
             actions: A mapping from action name to action.
         """
@@ -391,11 +389,18 @@ class MCP(Connection[MCPSettings]):
             if not any(fnmatchcase(name, pattern) for name in names):
                 suggestion = did_you_mean(pattern, names)
                 notices.append(f"effects names {pattern!r}, which matches no tool{suggestion}")
-        notices += [
-            f"the server has added or changed the tool {clean(name)!r}, so it counts as "
-            f"irreversible; delf mcp effects {self.name} --accept accepts it as it is now"
-            for name in unknown
-        ]
+        accept = f"delf mcp effects {self.name} --accept accepts"
+        if applied.record_problem is None:
+            notices += [
+                f"the server has added or changed the tool {clean(name)!r}, so it counts as "
+                f"irreversible; {accept} it as it is now"
+                for name in applied.unknown
+            ]
+        elif applied.unknown:
+            notices.append(
+                f"{applied.record_problem}, so the tools that effects names count as "
+                f"irreversible; {accept} them as they are now"
+            )
         hidden_count = len(notices) - _MAX_NOTICES
         if hidden_count > 0:
             notices[_MAX_NOTICES:] = [f"and {hidden_count:,} more like these"]

@@ -212,14 +212,21 @@ class APITool(Connection[OpenAPISettings]):
 
     def _apply_effects(self, effects: OperationEffects) -> None:
         """Set the actions' effects, and note the actions to which ``effects`` does not apply."""
-        unknown = [f"{self.name}.{action}" for action in effects.apply()]
+        applied = effects.apply()
+        unknown = [f"{self.name}.{action}" for action in applied.unknown]
         self._effect_notices = ()
         if unknown:
-            them = "it counts" if len(unknown) == 1 else "they count"
+            are_irreversible = "counts as irreversible"
+            if len(unknown) > 1:
+                are_irreversible = "count as irreversible"
+            if applied.record_problem is None:
+                them = "it" if len(unknown) == 1 else "they"
+                why = f"the specification has added or changed {_few(unknown)}, so {them}"
+            else:
+                why = f"{applied.record_problem}, so {_few(unknown)}"
             notice = (
-                f"the specification has added or changed {_few(unknown)}, so {them} as "
-                f"irreversible; delf openapi effects {self.name} --accept accepts what "
-                "effects names as it is now"
+                f"{why} {are_irreversible}; delf openapi effects {self.name} --accept accepts "
+                "what effects names as it is now"
             )
             self._effect_notices = (notice,)
 

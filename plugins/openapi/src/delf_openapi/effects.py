@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from delf.tools.action import strictest
+from delf.types import Effect
 from delf_openapi.compiler import Entry, compile_endpoints
 from delf_openapi.operations import locate_operation
 from delf_openapi.selection import deciding_selectors
@@ -53,13 +54,8 @@ class OperationEffects:
             path = folder_of_known_actions("openapi") / file
             self._declared = DeclaredEffects(settings.effects, path)
 
-    def apply(self) -> list[str]:
-        """Set the effects of the actions.
-
-        Returns:
-            The actions that the specification has added or changed since the user declared the
-            effects; these actions are now irreversible.
-        """
+    def apply(self) -> Applied:
+        """Set the effects of the actions, and return what was applied to them."""
         if self._declared is None:
             applied = Applied(
                 {
@@ -70,10 +66,13 @@ class OperationEffects:
             )
         else:
             applied = self._declared.apply(self._matches)
-        for name, effect in applied.effects.items():
-            if name in self._entries:
-                self._entries[name].effect = effect
-        return [name for name in applied.unknown if name in self._entries]
+        effects: dict[str, Effect] = {
+            name: effect for name, effect in applied.effects.items() if name in self._entries
+        }
+        for name, effect in effects.items():
+            self._entries[name].effect = effect
+        unknown = [name for name in applied.unknown if name in effects]
+        return Applied(effects, unknown, applied.record_problem)
 
     def accept(self) -> None:
         """Let the effects apply to the operations as they are now, also in later processes."""
