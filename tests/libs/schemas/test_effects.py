@@ -26,6 +26,16 @@ def test_selector_covers_what_it_matched_at_first(tmp_path) -> None:
     assert unknown({"*": "irreversible"}, path, a="2") == []
 
 
+def test_action_without_digest_is_never_known(tmp_path) -> None:
+    path = tmp_path / "own" / "known.json"
+    for _ in range(2):
+        declared = DeclaredEffects({"*": "read"}, path)
+        matches = {"a": Match(["*"], None), "b": Match(["*"], "1")}
+        assert declared.apply(matches).unknown == ["a"]
+        declared.accept()
+        assert declared.apply(matches).unknown == ["a"]
+
+
 def test_processes_do_not_lose_what_others_recorded(tmp_path) -> None:
     path = tmp_path / "own" / "known.json"
     effects = {"a": "read", "b": "read"}

@@ -16,13 +16,22 @@ from support.openapi_specs import param, spec
 from support.raw_http import RawServer, Reply, Seen, threaded_server
 
 SEARCH = "/orders/search"
-BODY = {
-    "content": {
-        "application/json": {
-            "schema": {"type": "object", "properties": {"sold": {"type": "boolean"}}}
-        }
-    }
+FILTER = {"$ref": "#/components/schemas/Filter"}
+BODY = {"content": {"application/json": {"schema": FILTER}}}
+PART = {"type": "object", "properties": {"whole": FILTER}}
+SCHEMAS = {
+    "Filter": {
+        "type": "object",
+        "properties": {
+            "sold": {"type": "boolean"},
+            "parts": {"type": "array", "items": {"$ref": "#/components/schemas/Part"}},
+        },
+    },
+    "Part": PART,
+    "Other": {"type": "string"},
 }
+COMPONENTS = {"schemas": SCHEMAS}
+LONG = "Find orders. " + "They are found. " * 500
 OPERATION = {
     "operationId": "op",
     "summary": "Find orders.",
@@ -30,12 +39,24 @@ OPERATION = {
     "requestBody": BODY,
     "responses": {"200": {"description": "ok"}},
 }
-BASE = spec({SEARCH: {"post": OPERATION}})
+
+
+def described(paths: Any, **fields: Any) -> dict[str, Any]:
+    """The specification with other paths and fields."""
+    return spec(paths, **{"components": COMPONENTS, **fields})
+
+
+BASE = described({SEARCH: {"post": OPERATION}})
 
 
 def changed(**fields: Any) -> dict[str, Any]:
     """The specification with other fields of its operation."""
-    return spec({SEARCH: {"post": {**OPERATION, **fields}}})
+    return described({SEARCH: {"post": {**OPERATION, **fields}}})
+
+
+def with_schemas(**schemas: Any) -> dict[str, Any]:
+    """The specification with other schemas."""
+    return {**BASE, "components": {"schemas": {**SCHEMAS, **schemas}}}
 
 
 class Publisher:
@@ -63,18 +84,29 @@ def publisher(server: RawServer) -> Publisher:
 
 
 CHANGES = {
-    "method and path": spec({"/orders": {"delete": OPERATION}}),
-    "path": spec({"/orders/close": {"post": OPERATION}}),
-    "method": spec({SEARCH: {"put": OPERATION}}),
-    "reading method": spec({SEARCH: {"get": {**OPERATION, "requestBody": None}}}),
-    "servers": spec({SEARCH: {"post": OPERATION}}, servers=[{"url": "https://evil.example"}]),
-    "servers of the path": spec(
+    "method and path": described({"/orders": {"delete": OPERATION}}),
+    "path": described({"/orders/close": {"post": OPERATION}}),
+    "method": described({SEARCH: {"put": OPERATION}}),
+    "reading method": described({SEARCH: {"get": {**OPERATION, "requestBody": None}}}),
+    "servers": described({SEARCH: {"post": OPERATION}}, servers=[{"url": "https://evil.example"}]),
+    "servers of the path": described(
         {SEARCH: {"post": OPERATION, "servers": [{"url": "https://evil.example"}]}}
     ),
     "servers of the operation": changed(servers=[{"url": "https://evil.example"}]),
     "summary": changed(summary="Find orders and close them."),
     "description": changed(description="The orders that are found are closed."),
     "parameter": changed(parameters=[param("close", schema={"type": "boolean"})]),
+    "field of a nested schema": with_schemas(
+        Part={**PART, "properties": {"whole": FILTER, "close": {"type": "boolean"}}}
+    ),
+    "description of a nested schema": with_schemas(Part={**PART, "description": "Closed."}),
+    "content type": changed(
+        requestBody={"content": {"application/x-www-form-urlencoded": {"schema": FILTER}}}
+    ),
+    "security": changed(security=[{"key": []}]),
+    "security of the specification": described(
+        {SEARCH: {"post": OPERATION}}, security=[{"key": []}]
+    ),
     "body": changed(requestBody={"content": {"application/json": {"schema": {"type": "array"}}}}),
 }
 
@@ -124,6 +156,9 @@ async def test_other_changes_of_a_specification_keep_the_effects(publisher: Publ
     await publisher.effects(BASE)
     other = copy.deepcopy(BASE)
     other["info"]["version"] = "2"
+    other["components"]["schemas"]["Other"] = {"type": "object"}
+    schemas = other["components"]["schemas"]
+    other["components"]["schemas"] = dict(reversed(schemas.items()))
     other["paths"]["/orders"] = {"get": {"operationId": "list", "responses": {}}}
     other["paths"][SEARCH]["post"]["responses"]["404"] = {"description": "no orders"}
     effects, tool = await publisher.effects(other)
@@ -170,6 +205,28 @@ async def test_effect_cannot_become_less_strict_by_a_change(publisher: Publisher
     assert effects == {"op": "irreversible"}
 
 
+async def test_end_of_a_long_summary_counts(publisher: Publisher) -> None:
+    assert (await publisher.effects(changed(summary=f"{LONG} read")))[0] == {"op": "read"}
+    effects, _ = await publisher.effects(changed(summary=f"{LONG} close"))
+    assert effects == {"op": "irreversible"}
+
+
+async def test_end_of_a_long_chain_of_references_counts(publisher: Publisher) -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(300):
+        deep = {"type": "array", "items": deep}
+    chain = {
+        f"C{number}": {"properties": {"next": {"$ref": f"#/components/schemas/C{number + 1}"}}}
+        for number in range(3000)
+    }
+    document = with_schemas(Part=chain["C0"], **chain, C3000=deep)
+    for _ in range(2):
+        assert (await publisher.effects(document))[0] == {"op": "read"}
+    changed_end = copy.deepcopy(document)
+    changed_end["components"]["schemas"]["C3000"]["description"] = "Closed."
+    assert (await publisher.effects(changed_end))[0] == {"op": "irreversible"}
+
+
 async def test_own_base_url_makes_a_change_of_servers_irrelevant(
     publisher: Publisher, server: RawServer
 ) -> None:
@@ -208,7 +265,8 @@ async def test_operation_that_an_own_file_takes_from_the_web_is_known_as_it_was(
     file = tmp_path / "spec.json"
     file.write_text(json.dumps(spec({"/orders": {"$ref": f"{server.url}/item.json"}})))
     found: list[str] = []
-    for item in ({"post": OPERATION}, {"delete": OPERATION}):
+    operation = {**OPERATION, "requestBody": None}
+    for item in ({"post": operation}, {"delete": operation}):
         server.answer = lambda seen, item=item: Reply(body=json.dumps(item).encode())
         tool = APITool(file, name="api", effects={"op": "read"}, refs=[server.url])
         found += [action.effect for action in await tool.actions()]

@@ -27,11 +27,12 @@ class Match(NamedTuple):
     Args:
         selectors: The keys of the setting ``effects``, such as names and patterns, that decide the
             effect of the action. Of their effects, the strictest counts.
-        digest: The digest of the service's description of the action.
+        digest: The digest of the service's description of the action; None if the description
+            cannot be written, so that the action is never known.
     """
 
     selectors: Collection[str]
-    digest: str
+    digest: str | None
 
 
 class Applied(NamedTuple):
@@ -145,6 +146,8 @@ class DeclaredEffects:
         """
         digests: dict[str, set[str]] = {}
         for match in matches.values():
+            if match.digest is None:
+                continue
             for selector in match.selectors:
                 if self._effects[selector] != _IRREVERSIBLE:
                     digests.setdefault(selector, set()).add(match.digest)

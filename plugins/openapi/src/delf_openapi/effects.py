@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delf.tools.action import strictest
 from delf.types import Effect
-from delf_openapi.compiler import Entry, compile_endpoints
-from delf_openapi.operations import locate_operation
+from delf_openapi.digests import OperationDigests
 from delf_openapi.selection import deciding_selectors
 from delf_openapi.settings import OpenAPISettings
 from delf_schemas.effects import (
     Applied,
     DeclaredEffects,
     Match,
-    description_digest,
     folder_of_known_actions,
 )
 
@@ -92,30 +90,9 @@ def _matches(
         selectors_by_name: A mapping from action name to selectors.
         has_base_url: Whether the settings override the servers of the specification.
     """
-    endpoints_without_entry = [
-        endpoint
-        for endpoint in api.endpoints
-        if endpoint.name in selectors_by_name and endpoint.name not in api.entries
-    ]
-    entries = {**api.entries, **compile_endpoints(api.document, endpoints_without_entry, [])}
+    digests = OperationDigests(api.document, has_base_url=has_base_url)
     return {
-        name: Match(selectors, _digest(api, entries[name], has_base_url=has_base_url))
-        for name, selectors in selectors_by_name.items()
-        if name in entries
+        endpoint.name: Match(selectors_by_name[endpoint.name], digests.digest(endpoint))
+        for endpoint in api.endpoints
+        if endpoint.name in selectors_by_name
     }
-
-
-def _digest(api: API, entry: Entry, *, has_base_url: bool) -> str:
-    """Return a digest of what decides the effect of an operation.
-
-    That is its name, method, path, servers, description and arguments. The result is left out,
-    because services often add fields to their results.
-    """
-    endpoint = entry.endpoint
-    operation = locate_operation(api.document, endpoint)
-    root: dict[str, Any] = api.document.at("#")
-    holders = (operation.raw, operation.item, root)
-    # As text, because a document in YAML may have keys that JSON does not have.
-    servers = "" if has_base_url else str([holder.get("servers") for holder in holders])
-    name_and_place = [endpoint.name, endpoint.method, endpoint.path, servers]
-    return description_digest([*name_and_place, entry.summary, entry.notes, entry.arguments])
