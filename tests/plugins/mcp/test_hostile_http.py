@@ -18,6 +18,49 @@ DIGITS = b"9" * 5000
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
 
+def error_body(code, message, **number):
+    return {"jsonrpc": "2.0", **number, "error": {"code": code, "message": message}}
+
+
+# Rejections of a session by a server that was restarted: the status, and the body.
+REJECTIONS = {
+    "restarts, 404": (404, b""),
+    "restarts, 404 with -32000": (404, error_body(-32000, "No valid session", id=None)),
+    "restarts, 404 with -32001": (404, error_body(-32001, "Session not found", id="")),
+    "restarts, 404 with -32600": (404, error_body(-32600, "Session not found", id="server-error")),
+    "restarts, 404 without an id": (404, error_body(-32001, "Session not found")),
+    "restarts, 400 with -32000": (400, error_body(-32000, "Bad Request: no session", id=None)),
+    "restarts, 400 with -32600": (400, error_body(-32600, "Missing session ID", id=None)),
+}
+# Rejections that may just as well be of a call that was executed.
+POSSIBLE_REJECTIONS = {
+    "restarts, 404 with a text": (404, b"session not found"),
+    "restarts, 404 with a page": (404, b"<html>"),
+    "restarts, 404 with other JSON": (404, {"detail": "item not found"}),
+    "restarts, 404 with a list": (404, [error_body(-32001, "Session not found", id=None)]),
+    "restarts, 404 with a text as error": (404, {"error": "no session"}),
+    "restarts, 404 with an odd code": (404, error_body([-32001], "no session", id=None)),
+    "restarts, 404 with an odd message": (404, error_body(-32001, 5, id=None)),
+    "restarts, 404 with -32603": (404, error_body(-32603, "session log failed", id=None)),
+    "restarts, 404 with -32700": (404, error_body(-32700, "session log failed", id=None)),
+    "restarts, 404 about a note": (404, error_body(-32000, "no such note", id=None)),
+    "restarts, 400 about a note": (400, error_body(-32000, "no such note", id=None)),
+}
+# Answers of a server that knows the session and has executed the call; NUMBER is the call's id.
+NUMBER = "the id of the request"
+ANSWERS = {
+    "error, 404": (404, error_body(-32000, "moved, no such note", id=NUMBER)),
+    "error of the session, 404": (404, error_body(-32001, "Session not found", id=NUMBER)),
+    "error of the session, 400": (400, error_body(-32600, "Session not found", id=NUMBER)),
+    "result, 404": (404, {"jsonrpc": "2.0", "id": NUMBER, "result": DONE}),
+    "result, 400": (400, {"jsonrpc": "2.0", "id": NUMBER, "result": DONE}),
+    "neither, 404": (404, {"jsonrpc": "2.0", "id": NUMBER}),
+    "error without an id, 400": (400, error_body(-32603, "moved, the log failed", id=None)),
+    "unreadable, 400": (400, error_body(-32700, "moved, the log failed", id=None)),
+    "text, 400": (400, b"session not found"),
+}
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     mode = ""
@@ -34,7 +77,8 @@ class Handler(BaseHTTPRequestHandler):
             shown = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
             result = {**shown, "serverInfo": {"name": "r", "version": "1"}}
             more = {"mcp-session-id": self.server.session}
-            return self.result(number, result, more if self.mode.startswith("restarts") else ())
+            has_session = self.mode.startswith("restarts") or self.mode in ANSWERS
+            return self.result(number, result, more if has_session else ())
         if method == "tools/list":
             if self.mode == "large list":
                 return self.large(number)
@@ -68,15 +112,14 @@ class Handler(BaseHTTPRequestHandler):
         return session == self.server.session or (session is None and method == "initialize")
 
     def reject_session(self, number):
-        error = {"code": -32000, "message": "Bad Request: no valid session"}
-        text = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-        match self.mode:
-            case "restarts, 404":
-                self.say(b"no such page", status=404, kind="text/plain")
-            case "restarts, 404 with an error":
-                self.say(text, status=404)
-            case _:
-                self.say(text, status=400)
+        self.say_body(*(REJECTIONS | POSSIBLE_REJECTIONS)[self.mode], number)
+
+    def say_body(self, status, body, number):
+        if isinstance(body, dict) and body.get("id") == NUMBER:
+            body = {**body, "id": number}
+        is_text = isinstance(body, bytes)
+        kind = "text/plain" if is_text else "application/json"
+        self.say(body if is_text else json.dumps(body).encode(), status=status, kind=kind)
 
     def called(self, number):
         self.server.calls += 1
@@ -138,6 +181,8 @@ class Handler(BaseHTTPRequestHandler):
                 error = {"code": -32601, "message": "no such method"}
                 text = {"jsonrpc": "2.0", "id": number, "error": error}
                 self.say(json.dumps(text).encode(), status=404)
+            case mode if mode in ANSWERS:
+                self.say_body(*ANSWERS[mode], number)
             case "page":
                 self.say(b"<html>\x1b[2J", kind="text/html")
             case _:
@@ -276,9 +321,7 @@ async def test_call_with_a_lost_answer_has_unknown_outcome(rogue, mode, is_unkno
     assert ("is not known" in caught.value.describe()) == is_unknown
 
 
-@pytest.mark.parametrize(
-    "mode", ["restarts, 404", "restarts, 404 with an error", "restarts, 400 with an error"]
-)
+@pytest.mark.parametrize("mode", REJECTIONS)
 async def test_call_continues_in_a_new_session_after_a_server_restart(rogue, mode) -> None:
     srv = rogue(mode)
     (server,) = rogue.servers
@@ -292,15 +335,57 @@ async def test_call_continues_in_a_new_session_after_a_server_restart(rogue, mod
     assert server.calls == 11
 
 
-@pytest.mark.parametrize("mode", ["restarts, 404", "restarts, 400 with an error"])
-async def test_server_that_forgets_each_session_is_an_error(rogue, mode) -> None:
+@pytest.mark.parametrize("mode", POSSIBLE_REJECTIONS)
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_only_a_read_is_sent_again_after_a_possible_rejection(rogue, mode, effect) -> None:
+    srv = rogue(mode, effects={"*": effect})
+    (server,) = rogue.servers
+    async with asyncio.timeout(30):
+        (action,) = await srv.actions()
+        server.session = "second"  # the server has forgotten the session before
+        if effect == "read":
+            assert await action.call() == "done"
+        else:
+            with pytest.raises(OutcomeUnknownError, match=r"rogue: good: .*is not known"):
+                await action.call()
+            assert server.calls == 0
+            assert await action.call() == "done"  # in a new session
+    assert (server.starts, server.calls) == (2, 1)
+
+
+@pytest.mark.parametrize("mode", REJECTIONS)
+async def test_second_rejection_of_a_write_leaves_its_outcome_unknown(rogue, mode) -> None:
     srv = rogue(mode)
+    (server,) = rogue.servers
+    server.session = "forgotten"
+    async with asyncio.timeout(30):
+        with pytest.raises(OutcomeUnknownError, match=r"rogue: good: .*is not known"):
+            await invoke(srv, "good")
+    assert (server.starts, server.calls) == (2, 0)
+
+
+@pytest.mark.parametrize("mode", [*REJECTIONS, *POSSIBLE_REJECTIONS])
+async def test_second_rejection_of_a_read_is_an_error(rogue, mode) -> None:
+    srv = rogue(mode, effects={"*": "read"})
     (server,) = rogue.servers
     server.session = "forgotten"
     async with asyncio.timeout(30):
         with pytest.raises(ConnectionUnavailableError, match="good was not done"):
             await invoke(srv, "good")
     assert (server.starts, server.calls) == (2, 0)
+
+
+@pytest.mark.parametrize("mode", ANSWERS)
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_executed_call_with_a_bad_status_is_not_sent_again(rogue, mode, effect) -> None:
+    srv = rogue(mode, effects={"*": effect})
+    (server,) = rogue.servers
+    async with asyncio.timeout(30):
+        with pytest.raises(ToolExecutionError) as caught:
+            await invoke(srv, "good")
+    is_error_of_the_server = mode.startswith("error")
+    assert isinstance(caught.value, OutcomeUnknownError) != is_error_of_the_server
+    assert (server.starts, server.calls) == (1, 1)
 
 
 @pytest.mark.parametrize(

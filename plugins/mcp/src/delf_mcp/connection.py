@@ -61,7 +61,11 @@ _IRREVERSIBLE: Final[Effect] = "irreversible"
 _CHECK_FIRST: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
 # Messages of the client library about a response that came from a gateway, not from the server.
-_GATEWAY_MESSAGES: Final = ("Server returned an error response", "Unexpected content type")
+_GATEWAY_MESSAGES: Final = (
+    "Server returned an error response",
+    "Session terminated",  # for any response with the status 404 that has no JSON-RPC error
+    "Unexpected content type",
+)
 _MAX_NOTICES: Final = 10
 _MAX_INSTRUCTIONS_CHARACTERS: Final = 1000
 UNDECLARED: Final = "str | list"
@@ -138,6 +142,8 @@ class MCP(Connection[MCPSettings]):
         self._declared_effects = DeclaredEffects(
             self.settings.effects, known_tools_path(self.name, self.settings)
         )
+        self._read_tools: frozenset[str | None] = frozenset()
+        """The digests of the listed tools that the user has declared as ``read``."""
         self._servers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()
         self._results = Results(self.name, self.settings)
 
@@ -330,6 +336,9 @@ class MCP(Connection[MCPSettings]):
         for name, effect in applied.effects.items():
             # A server that only reads may still send data anywhere.
             actions[name] = replace(actions[name], effect=effect, egress=effect == _READ)
+        self._read_tools = frozenset(
+            matches[name].digest for name, effect in applied.effects.items() if effect == _READ
+        )
         return actions, omitted, applied
 
     def accept_tools(self) -> None:
@@ -419,6 +428,7 @@ class MCP(Connection[MCPSettings]):
 
     async def _call(self, server: _Server, tool: types.Tool, arguments: dict[str, Any]) -> Any:
         """Call a tool, and return its result; give files in the result to the task."""
+        from delf_mcp.listing import digest_of
         from delf_mcp.repair import note_losses
         from delf_mcp.results import UnreadableContentError, files_of, result_of
 
@@ -429,7 +439,10 @@ class MCP(Connection[MCPSettings]):
                 tool.name, arguments, progress_callback=idle_timeout.restart_on_progress
             )
 
-        result = await self._answer(server, tool.name, call, calling=True)
+        may_change = digest_of(tool) not in self._read_tools
+        result = await self._answer(
+            server, tool.name, call, calling=True, may_change_something=may_change
+        )
         try:
             value = result_of(tool.name, result)
             files = list(files_of(result.content))
@@ -461,10 +474,12 @@ class MCP(Connection[MCPSettings]):
         *,
         starting: bool = False,
         calling: bool = False,
+        may_change_something: bool = False,
     ) -> _Answer:
         """Ask the server; if the server does not know the session, ask again in a new session.
 
-        This method raises the errors of :meth:`_link`.
+        A request that may change something is sent again only if the server has certainly not
+        executed it. This method raises the errors of :meth:`_link`.
 
         Args:
             server: The server.
@@ -472,16 +487,32 @@ class MCP(Connection[MCPSettings]):
             ask: Sends the request with the server's client, and returns the server's answer.
             starting: As for :meth:`_link`.
             calling: As for :meth:`_link`.
+            may_change_something: Whether the request may change something.
+
+        Raises:
+            OutcomeUnknownError: If the server may have executed a request that may change
+                something.
         """
 
         async def ask_once() -> _Answer:
             async with self._link(server, what, starting=starting, calling=calling) as link:
                 return await ask(*link)
 
+        def unknown_outcome(rejection: _LostSessionError) -> OutcomeUnknownError:
+            message = f"{self.name}: {what}: {rejection.server_message}; the outcome is not known"
+            return OutcomeUnknownError(message, hint=_CHECK_FIRST)
+
         try:
             return await ask_once()
-        except _LostSessionError:
+        except _LostSessionError as rejection:
+            if may_change_something and not rejection.is_certain:
+                raise unknown_outcome(rejection) from None
+        try:
             return await ask_once()
+        except _LostSessionError as rejection:
+            if may_change_something:  # a server that rejects each session may do so wrongly
+                raise unknown_outcome(rejection) from None
+            raise
 
     @asynccontextmanager
     async def _link(
@@ -497,7 +528,7 @@ class MCP(Connection[MCPSettings]):
 
         Raises:
             ConnectionUnavailableError: If the start fails.
-            _LostSessionError: If the server does not know the session.
+            _LostSessionError: If the server rejects the session.
             OutcomeUnknownError: If the response to a tool's call is lost or unreadable.
             ToolExecutionError: If anything else fails.
         """
@@ -508,7 +539,7 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.limits import MAX_ERROR_CHARACTERS
         from delf_mcp.listing import ListError
         from delf_mcp.quiet import quietly
-        from delf_mcp.sessions import is_session_lost
+        from delf_mcp.sessions import rejection_in
 
         error_type: type[ConnectionUnavailableError | ToolExecutionError] = (
             ConnectionUnavailableError if starting else ToolExecutionError
@@ -523,11 +554,14 @@ class MCP(Connection[MCPSettings]):
                 async with asyncio.timeout(seconds) as limit:
                     yield client, IdleTimeout(limit, seconds)
         except MCPError as error:
-            if is_session_lost(error):
+            message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
+            if rejection := rejection_in(error):
                 server.link.end_session(client)
                 raise _LostSessionError(
                     f"{self.name}: {what} was not done, because the MCP server has ended the "
-                    "session; the next call begins a new session"
+                    "session; the next call begins a new session",
+                    server_message=message,
+                    is_certain=rejection == "certain",
                 ) from None
             if error.code == types.CONNECTION_CLOSED:
                 server_exit = server.link.server_exit
@@ -537,7 +571,6 @@ class MCP(Connection[MCPSettings]):
                     f"{self.name}: the MCP server ended during {what}; the outcome is not "
                     f"known{why}. The next call starts it again"
                 ) from None
-            message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
             if calling and _is_unreadable_response(error):
                 raise lost_response_type(
                     f"{self.name}: {what}: {message}; the outcome is not known",
@@ -601,7 +634,18 @@ class MCP(Connection[MCPSettings]):
 
 
 class _LostSessionError(ConnectionUnavailableError):
-    """A server does not know the session of a request, and has not executed the request."""
+    """A server has rejected the session of a request.
+
+    Args:
+        message: As for the base class.
+        server_message: The server's own message.
+        is_certain: Whether the server has certainly not executed the request.
+    """
+
+    def __init__(self, message: str, *, server_message: str, is_certain: bool) -> None:
+        super().__init__(message)
+        self.server_message = server_message
+        self.is_certain = is_certain
 
 
 class _Server:

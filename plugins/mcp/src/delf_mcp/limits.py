@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx2
 
 from delf_mcp.repair import needs_repair, repaired
-from delf_mcp.sessions import mark_lost_session, may_reject_session
+from delf_mcp.sessions import mark_rejected_session, may_reject_session
 
 MAX_MESSAGE_BYTES: Final = 32_000_000
 LARGE_MESSAGE_BYTES: Final = 1_000_000
@@ -141,14 +141,14 @@ async def limit_response_size(response: httpx2.Response) -> None:
     """Limit the size of a response's body; a response hook of httpx.
 
     A compressed response is refused, because delf requests none, and it could expand without limit.
-    A response that rejects the session becomes an error for :func:`is_session_lost`.
+    A response that rejects the session becomes an error for :func:`rejection_in`.
     """
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     is_compressed = encoding not in _UNCOMPRESSED
     refusal = f"the answer is compressed ({encoding[:20]!r})" if is_compressed else None
     convert: Callable[[bytes], bytes] | None = None
     if may_reject_session(response):
-        convert = functools.partial(mark_lost_session, response)
+        convert = functools.partial(mark_rejected_session, response)
         response.headers["content-type"] = "application/json"  # so that the body is read
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     # An event stream may be endless: _LimitedStream limits the size of each event instead.
