@@ -70,15 +70,16 @@ class OperationDigests:
         operation = locate_operation(self._document, endpoint)
         root: dict[str, Any] = self._document.at("#")
         holders = (operation.item, operation.raw)
+        servers = None
+        if not self._has_base_url:
+            servers = [holder.get("servers") for holder in (root, *holders)]
         part = self._part_of(
             [
                 endpoint.method,
                 endpoint.path,
                 [[holder.get(field) for field in _FIELDS] for holder in holders],
                 operation.raw.get("security", root.get("security")),
-                None
-                if self._has_base_url
-                else [holder.get("servers") for holder in (root, *holders)],
+                servers,
             ]
         )
         for ref in part.refs:
