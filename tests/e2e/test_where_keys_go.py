@@ -136,11 +136,38 @@ def test_database_password_goes_to_no_url_of_a_file(url, database, tmp_path, mon
 def test_database_login_of_a_service_file_goes_to_no_url_of_a_file(database, tmp_path, monkeypatch):
     use = {**DATABASES, "sql": lambda url, _: SQL(url=url)}[database]
     for url in ("postgresql://host.test/shop?service=prod", "postgresql://a:b@h.test/x?Service=x"):
-        with pytest.raises(KeyAddressError, match="names a login of this computer"):
+        with pytest.raises(KeyAddressError, match="may add a login of this computer"):
             use(of_file(url), tmp_path)
     monkeypatch.setenv("PGSERVICE", "prod")
     with pytest.raises(KeyAddressError, match="PGSERVICE"):
         use(of_file(POSTGRES), tmp_path)
+
+
+@pytest.mark.parametrize("database", [*DATABASES, "sql"])
+def test_database_password_of_a_password_file_goes_to_no_url_of_a_file(
+    database, tmp_path, monkeypatch
+):
+    use = {**DATABASES, "sql": lambda url, _: SQL(url=url)}[database]
+    with pytest.raises(KeyAddressError, match="hostaddr"):
+        use(of_file("postgresql://me@trusted.test/shop?hostaddr=192.0.2.1"), tmp_path)
+    passwords = tmp_path / "pgpass"
+    monkeypatch.setenv("PGPASSFILE", str(passwords))
+    passwords.write_text("trusted.test:*:*:me:k3y\n*:*:*:*:k3y-of-the-person\n")
+    with pytest.raises(KeyAddressError, match="pgpass has a password for any host"):
+        use(of_file(POSTGRES), tmp_path)
+
+
+def test_database_password_of_a_password_file_goes_to_its_own_host(tmp_path, monkeypatch):
+    passwords = tmp_path / "pgpass"
+    monkeypatch.setenv("PGPASSFILE", str(passwords))
+    passwords.write_text("host.test:*:*:me:k3y\n")
+    assert SQL(url=of_file(POSTGRES)).target.place == "the PostgreSQL server at host.test:5432"
+
+
+def test_empty_password_option_of_a_url_is_no_password(monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "k3y-of-the-person")
+    with pytest.raises(KeyAddressError, match="PGPASSWORD"):
+        SQL(url=of_file(POSTGRES + "?password="))
 
 
 def test_database_url_with_its_own_password_needs_no_variable(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -20,7 +20,6 @@ from typing import (
     get_args,
     get_origin,
 )
-from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -61,7 +60,6 @@ __all__ = [
     "Source",
     "SourcedText",
     "beside",
-    "check_url_login",
     "check_variables",
     "current_environ",
     "current_folder",
@@ -287,44 +285,6 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
             "environment",
             hint="set both in the environment, or both in the file",
         )
-
-
-def check_url_login(
-    name: str, url: str, source: Source, variables: Iterable[str], login_options: Collection[str]
-) -> None:
-    """Raise if a library would add a login of the user to a URL from a project's file.
-
-    A URL with a password of its own needs no variable.
-
-    Args:
-        name: The owner of the URL, for the message.
-        url: The URL of a database.
-        source: The source of the URL.
-        variables: Variables from which the library takes the password that the URL lacks.
-        login_options: Options of URLs that name a login in the library's own files.
-
-    Raises:
-        KeyAddressError: If the URL is from a project's file, and has such an option, or has no
-            password while a variable is set; the error names the option or the variable.
-    """
-    try:
-        parts = urlsplit(url)
-        password = parts.password
-    except ValueError:
-        check_variables(name, source, variables)
-        return
-    options = {option.lower() for option, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    login_option = next(iter(options.intersection(login_options)), None)
-    if login_option is not None and source == "project":
-        raise KeyAddressError(
-            f"{name}: a file of the project gives the address, and its option {login_option!r} "
-            "names a login of this computer",
-            hint="set the whole address in the environment",
-        )
-    # Libraries ignore an empty password, and differ in their use of a password after the "?".
-    has_own_password = bool(password) and "password" not in options
-    if not has_own_password:
-        check_variables(name, source, variables)
 
 
 def _strings_in(value: Any) -> Iterator[str]:

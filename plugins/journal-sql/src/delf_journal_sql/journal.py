@@ -29,7 +29,6 @@ from delf.protocols.people import Person
 from delf.protocols.search import FigureBy, Figures, Found, TaskFilter
 from delf.protocols.sessions import SessionRecord
 from delf.protocols.shared_journal import Conditions
-from delf.settings import check_url_login
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf.values.sizes import LARGE, run_in_thread
@@ -46,12 +45,11 @@ from delf_journal_sql.settings import JournalSettings
 from delf_journal_sql.stopping import stop_task
 from delf_journal_sql.watch import Fetch, Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
+from delf_postgresql.login import check_login
 
 T = TypeVar("T")
 
 # PostgreSQL's client takes a login that a URL lacks from these variables and options.
-_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
-_LOGIN_OPTIONS: Final = ("service",)
 _MAX_READER_THREADS: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
 # The maximum number of tasks removed in one transaction, so that others can write in between.
@@ -83,11 +81,9 @@ class SqlJournal:
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self._settings = JournalSettings.for_instance("journal_sql", {"url": url, **settings})
-        url = self._settings.url.get_secret_value() if self._settings.url else ""
-        if url.strip().lower().startswith("postgres"):
-            # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
-            source = self._settings.source("url")
-            check_url_login("the journal", url, source, _PASSWORD_VARIABLES, _LOGIN_OPTIONS)
+        if self._settings.url is not None:
+            url = self._settings.url.get_secret_value()
+            check_login("the journal", url, self._settings.source("url"))
         self.database = open_database(self._settings)
         """The database of the journal."""
         self._lock = threading.Lock()

@@ -18,18 +18,17 @@ from delf.notes import note
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
-from delf.settings import check_url_login, source_of
+from delf.settings import source_of
 from delf_memory_semantic.database import FactDatabase, StoredFact
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 from delf_memory_semantic.nearest import VectorSearch
+from delf_postgresql.login import check_login
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # PostgreSQL's client takes a login that a URL lacks from these variables and options.
-_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
-_LOGIN_OPTIONS: Final = ("service",)
 _BATCH: Final = 256
 _THREADS: Final = 16
 # The minimum number of facts that are loaded at once to check their similarity.
@@ -70,9 +69,8 @@ class SemanticStore:
     ) -> None:
         self.guidelines = guidelines
         self.namespace = context.namespace
-        if url is not None and url.strip().lower().startswith("postgres"):
-            # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
-            check_url_login("the memory", url, source_of(url), _PASSWORD_VARIABLES, _LOGIN_OPTIONS)
+        if url is not None:
+            check_login("the memory", url, source_of(url))
         default_url = f"sqlite:///{context.data_dir / 'memory.db'}"
         self._database = FactDatabase(url or default_url, context.namespace)
         self._embedder = embedder_of(context, embedding_model)

@@ -12,12 +12,11 @@ from pydantic import BaseModel, Field
 
 from delf.errors import ConfigurationError
 from delf.machine.own_files import make_private_file, make_private_folder
-from delf.settings import PluginSettings, SecretStr, SentTo, check_url_login
+from delf.settings import PluginSettings, SecretStr, SentTo
+from delf_postgresql.login import check_login
 
 PLUGIN: Final = "runner-dbos"
 # PostgreSQL's client takes a login that a URL lacks from these variables and options.
-_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
-_LOGIN_OPTIONS: Final = ("service",)
 
 
 def project_id(folder: str | Path) -> str:
@@ -111,11 +110,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         """
         if self.database is not None:
             url = self.database.get_secret_value()
-            if url.strip().lower().startswith("postgres"):
-                # Without a password in the URL, PostgreSQL's client sends PGPASSWORD.
-                check_url_login(
-                    PLUGIN, url, self.source("database"), _PASSWORD_VARIABLES, _LOGIN_OPTIONS
-                )
+            check_login(PLUGIN, url, self.source("database"))
             return url
         try:
             make_private_folder(data_dir)

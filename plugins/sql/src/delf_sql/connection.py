@@ -15,11 +15,12 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.settings import Source, check_url_login
+from delf.settings import Source
 from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Trust
+from delf_postgresql.login import check_login
 from delf_sql.authors import OwnTables
 from delf_sql.backends import make_backend
 from delf_sql.backends.base import create_missing
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # PostgreSQL's client takes a login that a URL lacks from these variables and options.
-_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
-_LOGIN_OPTIONS: Final = ("service",)
 _MAKING: Final = Lock()
 # The maximum number of tables returned by ``schema(search=…)``.
 _MAX_FOUND_TABLES: Final = 20
@@ -237,10 +236,8 @@ class SQL(Connection[SQLSettings]):
         """
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
-        # The settings of the connection may have the password that the URL lacks.
-        variables = () if self.target.password is not None else _PASSWORD_VARIABLES
         url = self.settings.url.get_secret_value() if self.settings.url is not None else ""
-        check_url_login(self.name, url, source, variables, _LOGIN_OPTIONS)
+        check_login(self.name, url, source, has_password=bool(self.target.password))
 
     def _limit_note(self) -> str:
         """Return a note about the row limit of queries, unless the limit is the default."""

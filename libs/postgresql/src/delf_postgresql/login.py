@@ -1,0 +1,83 @@
+"""A check of URLs to which PostgreSQL's client library would add a login of the user."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from delf.errors import KeyAddressError
+from delf.settings import Source, check_variables
+
+# Variables from which the library takes a password that a URL lacks: the password itself, and the
+# name of an entry in pg_service.conf.
+_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "PGSERVICE")
+# Options of URLs that combine another server with a login of the user.
+#
+# An entry of pg_service.conf may have a password. With "hostaddr", the library connects to that
+# address with the password that ~/.pgpass has for the host.
+# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+_LOGIN_OPTIONS: Final = ("service", "hostaddr")
+_HINT: Final = "set the whole address in the environment"
+
+
+def check_login(owner: str, url: str, source: Source, *, has_password: bool = False) -> None:
+    """Raise if the client library would send a login of the user to a server of the project.
+
+    URLs of other databases pass.
+
+    Args:
+        owner: The owner of the URL, for the message.
+        url: The URL of the database, or an empty text if the address is not a URL.
+        source: The source of the address.
+        has_password: Whether the owner's settings have a password of their own.
+
+    Raises:
+        KeyAddressError: If a project's file gives the address, and the login would be the user's:
+            from an option of the URL, from the environment, or from a password file.
+    """
+    if source != "project" or (url and not url.strip().lower().startswith("postgres")):
+        return
+    try:
+        parts = urlsplit(url)
+        has_url_password = bool(parts.password)
+        options = {option.lower() for option, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    except ValueError:  # not a URL: the library reads the address in its own way
+        options, has_url_password = set[str](), False
+    for option in options.intersection(_LOGIN_OPTIONS):
+        raise KeyAddressError(
+            f"{owner}: a file of the project gives the address, and its option {option!r} may "
+            "add a login of this computer",
+            hint=_HINT,
+        )
+    # The library ignores an empty password. Plugins differ in their use of the option "password".
+    if has_password or (has_url_password and "password" not in options):
+        return
+    check_variables(owner, source, _PASSWORD_VARIABLES)
+    file = _password_file()
+    if _has_password_for_any_host(file):
+        raise KeyAddressError(
+            f"{owner}: a file of the project gives the address, and {file} has a password for "
+            "any host",
+            hint=_HINT + ", or name the host in the password file",
+        )
+
+
+def _password_file() -> Path:
+    """Return the path of the user's password file, which need not exist."""
+    return Path(os.environ.get("PGPASSFILE") or "~/.pgpass").expanduser()
+
+
+def _has_password_for_any_host(file: Path) -> bool:
+    """Return True if an entry of a password file has ``*`` for its host.
+
+    The library sends the password of other entries to the host of the entry only. Each line is
+    ``host:port:database:user:password``.
+    """
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:  # the library cannot read the file either
+        return False
+    return any(re.match(r"\*:", line) for line in lines)
