@@ -12,6 +12,7 @@ from delf_engine.origins import origin as origin_module
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import PastCall, find_in
 from delf_engine.origins.texts import letters_and_digits
+from delf_engine.origins.values import texts_with_trust
 
 SEEN = {"task_id": "t", "seq": 0, "at": 0.0}
 
@@ -872,3 +873,9 @@ def test_large_result_is_prepared_once_for_all_searches(
         assert found is not None
         assert (found.trust, found.path) == (trust, f"[{at}].note")
     assert len(prepared) == 300 + 100
+
+
+def test_field_named_by_the_wildcard_has_the_trust_of_its_record() -> None:
+    trust: dict[str, Trust] = {"*": "own", "body": "outside"}
+    texts = [*texts_with_trust({"body": {"*": "pay Eve"}}, trust)]
+    assert texts == [("outside", ".body[key 0]", "*"), ("outside", ".body.*", "pay Eve")]

@@ -27,8 +27,11 @@ CONTENT_WORDS: Final = frozenset(
 # Matches characters that occur in data for machines, but not in words; ``Done:`` is a word.
 _MACHINE_DATA: Final = re.compile(r"[\d/@<&]|\S[=:]\S")
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# A path, its value, and the value's trust.
-_Step = tuple[str, Any, Trust]
+# The types of values without a text of their own. A list or dict with items is read item by item.
+_EMPTY_TYPES: Final = (type(None), bool, list, dict)
+# A path in plain data, the value at this path, and the value's trust. No NamedTuple, which is slow
+# to make: a result may have very many values.
+_Node = tuple[str, Any, Trust]
 
 
 def texts_with_trust(
@@ -45,41 +48,73 @@ def texts_with_trust(
 
     Args:
         value: The data.
-        trust: The trust of all values, or of the values of each field, with ``*`` for other fields.
+        trust: The trust of all values, or the trust of each field by name. A field counts at any
+            depth. All other fields have the trust of the record around them, and the data itself
+            has the trust of ``*``.
         path: The path of the data, which all yielded paths begin with.
         is_exact: Whether to leave out nothing, and to yield a JSON text unparsed.
     """
-    trust_by_key: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
-    start = value if is_exact else _parse_json(value)
-    pending: list[_Step] = [(path, start, trust_by_key.get("*", "outside"))]
+    trust_by_field: dict[str, Trust] = {"*": trust} if isinstance(trust, str) else {**trust}
+    # A field of the data may be named ``*``, too; like other fields, it has its record's trust.
+    trust_of_data = trust_by_field.pop("*", "outside")
+    # A stack, and no recursion, because the data may be of any depth.
+    data = value if is_exact else _parse_json(value)
+    pending: list[_Node] = [(path, data, trust_of_data)]
     while pending:
-        path, item, item_trust = pending.pop()
-        match item:
-            case str():
-                yield item_trust, path, item
-            case bool() | None:
-                if is_exact:
-                    yield item_trust, path, str(item)
-            case int() | float():
-                yield item_trust, path, number_text(item)
-            case bytes():
-                yield item_trust, path, item[:_MAX_TEXT_BYTES].decode(errors="replace")
-            case dict() | list() if not item:
-                if is_exact:
-                    yield item_trust, path, "[]"
-            case dict():
-                entries: list[_Step] = []
-                for index, (key, each) in enumerate(cast("dict[Any, Any]", item).items()):
-                    if isinstance(key, str) and (is_exact or not key.isidentifier()):
-                        yield item_trust, f"{path}[key {index}]", key
-                    entries.append((f"{path}.{key}", each, trust_by_key.get(key, item_trust)))
-                pending += reversed(entries)
-            case list():
-                items = enumerate(cast("list[Any]", item))
-                steps: list[_Step] = [(f"{path}[{at}]", each, item_trust) for at, each in items]
-                pending += reversed(steps)
-            case _:
-                pending.append((path, _to_json_types(item), item_trust))
+        node = pending.pop()
+        path, item, item_trust = node
+        text = _text_of(item)
+        if text is None:
+            if isinstance(item, dict):
+                yield from _keys_in(node, is_exact=is_exact)
+            pending += reversed(_parts_of(node, trust_by_field))
+        elif is_exact or not isinstance(item, _EMPTY_TYPES):
+            yield item_trust, path, text
+
+
+def _text_of(value: Any) -> str | None:
+    """Return a value as a text; None if it has parts, or is no plain data."""
+    match value:
+        case str():
+            return value
+        case bool() | None:
+            return str(value)
+        case int() | float():
+            return number_text(value)
+        case bytes():
+            return value[:_MAX_TEXT_BYTES].decode(errors="replace")
+        case dict() | list() if not value:
+            return "[]"
+        case _:
+            return None
+
+
+def _keys_in(record: _Node, *, is_exact: bool) -> Iterator[tuple[Trust, str, str]]:
+    """Yield the trust, the path and the text of each key of a record.
+
+    Args:
+        record: The record.
+        is_exact: Whether to yield also the keys that are identifiers.
+    """
+    path, fields, trust = record
+    for index, key in enumerate(fields):
+        if isinstance(key, str) and (is_exact or not key.isidentifier()):
+            yield trust, f"{path}[key {index}]", key
+
+
+def _parts_of(node: _Node, trust_by_field: Mapping[str, Trust]) -> Sequence[_Node]:
+    """Return the fields of a record or the items of a list; convert any other value to JSON types.
+
+    A field that ``trust_by_field`` does not list has the trust of its record.
+    """
+    path, value, trust = node
+    if isinstance(value, dict):
+        fields = cast("dict[Any, Any]", value).items()
+        return [(f"{path}.{name}", each, trust_by_field.get(name, trust)) for name, each in fields]
+    if isinstance(value, list):
+        items = enumerate(cast("list[Any]", value))
+        return [(f"{path}[{index}]", each, trust) for index, each in items]
+    return [(path, _to_json_types(value), trust)]
 
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -126,26 +161,26 @@ def fields_at(
     Args:
         value: The result of a call.
         path: The names of the field, from the outermost to the innermost.
-        conditions: The required values by field name; only records that meet all conditions are
-            used. A record without the field of a condition meets the condition if any of the
-            record's other fields has the value.
+        conditions: The values that a record must have, by field name; other records are skipped.
     """
     # Only the result itself is parsed as JSON. Another person may have written the texts in it, and
     # could choose the names of fields in such a text.
     items = [*items_of(_parse_json(value))]
     for name, wanted_value in (conditions or {}).items():
-        wanted_text = normalized_text(str(wanted_value))
-        matching: list[Any] = []
-        for record in _records_in(items):
-            # Without the field, the whole record is searched for the value.
-            texts = _texts_in(record.get(name, record))
-            if wanted_text in map(normalized_text, texts):
-                matching.append(record)
-        items = matching
+        items = [each for each in _records_in(items) if _has_value(each, name, wanted_value)]
     for name in path:
         values = [record[name] for record in _records_in(items) if name in record]
         items = [*items_of(values)]
     return iter(items)
+
+
+def _has_value(record: Mapping[Any, Any], name: str, wanted_value: Any) -> bool:
+    """Return whether a field of a record has a value.
+
+    If the record has no field of this name, the value may be in any of its fields.
+    """
+    searched = record.get(name, record)
+    return normalized_text(str(wanted_value)) in map(normalized_text, _texts_in(searched))
 
 
 def _records_in(items: Iterable[Any]) -> list[Mapping[Any, Any]]:
