@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from delf.records import dataclass
 from delf.types import Trust
@@ -124,19 +124,29 @@ class PastCall:
         return self.action.rpartition(".")[0]
 
     @cached_property
-    def searchable_values(self) -> Sequence[tuple[Trust, str, str]]:
-        """The trust, the path, and the letters and digits of each value in the result.
+    def searchable_values(self) -> Sequence[SearchableValue]:
+        """The values in the result, as they are searched.
 
         They are stored, because each value of a later call may be searched for in a large result.
         """
-        values = texts_with_trust(self.result, self.trust)
-        return [(trust, path, letters_and_digits(text)) for trust, path, text in values]
+        return [
+            SearchableValue(trust, path, letters_and_digits(text))
+            for trust, path, text in texts_with_trust(self.result, self.trust)
+        ]
 
     @cached_property
     def searchable_text(self) -> str:
         """The letters and digits of the values in the result, with separators between values."""
-        values = (letters for _, _, letters in self.searchable_values)
-        return f"{_SEPARATOR}{_SEPARATOR.join(values)}{_SEPARATOR}"
+        return _delimited(_SEPARATOR.join(value.letters for value in self.searchable_values))
+
+
+class SearchableValue(NamedTuple):
+    """A value in the result of a call, as it is searched for a text."""
+
+    trust: Trust
+    path: str
+    letters: str
+    """The letters and digits of the value, without other characters."""
 
 
 class Results:
@@ -232,7 +242,7 @@ def _is_user_field(trust_by_field: Mapping[str, Trust], name: str) -> bool:
     return trust_by_field.get(name, trust_of_unlisted) == "own"
 
 
-def find_in(calls: Iterable[PastCall], text: str) -> Origin | None:
+def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
     """Return the call in whose result a text occurs; None if no result contains even a part of it.
 
     The whole text is searched for first, then its rare words and pieces. Untrusted results come
@@ -242,46 +252,38 @@ def find_in(calls: Iterable[PastCall], text: str) -> Origin | None:
     searched_text = letters_and_digits(text)
     if len(searched_text) < _MIN_SEARCHED_LENGTH:
         return None
-    if len(searched_text) < _MIN_PART_LENGTH:
-        # Separators stand around each value in a call's searchable text, so that this pattern
-        # matches only a whole value.
-        first_pattern = f"{_SEPARATOR}{searched_text}{_SEPARATOR}"
-    else:
-        first_pattern = searched_text
+    is_short = len(searched_text) < _MIN_PART_LENGTH
+    first_pattern = _delimited(searched_text) if is_short else searched_text
     # A match of the whole text, even in trusted data, explains a value better than a match of a
     # piece in untrusted data.
     for pattern in (first_pattern, *pieces_of(text)):
-        matching = [call for call in calls if pattern in call.searchable_text]
+        matching_calls = [call for call in calls if pattern in call.searchable_text]
         for trust in _TRUSTS:
-            origin = next(_origins_in(matching, pattern, searched_text, trust), None)
-            if origin is not None:
-                return origin
-    return None
-
-
-def _origins_in(
-    calls: Iterable[PastCall], pattern: str, searched_text: str, trust: Trust
-) -> Iterator[Origin]:
-    """Yield an origin for each value in the calls' results that contains a pattern.
-
-    Args:
-        calls: The calls.
-        pattern: The letters and digits that a value must contain. A pattern between two
-            ``_SEPARATOR`` matches only a whole value.
-        searched_text: The letters and digits of the whole searched text. The origin of a value with
-            other letters or digits has ``is_part=True``.
-        trust: The trust of the values to search; values of another trust are skipped.
-    """
-    for call in calls:
-        for value_trust, path, value_letters in call.searchable_values:
-            if value_trust != trust:
-                continue
-            if pattern in f"{_SEPARATOR}{value_letters}{_SEPARATOR}":
-                yield Origin(
+            found = _first_value_with(pattern, matching_calls, trust)
+            if found is not None:
+                call, value = found
+                return Origin(
                     kind="result",
                     trust=trust,
                     call_id=call.number,
                     action=call.action,
-                    path=path,
-                    is_part=value_letters != searched_text,
+                    path=value.path,
+                    is_part=value.letters != searched_text,
                 )
+    return None
+
+
+def _delimited(letters: str) -> str:
+    """Put separators around the letters of values; a pattern with them matches a whole value."""
+    return f"{_SEPARATOR}{letters}{_SEPARATOR}"
+
+
+def _first_value_with(
+    pattern: str, calls: Iterable[PastCall], trust: Trust
+) -> tuple[PastCall, SearchableValue] | None:
+    """Return the first value of some trust that contains a pattern, with its call."""
+    for call in calls:
+        for value in call.searchable_values:
+            if value.trust == trust and pattern in _delimited(value.letters):
+                return call, value
+    return None

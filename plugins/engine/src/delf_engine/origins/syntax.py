@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from delf_engine.tolerance import with_spelling_of_parameters
 
@@ -67,32 +68,43 @@ def is_constant(node: ast.expr) -> bool:
     return all(constant.value is not ... for constant in constants)
 
 
-def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
+class FieldOfCall(NamedTuple):
+    """A field of a call's result, such as ``find()[0].address``."""
+
+    call: ast.Call
+    path: Sequence[str]
+    """The names of the fields, in the order in which they are read."""
+
+
+def field_of(node: ast.expr) -> FieldOfCall | None:
     """Parse an expression that reads a field of a call's result, such as ``find()[0].address``.
 
     Returns:
-        The call, and the names of the fields in the order in which they are read: ``("a", "b")``
-        for ``find().a[0].b``. None for all other expressions, such as ``max(find()).a``.
+        The field: its path is ``["a", "b"]`` for ``find().a[0].b``. None for all other expressions,
+        such as ``max(find()).a``.
     """
-    path: list[str] = []
-    while True:
-        match node:
-            # ``list(find().a)`` has the same values as ``find().a``.
-            case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[inner]):
-                pass
-            case ast.Call(args=args):
-                # In an outline, calls of actions have keyword arguments only.
-                is_python_function = any(any(calls_in(each)) for each in args)
-                return None if is_python_function else (node, path[::-1])
-            case ast.Attribute(value=inner, attr=name):
-                path.append(name)
-            case ast.Subscript(value=inner, slice=index):
-                key = getattr(index, "value", None)
-                if isinstance(key, str):  # a number selects an item of a list
-                    path.append(key)
-            case _:
-                return None
-        node = inner
+    match node:
+        # ``list(find().a)`` has the same values as ``find().a``.
+        case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[values]):
+            return field_of(values)
+        case ast.Call(args=args):
+            # In an outline, calls of actions have keyword arguments only.
+            is_python_function = any(_contains_call(each) for each in args)
+            return None if is_python_function else FieldOfCall(node, [])
+        case (
+            ast.Attribute(value=record, attr=name)
+            | ast.Subscript(value=record, slice=ast.Constant(value=str(name)))
+        ):
+            outer = field_of(record)
+            return None if outer is None else FieldOfCall(outer.call, [*outer.path, name])
+        case ast.Subscript(value=items):  # a number selects an item of a list
+            return field_of(items)
+        case _:
+            return None
+
+
+def _contains_call(node: ast.AST) -> bool:
+    return any(True for _ in calls_in(node))
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
