@@ -12,6 +12,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final, NamedTuple, cast
 
 from delf.events import (
@@ -25,6 +26,7 @@ from delf.events import (
     ScriptFinished,
     ScriptGenerated,
 )
+from delf.records import dataclass
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, PastCall, Results, find_in
@@ -56,6 +58,26 @@ class ContextText(NamedTuple):
     text: str
     source: str
     """The source of the text, in words."""
+
+
+@dataclass()
+class _History:
+    """The calls of a task so far, and the texts that the task has read without a call."""
+
+    calls: dict[int, PastCall] = field(default_factory=dict[int, PastCall])
+    """The calls that have started, by their number in the events."""
+    calls_by_action: dict[str, list[PastCall]] = field(default_factory=lambda: defaultdict(list))
+    finished_calls_by_action: dict[str, list[PastCall]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    searchable_calls: list[PastCall] = field(default_factory=list[PastCall])
+    """The finished calls, and a made-up call for each text that no call returned."""
+    results: dict[str, Results] = field(default_factory=lambda: defaultdict(Results))
+    """The values that each action has returned, collected when they are first needed."""
+    untrusted_actions: set[str] = field(default_factory=set[str])
+    """The actions that have returned untrusted data."""
+    tainted_connections: set[str] = field(default_factory=set[str])
+    """Connections that received untrusted data; their later results count as untrusted."""
 
 
 class Origins:
@@ -92,12 +114,11 @@ class Origins:
         self._context_texts = context_texts
         self._was_model_called = False
         self._tool_of = tool_of
-        # Set to None once _searchable_calls has the files.
+        # Set to None once the files are among the searchable calls.
         self._read_files = files
-        # follow() skips these events, which an earlier call of follow() has processed.
+        # The number of events that follow() has processed, and skips when it is called again.
         self._processed_event_count = 0
-        # A task without words of the user was written by a script, whose data is untrusted. The
-        # author of the first script reads this task.
+        # The text of a task that a script wrote is left out of ``task`` and counts as untrusted.
         is_written_by_script = not task
         self.has_received_untrusted = has_received_untrusted or is_written_by_script
         """True if the task has received untrusted data, even if no model has read the data.
@@ -113,21 +134,9 @@ class Origins:
         # The current script; None while the strategy itself makes calls.
         self._code: str | None = None
         self._analysed_scripts = Scripts(self._parameters_of, untrusted_variables)
-        # The calls that have started, by their number in the events.
-        self._calls: dict[int, PastCall] = {}
-        self._calls_by_action: dict[str, list[PastCall]] = defaultdict(list)
-        # All finished calls. A text that no call returned, such as an input file, is in this list,
-        # too, as the result of a made-up call.
-        self._searchable_calls: list[PastCall] = []
-        self._finished_calls_by_action: dict[str, list[PastCall]] = defaultdict(list)
-        # The values that each action has returned, collected when they are first needed.
-        self._results: dict[str, Results] = defaultdict(Results)
-        # The actions that have returned untrusted data.
-        self._untrusted_actions: set[str] = set()
-        # Connections that received untrusted data; their later results count as untrusted.
-        self._tainted_connections: set[str] = set()
+        self._history = _History()
         self.outline = Outline(
-            self._calls_by_action,
+            self._history.calls_by_action,
             tool_of,
             self._sources_in_outline,
             self._is_mentioned_in_untrusted_text,
@@ -206,52 +215,61 @@ class Origins:
                 self._record_text(trust, text, source)
 
     def _record_text(self, trust: Trust, text: str, source: str) -> None:
-        self._searchable_calls.append(_as_call(source, text, trust))
+        self._history.searchable_calls.append(_as_call(source, text, trust))
         self.has_received_untrusted = self.has_received_untrusted or trust != "own"
 
     def _record_call(self, event: CallStarted) -> None:
-        """Record a call and the trust of its result, and mark a connection that the call taints.
+        """Record a started call, and its connection if the call taints the connection."""
+        call = self._past_call(event)
+        # The arguments are checked last, because the check is slow.
+        if self._may_taint_connection(call) and not self._has_own_arguments(event):
+            self._history.tainted_connections.add(call.connection)
+        self._history.calls[event.call_id] = call
+        self._history.calls_by_action[event.action].append(call)
 
-        A connection is tainted if a call may send it untrusted data. The author of a call is the
-        model, or the user who saved a routine.
-        """
+    def _past_call(self, event: CallStarted) -> PastCall:
+        """Return the record of a started call, with the trust that its result will have."""
         tool = self._tool_of(event.action)
-        trust_of_action = "outside" if tool is None else tool.action.trust
-        # The trust that the connection derives from the arguments of this call, if any.
-        trust_by_arguments = None if tool is None else tool.trust_of(event.arguments)
-        call = PastCall(
+        return PastCall(
             number=event.call_id,
             action=event.action,
-            trust=trust_by_arguments or trust_of_action,
+            trust="outside" if tool is None else self._trust_of_result(event, tool),
             arguments=event.arguments,
             tool=tool,
             has_author_read_untrusted_data=self.has_author_read_untrusted_data,
             changes_data=event.effect != "read",
         )
-        # A script may take the name of the user's file from a mail. A stranger then chose what is
-        # read, so the result loses its trust. If the author has read untrusted data,
-        # unplanned_read() looks at the read instead.
-        may_lose_trust = bool(trust_by_arguments) and not self.has_author_read_untrusted_data
-        may_taint = (
-            self.has_received_untrusted
-            and self._may_return_arguments_later(call)
-            and call.connection not in self._tainted_connections
-        )
-        if may_lose_trust or may_taint:
-            # Slow, so it is checked only here.
-            has_own_arguments = self.are_only_from_user(event.action, event.arguments, event.line)
-            if may_lose_trust and not has_own_arguments:
-                call.trust = "outside"
-            if may_taint and not has_own_arguments:
-                self._tainted_connections.add(call.connection)
-        self._calls[event.call_id] = call
-        self._calls_by_action[event.action].append(call)
 
-    def _may_return_arguments_later(self, call: PastCall) -> bool:
-        """Return whether later results of a call's connection may have texts of its arguments.
+    def _trust_of_result(
+        self, event: CallStarted, tool: BoundAction
+    ) -> Trust | Mapping[str, Trust]:
+        """Return the trust of a call's result, as the connection or the action declares it.
 
-        A service may return what it received: an added note, and even the search terms of a read.
+        If the connection derives the trust from the arguments, such as the name of one of the
+        user's files, untrusted arguments make the result untrusted.
         """
+        trust_by_arguments = tool.trust_of(event.arguments)
+        if not trust_by_arguments:
+            return tool.action.trust
+        # A script may take the name of the user's file from a mail. A stranger then chose what is
+        # read. The check of the arguments finds this only if the author of the script has read no
+        # untrusted data; unplanned_read() finds the other reads that a stranger may have chosen.
+        if self.has_author_read_untrusted_data or self._has_own_arguments(event):
+            return trust_by_arguments
+        return "outside"
+
+    def _has_own_arguments(self, event: CallStarted) -> bool:
+        return self.are_only_from_user(event.action, event.arguments, event.line)
+
+    def _may_taint_connection(self, call: PastCall) -> bool:
+        """Return whether a call may bring untrusted data into a connection without such data.
+
+        A service may later return what it received: an added note, and even the search terms of a
+        read.
+        """
+        is_tainted_already = call.connection in self._history.tainted_connections
+        if is_tainted_already or not self.has_received_untrusted:
+            return False
         if call.changes_data:
             return True
         # The arguments of such a read never count as the user's own, so each such read would make
@@ -264,10 +282,10 @@ class Origins:
         """Record a call's result with its trust: ``own`` for the user's data, else ``outside``."""
         # If the call's start is missing, its arguments are unknown.
         unknown = PastCall(event.call_id, event.action, "outside", {})
-        call = self._calls.get(event.call_id, unknown)
+        call = self._history.calls.get(event.call_id, unknown)
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
-        if call.trust == "own" and call.connection in self._tainted_connections:
+        if call.trust == "own" and call.connection in self._history.tainted_connections:
             call.trust = "outside"  # the connection may return untrusted data that it received
         if event.action == ASK and event.status == "ok":
             self._answers.add(normalized_text(str(call.result)))
@@ -275,10 +293,10 @@ class Origins:
             # may be untrusted data.
             if isinstance(call.result, str) and not call.arguments.get("options"):
                 self._user_texts.append(call.result)
-        self._searchable_calls.append(call)
-        self._finished_calls_by_action[event.action].append(call)
+        self._history.searchable_calls.append(call)
+        self._history.finished_calls_by_action[event.action].append(call)
         if call.trust != "own":
-            self._untrusted_actions.add(event.action)
+            self._history.untrusted_actions.add(event.action)
             self.has_received_untrusted = True
 
     def texts_to_obey(self) -> Iterator[str]:
@@ -292,7 +310,7 @@ class Origins:
         - The user's words name this author.
         - The text does not seem to quote another person.
         """
-        for call in self._calls.values():
+        for call in self._history.calls.values():
             author_field = None if call.tool is None else call.tool.action.author
             if not author_field or not self.outline.has_instructions(call):
                 continue
@@ -327,14 +345,11 @@ class Origins:
         if sources is None or UNKNOWN in sources:
             return False
         # An action may return untrusted data in some fields, and the user's own data in others.
-        # Sources of other kinds only tell which fields of the actions' results the script reads.
-        return all(
-            self._is_only_in_trusted_fields(
-                source.name, text, field_names_used(sources, source.name)
-            )
-            for source in sources
-            if source.kind == "action"
-        )
+        for action_name in (source.name for source in sources if source.kind == "action"):
+            fields = field_names_used(sources, action_name)
+            if not self._is_only_in_trusted_fields(action_name, text, fields):
+                return False
+        return True
 
     def are_only_from_user(
         self, action: str, arguments: Mapping[str, Any], line: int | None
@@ -398,11 +413,11 @@ class Origins:
     def _returned_only_user_data(self, action: str) -> bool:
         """Return whether the user wrote all data that an action has returned so far."""
         tool = self._tool_of(action)
-        if tool is None or action in self._untrusted_actions:
+        if tool is None or action in self._history.untrusted_actions:
             return False
         # An action with a finished call has returned only the user's own data, because the action
-        # is not in _untrusted_actions. Before the first result, the action's declaration decides.
-        has_result = bool(self._finished_calls_by_action[action])
+        # is not in untrusted_actions. Before the first result, the action's declaration decides.
+        has_result = bool(self._history.finished_calls_by_action[action])
         return has_result or tool.action.trust == "own"
 
     def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
@@ -415,8 +430,8 @@ class Origins:
             text: The text.
             fields: The fields that the script reads from the results.
         """
-        results = self._results[action]
-        finished_calls = self._finished_calls_by_action[action]
+        results = self._history.results[action]
+        finished_calls = self._history.finished_calls_by_action[action]
         # Add the calls that have finished since the last time.
         for call in finished_calls[results.count :]:
             results.add(call)
@@ -428,7 +443,7 @@ class Origins:
         A read that the model wrote before it had received untrusted data is ignored, because
         nobody else can have caused the read.
         """
-        for call in self._calls.values():
+        for call in self._history.calls.values():
             is_built_in = call.tool is not None and call.tool.built_in
             if call.changes_data or call.has_failed or is_built_in:
                 continue
@@ -437,33 +452,38 @@ class Origins:
         return None
 
     def find(self, text: str) -> Origin:
-        """Find the most likely source of a value.
+        """Find the most likely source of a value: the first of these that contains the value.
 
-        The source is the user's words, the script, or a text that the task has read, such as the
-        result of a call. The script's author is the model, or the user who saved a routine.
+        - The user's words, which are trusted.
+        - The script, if its author had read no untrusted data. The script is then trusted.
+        - A text that the task has read, such as the result of a call.
 
-        A value that the author wrote is trusted if the author had read no untrusted data. A value
-        that the script computes is trusted if the task has received no untrusted data.
+        The source of any other value depends on who may have made it up: see
+        :meth:`_origin_of_new_value`. The author of a script is the model, or the user who saved a
+        routine.
         """
         if self.is_in_user_words(text):
             return Origin(kind="task", trust="own")
-        has_script = self._code is not None
-        is_in_script = self._code is not None and mentions(self._code, text)
-        # An author that had read no untrusted data can have the value only from the user.
-        if is_in_script and not self.has_author_read_untrusted_data:
+        if self._is_in_script(text) and not self.has_author_read_untrusted_data:
             return Origin(kind="script", trust="own")
         found = find_in(self._all_searchable_calls(), text)
-        if found is not None:
-            return found
+        return self._origin_of_new_value(text) if found is None else found
+
+    def _is_in_script(self, text: str) -> bool:
+        return self._code is not None and mentions(self._code, text)
+
+    def _origin_of_new_value(self, text: str) -> Origin:
+        """Return the origin of a value that occurs in no text that the task has read."""
         # Without a script, the model wrote the call's arguments directly.
-        is_written_by_author = is_in_script or not has_script
-        # The model may have made up the value under the influence of untrusted data.
+        is_written_by_author = self._code is None or self._is_in_script(text)
         if is_written_by_author and self.has_author_read_untrusted_data:
+            # The author may have made up the value under the influence of untrusted data.
             return Origin(kind="script", trust="outside")
-        # Even a computed value is the user's without untrusted data from which it could come.
-        if not text.strip() or not self.has_received_untrusted:
-            return Origin(kind="script", trust="own")
-        return Origin(kind="unknown", trust="outside")
+        # A script may compute the value from all data that the task has received.
+        may_contain_untrusted = self.has_received_untrusted and text.strip() != ""
+        if may_contain_untrusted:
+            return Origin(kind="unknown", trust="outside")
+        return Origin(kind="script", trust="own")
 
     def is_in_user_words(self, text: str) -> bool:
         """Return whether a value occurs in the user's words."""
@@ -493,9 +513,9 @@ class Origins:
         if self._read_files is not None:
             files = self._read_files()
             file_calls = (_as_call(f"the input file {name}", text) for name, text in files)
-            self._searchable_calls[:0] = file_calls
+            self._history.searchable_calls[:0] = file_calls
             self._read_files = None  # the files are read only once
-        return self._searchable_calls
+        return self._history.searchable_calls
 
 
 def _as_lines(record: Any) -> str:
