@@ -10,7 +10,6 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import filterfalse
 from typing import Any, Final
 
 from delf_engine.bound_action import BoundAction
@@ -144,9 +143,8 @@ class Outline:
             arguments: The arguments of the call.
             is_content: Decides which values are content.
             has_only_content: Whether all arguments of the call are content.
-            sources_by_parameter: By parameter, the untrusted results and fields from which the
-                script computes the argument. Only the parameters in this mapping are compared; all
-                parameters when omitted.
+            sources_by_parameter: The parameters to compare, with the untrusted sources of their
+                arguments. All parameters are compared when omitted.
 
         Returns:
             One sequence for each planned call, with the parameters in which the call differs from
@@ -154,16 +152,19 @@ class Outline:
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
-            planned_nodes = self._planned_arguments(planned_call).values()
-            has_literal = any(map(is_constant, planned_nodes))
-            # The planned ``note(text=...)`` would else fit each call of ``note``.
-            is_content_compared = has_only_content and not has_literal
-            may_differ = _nothing_is_content if is_content_compared else is_content
-            names = self._differing_arguments(
+            may_differ = is_content
+            if has_only_content and not self._has_literal(planned_call):
+                # Otherwise nothing would be compared, and a planned ``note(text=...)`` would allow
+                # each call of ``note``.
+                may_differ = _nothing_is_content
+            differing = self._differing_arguments(
                 planned_call, arguments, may_differ, sources_by_parameter
             )
-            differences.append([*names])
+            differences.append([*differing])
         return differences
+
+    def _has_literal(self, planned_call: ast.Call) -> bool:
+        return any(map(is_constant, self._planned_arguments(planned_call).values()))
 
     def has_literal_argument(self, action: str, name: str, value: Any) -> bool:
         """Return whether a planned call of the action has this value as a literal argument."""
@@ -192,20 +193,24 @@ class Outline:
             Whether the call was admitted.
         """
         key = _key_of(action, arguments, is_content)
+        started_calls = self._past_calls_with(key, action, is_content)
+        # Most calls are in both counts. A call that has not started yet is only among the admitted
+        # calls, and a call that needed no admission is only among the started calls.
+        made_count = max(len(started_calls), self._admitted_counts[key])
+        failed_count = sum(call.has_failed for call in started_calls)  # these may be repeated
+        if made_count - failed_count >= planned_count:
+            return False
+        self._admitted_counts[key] += 1
+        return True
+
+    def _past_calls_with(
+        self, key: tuple[str, ...], action: str, is_content: IsContent
+    ) -> Sequence[PastCall]:
+        """Return the past calls of an action that have a key, and store the key of each call."""
         past_calls = self._past_calls.get(action, ())
-        # A past call has no key until a call is compared with it here for the first time.
         for call in past_calls:
             call.key = call.key or _key_of(action, call.arguments, is_content)
-        same_calls = [call for call in past_calls if call.key == key]
-        admitted_count = self._admitted_counts[key]
-        # The larger count is an estimate. Before an admitted call starts, only admitted_count has
-        # the call. A call that needed no admission is only in same_calls.
-        made_count = max(len(same_calls), admitted_count)
-        failed_count = sum(call.has_failed for call in same_calls)  # these may be repeated
-        is_admitted = made_count - failed_count < planned_count
-        if is_admitted:
-            self._admitted_counts[key] += 1
-        return is_admitted
+        return [call for call in past_calls if call.key == key]
 
     def has(self, past_call: PastCall) -> bool:
         """Return whether the outline contains a call that was made."""
@@ -259,38 +264,35 @@ class Outline:
             planned_call: The planned call.
             arguments: The arguments of the real call.
             is_content: Decides which values are content that may differ.
-            sources_by_parameter: By parameter, the untrusted results and fields from which the
-                script computes the argument. Only the parameters in this mapping are compared; all
-                parameters when omitted.
+            sources_by_parameter: The parameters to compare, with the untrusted sources of their
+                arguments. All parameters are compared when omitted.
         """
         planned_nodes = self._planned_arguments(planned_call)
-        tool = self._tool_of(dotted(planned_call.func))
-        defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
+        defaults = self._defaults_of(dotted(planned_call.func))
         values = {**defaults, **arguments}
-        compared: Iterable[str] = {*planned_nodes, *values}
-        if sources_by_parameter is not None:
-            compared = sources_by_parameter
-        for name in sorted(compared):
-            planned_node = planned_nodes.get(name)
-            value = values.get(name)
-            plans_literal = planned_node is not None and _contains_literal(planned_node)
-            is_default = name in defaults and value == defaults[name]
+        names = {*planned_nodes, *values} if sources_by_parameter is None else sources_by_parameter
+        for name in sorted(names):
+            node = planned_nodes.get(name)
             if name not in values:
-                # The call leaves the argument out, and the action has no default for it.
-                is_fitting = planned_node is None or _is_ellipsis(planned_node)
-            elif is_default and not plans_literal:
-                is_fitting = True  # no stranger chose the default
-            elif sources_by_parameter is None or planned_node is None:
-                is_fitting = self._fits(planned_node, value, name, is_content)
+                fits = node is None or _is_ellipsis(node)
+            elif name in defaults and _is_unplanned_default(node, values[name], defaults[name]):
+                fits = True
+            elif sources_by_parameter is None:
+                fits = self._fits(node, values[name], name, is_content)
             else:
                 sources = sources_by_parameter[name]
-                is_fitting = self._fits_by_sources(planned_node, value, name, is_content, sources)
-            if not is_fitting:
+                fits = self._fits_by_sources(node, values[name], name, is_content, sources)
+            if not fits:
                 yield name
+
+    def _defaults_of(self, action: str) -> Mapping[str, Any]:
+        """Return the default values of an action's parameters, by name."""
+        tool = self._tool_of(action)
+        return {} if tool is None else tool.action.defaults
 
     def _fits_by_sources(
         self,
-        planned_node: ast.expr,
+        planned_node: ast.expr | None,
         value: Any,
         name: str,
         is_content: IsContent,
@@ -299,13 +301,16 @@ class Outline:
         """Return whether an argument has the planned sources, or else a value that the plan allows.
 
         Args:
-            planned_node: The planned argument, as an expression.
+            planned_node: The planned expression; None if the planned call does not have the
+                argument.
             value: The value of the argument in the call.
             name: The name of the parameter.
             is_content: Decides which values are content that may differ.
             sources: The untrusted results and fields from which the script computes the argument;
                 None if they are unknown.
         """
+        if planned_node is None:
+            return self._fits(None, value, name, is_content)
         if self._is_computed_from(planned_node, sources):
             return True
         # The author of this script had read no untrusted data, so no stranger chose what to send.
@@ -336,11 +341,16 @@ class Outline:
             case ast.Dict():
                 return self._dict_fits(node, value, path, is_content)
             case ast.Call(func=ast.Name(id="choose"), args=choices):
-                return any(self._fits(choice, value, path, is_content) for choice in choices)
+                return self._fits_any(choices, value, path, is_content)
             case ast.expr() if is_constant(node):
                 return _is_equal_to_literal(node, value)
             case _:
                 return self._texts_fit(node, value, path, is_content)
+
+    def _fits_any(
+        self, nodes: Iterable[ast.expr], value: Any, path: str, is_content: IsContent
+    ) -> bool:
+        return any(self._fits(node, value, path, is_content) for node in nodes)
 
     def _fields_fit(
         self,
@@ -409,8 +419,9 @@ class Outline:
     ) -> bool:
         """Return whether a value in a call has the items of a list, tuple or set in the outline.
 
-        The value must have an item for each planned item with a literal. Each further item of the
-        value must be one that another planned item allows.
+        The order of the items does not matter. First, each planned item with a literal takes one
+        item of the value that fits. Then each remaining item must fit a planned item without a
+        literal, such as ``...``; many items may fit the same one.
 
         Args:
             planned_items: The items of the list, tuple or set in the outline.
@@ -418,18 +429,16 @@ class Outline:
             path: The path of the value in the arguments.
             is_content: Tells which values are text for people, such as the body of a mail.
         """
-        unmatched_items = [*items_of(value)]
-        # Each planned item with a literal must fit an item of its own.
-        for planned_item in filter(_contains_literal, planned_items):
-            index = self._find_fitting(planned_item, unmatched_items, path, is_content)
+        with_literal = [node for node in planned_items if _contains_literal(node)]
+        without_literal = [node for node in planned_items if not _contains_literal(node)]
+        remaining_items = [*items_of(value)]
+        for node in with_literal:
+            index = self._find_fitting(node, remaining_items, path, is_content)
             if index is None:
                 return False
-            del unmatched_items[index]
-        # Each other item must fit some planned expression, such as ``...``.
-        expressions = [*filterfalse(_contains_literal, planned_items)]
+            del remaining_items[index]
         return all(
-            any(self._fits(expression, item, path, is_content) for expression in expressions)
-            for item in unmatched_items
+            self._fits_any(without_literal, item, path, is_content) for item in remaining_items
         )
 
     def _is_from_field(
@@ -446,11 +455,10 @@ class Outline:
         field = None if node is None else field_of(node)
         if field is None:
             return False
-        planned_call, field_path = field
-        return self._field_contains(planned_call, field_path, text, path_in_field)
+        return self._field_contains(field.call, [*field.path, *path_in_field], text)
 
     def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
-        """Return whether an argument in a script has no other sources than the planned argument.
+        """Return whether a script computes an argument only from what the planned argument names.
 
         For example, with the planned argument ``find(sender="Ada").mail``:
 
@@ -466,61 +474,43 @@ class Outline:
         """
         if script_sources is None or UNKNOWN in script_sources:
             return False
-        planned_sources = self._sources_of_expression(planned_node)
-        # A script that names no field may use each field of the results.
-        if uses_named_fields(planned_sources) and not uses_named_fields(script_sources):
+        if not _are_planned(script_sources, self._sources_of_expression(planned_node)):
             return False
-        # The script may use less than planned, such as a constant, but nothing else.
-        if not script_sources <= planned_sources:
-            return False
-        for planned_call in calls_in(planned_node):
-            past_calls = self._past_calls.get(dotted(planned_call.func), ())
-            if not all(self._sets_planned_parameters(planned_call, past) for past in past_calls):
-                return False
-        return True
+        return all(map(self._past_calls_set_parameters_of, calls_in(planned_node)))
 
-    def _sets_planned_parameters(self, planned_call: ast.Call, past_call: PastCall) -> bool:
-        """Return whether a past call sets each parameter of a planned call, to any value."""
+    def _past_calls_set_parameters_of(self, planned_call: ast.Call) -> bool:
+        """Return whether all past calls of an action set the parameters that a planned call sets.
+
+        The values of the parameters do not matter.
+        """
         planned_names = self._planned_arguments(planned_call).keys()
-        return planned_names <= {*self._parameters_set_by(past_call)}
+        past_calls = self._past_calls.get(dotted(planned_call.func), ())
+        return all(planned_names <= {*self._parameters_set_by(past)} for past in past_calls)
 
     def _parameters_set_by(self, past_call: PastCall) -> Iterator[str]:
         """Yield the parameters of a call whose values differ from their defaults."""
-        tool = self._tool_of(past_call.action)
-        defaults: Mapping[str, Any] = tool.action.defaults if tool else {}
+        defaults = self._defaults_of(past_call.action)
         return (n for n, v in past_call.arguments.items() if v not in (None, defaults.get(n)))
 
-    def _field_contains(
-        self,
-        planned_call: ast.Call,
-        field_path: Sequence[str],
-        value: str,
-        path_in_field: Sequence[str],
-    ) -> bool:
-        """Return whether a field in the results of earlier calls contains a value.
+    def _field_contains(self, planned_call: ast.Call, path: Sequence[str], value: str) -> bool:
+        """Return whether past calls returned a value in a field, and no stranger chose the value.
 
-        The results may have many records, each with a text in the field. The value must be
-
-        - the only text of all records, or
-        - one of several texts, and not mentioned in an untrusted text, or
-        - the only mail address, web address or number in one of the texts, such as ``ada@b.de`` in
-          "Ada <ada@b.de>".
+        The value may be a whole text of the field, or the only mail address, web address or number
+        in such a text, as ``ada@b.de`` in "Ada <ada@b.de>".
 
         Args:
-            planned_call: The planned call whose result has the field.
-            field_path: The names that lead to the field in the result.
+            planned_call: The planned call; all past calls that match it count.
+            path: The names that lead to the field in the result.
             value: The value, which is an argument of a later call or a part of the argument.
-            path_in_field: The names that lead to the value inside the field; empty if the field
-                itself is the value.
         """
         texts: set[str] = set()
-        for field_value in self._field_values(planned_call, (*field_path, *path_in_field)):
+        for field_value in self._field_values(planned_call, path):
             texts.update(text for _, text in leaves_of(field_value))
-        equals_a_text = normalized_text(value) in map(normalized_text, texts)
-        if equals_a_text:
-            return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
-        # A script could cut no other address or number out of such a text.
-        return any(is_only_one(value, text) for text in texts)
+        if normalized_text(value) not in map(normalized_text, texts):
+            # A script could cut no other address or number out of such a text.
+            return any(is_only_one(value, text) for text in texts)
+        # If the records have several texts, an untrusted text may have named the one to take.
+        return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
 
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Any]:
         """Yield the values of a field in the results of past calls that match a planned call.
@@ -551,21 +541,37 @@ class Outline:
         """
         if past_call.has_failed or past_call.changes_data:
             return None
-        # Content must be equal, too: it may decide which records the read returns.
-        differing = [
-            *self._differing_arguments(planned_call, past_call.arguments, _nothing_is_content)
-        ]
-        set_parameters = {*self._parameters_set_by(past_call)}
-        if any(name in set_parameters for name in differing):
-            return None
         planned_nodes = self._planned_arguments(planned_call)
+        set_parameters = {*self._parameters_set_by(past_call)}
         left_out: dict[str, Any] = {}
-        for name in differing:
+        # Content must be equal, too: it may decide which records the read returns.
+        for name in self._differing_arguments(
+            planned_call, past_call.arguments, _nothing_is_content
+        ):
+            has_another_value = name in set_parameters
             node = planned_nodes.get(name)
-            if node is None or not is_constant(node):
+            if has_another_value or node is None or not is_constant(node):
                 return None
             left_out[name] = ast.literal_eval(node)
         return left_out
+
+
+def _are_planned(script_sources: Sources, planned_sources: Sources) -> bool:
+    """Return whether a script uses no other results and fields for an argument than planned."""
+    # If the plan names a field, as ``find().mail`` does, the script must read a field, too. A
+    # script that names no field may use each field of the results.
+    if uses_named_fields(planned_sources) and not uses_named_fields(script_sources):
+        return False
+    return script_sources <= planned_sources
+
+
+def _is_unplanned_default(planned_node: ast.expr | None, value: Any, default: Any) -> bool:
+    """Return whether an argument has its default, and the plan has no literal for it.
+
+    No stranger chose the default. With a literal in the plan, the user may want another value.
+    """
+    plans_literal = planned_node is not None and _contains_literal(planned_node)
+    return value == default and not plans_literal
 
 
 def _contains_literal(node: ast.expr) -> bool:
