@@ -12,8 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import field
 from typing import Final, NamedTuple, TypeVar
 
+from delf.records import dataclass
 from delf_engine.origins.sources import (
     UNKNOWN,
     UNKNOWN_FIELD,
@@ -72,8 +74,6 @@ _NEW_VALUES: Final = (
 )
 # Functions that create a new object, to which no variable refers yet.
 _CONSTRUCTORS: Final = "list dict set sorted tuple defaultdict Counter deque OrderedDict"
-# Nodes in which the value or an exception of one part decides whether another part runs.
-_BRANCHING_NODES: Final = (ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.BoolOp)
 # Functions whose result is an argument or has the items of an argument, so that a field of the
 # result is a field of a record. Any other function may put a whole record under another name.
 _SELECTING_FUNCTIONS: Final = (
@@ -119,6 +119,82 @@ class _Binding(NamedTuple):
     """An expression that stands for the values."""
 
 
+@dataclass()
+class _Names:
+    """The names in the scripts of a task."""
+
+    functions: dict[str, list[_Function]] = field(default_factory=lambda: defaultdict(list))
+    """The functions and lambdas of the scripts; several functions may have the same name."""
+    modules: set[str] = field(default_factory=set[str])
+    """The names under which the scripts import harmless modules, or functions of them."""
+    moving_functions: set[str] = field(
+        default_factory=lambda: set(_FUNCTIONS_OF_MOVING_OBJECTS.split())
+    )
+    """The functions whose result changes when a script reads it."""
+    itertools: set[str] = field(default_factory=set[str])
+    """The names under which the scripts import ``itertools``, or functions of it."""
+    unbound_reads: set[str] = field(default_factory=set[str])
+    """The names without a binding that the scripts read, except in calls of actions."""
+    has_reflection: bool = False
+    """True if a script uses a module or attribute that can change any variable.
+
+    For example, ``sys`` or ``__globals__``.
+    """
+
+
+@dataclass()
+class _Objects:
+    """The objects to which the variables refer.
+
+    A change of an object counts for all variables through which the script may read the object.
+    """
+
+    contained: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """For each variable or function, the variables whose objects its value may be or contain.
+
+    After ``a = [b]`` and after ``a = b``, this is ``b`` for ``a``.
+    """
+    aliased: set[str] = field(default_factory=set[str])
+    """The variables that may be another name of a contained variable's object.
+
+    After ``a = b``, this is ``a``, because ``a.append(x)`` also changes ``b``. After ``a = [b]``,
+    ``a`` is no other name of ``b``.
+    """
+    mutable: set[str] = field(default_factory=set[str])
+    """The variables that may refer to anything else than texts and numbers."""
+    moving: set[str] = field(default_factory=set[str])
+    """The variables and functions whose object changes when a script reads the object.
+
+    For example, an iterator or a defaultdict.
+    """
+
+    def inside(self, names: Iterable[str]) -> AbstractSet[str]:
+        """Return some variables, and all variables whose objects they may contain at any depth."""
+        found = {*names}
+        remaining = [*found]
+        while remaining:
+            new = self.contained.get(remaining.pop(), set()) - found
+            found |= new
+            remaining += new
+        return found
+
+
+@dataclass()
+class _Blocks:
+    """The loops, branches and functions of the scripts, as nodes of the syntax tree."""
+
+    enclosing: list[ast.AST] = field(default_factory=list[ast.AST])
+    """The loops, branches and functions that enclose the visited node, outermost first."""
+    condition_sources: dict[ast.AST, _Sources] = field(default_factory=lambda: defaultdict(set))
+    """The sources of the values that decide whether or how often the parts of a block run."""
+    sources_read: dict[ast.AST, _Sources] = field(default_factory=lambda: defaultdict(set))
+    """The sources that a function or branch reads, so that its result may come from them."""
+    returned_sources: dict[ast.AST, _Sources] = field(default_factory=lambda: defaultdict(set))
+    """The sources of the values that a function returns or yields."""
+    use_counts: dict[ast.AST, Counter[str]] = field(default_factory=dict[ast.AST, Counter[str]])
+    """The number of times that each name occurs in a block."""
+
+
 class Scripts:
     """Data flow analysis of a task's scripts: which action results flow into which arguments.
 
@@ -141,10 +217,6 @@ class Scripts:
         self._trees: list[ast.Module] = []
         # Whether the current pass has found new sources, so that another pass is needed.
         self._has_new_sources = True
-
-        # -- The sources that the analysis has found: the actions whose results flow into a value,
-        # and the fields that the scripts read from the results.
-        #
         # The sources of the arguments of each call in the last script, by action and call.
         self._argument_sources: dict[str, dict[ast.Call, Mapping[str, _Sources]]] = defaultdict(
             dict
@@ -155,55 +227,13 @@ class Scripts:
         }
         # The sources of all changes of objects for which the scripts do not show the variable.
         self._variable_sources[_ANY_VARIABLE] = set()
-        # The sources of the values that decide whether or how often the parts of a loop, branch or
-        # function run.
-        self._condition_sources: dict[ast.AST, _Sources] = defaultdict(set)
-        # The sources that a function or branch reads, so that its result may come from them.
-        self._sources_read_in: dict[ast.AST, _Sources] = defaultdict(set)
-        # The sources of the values that a function returns or yields.
-        self._sources_returned_by: dict[ast.AST, _Sources] = defaultdict(set)
-        # The results of sources() for the last script. The key is an action, a parameter, and the
-        # line of the call, which is None for all calls of the action.
+        # The results of sources() for the last script, by action, parameter and line of the call.
         self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
-
-        # -- The objects of variables. A change of an object counts for all variables through which
-        # the script may read the object.
-        #
-        # For each variable or function, the variables whose objects its value may be or contain:
-        # ``b`` for ``a`` after ``a = [b]`` and after ``a = b``.
-        self._contained_variables: dict[str, set[str]] = defaultdict(set)
-        # The variables that may be another name of a contained variable's object: ``a`` after
-        # ``a = b``, when ``a.append(x)`` also changes ``b``, but not ``a`` after ``a = [b]``.
-        self._aliased_variables: set[str] = set()
-        # The variables that may refer to anything else than texts and numbers.
-        self._mutable_variables: set[str] = set()
-        # The variables and functions whose object changes when a script reads it, such as an
-        # iterator or a defaultdict.
-        self._moving_variables: set[str] = set()
-
-        # -- The names in the scripts.
-        #
-        # The functions and lambdas that the scripts define, by name; a script may define several
-        # functions of one name.
-        self._functions: dict[str, list[_Function]] = defaultdict(list)
-        # The names under which the scripts import harmless modules, or functions of them.
-        self._modules: set[str] = set()
-        # The names of functions whose result changes when a script reads it.
-        self._names_of_moving_functions = {*_FUNCTIONS_OF_MOVING_OBJECTS.split()}
-        # The names under which the scripts import ``itertools``, or functions of it.
-        self._names_of_itertools: set[str] = set()
-        # Whether a script uses a module or attribute with which the script may change any variable,
-        # such as ``sys`` or ``__globals__``.
-        self._has_reflection = False
-        # The names without a binding that the script reads, except in calls of actions.
-        self._unbound_reads: set[str] = set()
-        # The number of times that each name occurs in all scripts, and in each loop, branch or
-        # function. If the two numbers of a variable are equal, the script reads the variable only
-        # inside of the loop or branch: _enclosing_conditions() then leaves its condition out.
+        self._names = _Names()
+        self._objects = _Objects()
+        self._blocks = _Blocks()
+        # The number of times that each name occurs in all scripts.
         self._use_counts: Counter[str] = Counter()
-        self._use_counts_in: dict[ast.AST, Counter[str]] = {}
-        # The loops, branches and functions that enclose the visited node, outermost first.
-        self._enclosing_nodes: list[ast.AST] = []
 
     def add(self, code: str) -> None:
         """Analyse the next script of the task, to find the sources of its calls' arguments.
@@ -269,11 +299,7 @@ class Scripts:
         calls = self._argument_sources[action]
         if line is not None:
             calls = {call: calls[call] for call in calls if _is_on_line(call, line)}
-        # A script that reads the connection's name or a builtin such as globals() as a value may
-        # call the action by another name.
-        connection_name = action.partition(".")[0]
-        can_hide_calls = not self._unbound_reads.isdisjoint((*_REFLECTION_NAMES, connection_name))
-        if not calls or can_hide_calls or self._has_reflection:
+        if not calls or self._may_hide_calls(action):
             return None
         passed: list[Sources] = []
         for sources_by_parameter in calls.values():
@@ -287,6 +313,16 @@ class Scripts:
         # Callers compare this result with that of sources_of_expression().
         return with_enclosed_as_whole_results(_Sources().union(*passed))
 
+    def _may_hide_calls(self, action: str) -> bool:
+        """Return whether the scripts may call an action in a way that the analysis does not see.
+
+        A script may call the action by another name if the script reads the connection's name as a
+        value, or a builtin such as ``globals``.
+        """
+        connection_name = action.partition(".")[0]
+        names = {*_REFLECTION_NAMES, connection_name}
+        return self._names.has_reflection or not names.isdisjoint(self._names.unbound_reads)
+
     def sources_of_expression(self, node: ast.expr) -> Sources:
         """Return the actions and fields whose values flow into the value of an expression.
 
@@ -299,53 +335,61 @@ class Scripts:
     def _declare(self, tree: ast.Module) -> None:
         """Record the names that a script binds.
 
-        - Variables and parameters start without sources; :meth:`read` adds these.
-        - Functions without decorators and the modules in ``_HARMLESS_MODULES`` need no sources.
-        - All other names, such as classes and caught exceptions, have unknown sources.
+        Variables and parameters start without sources; :meth:`read` adds these. Names of caught
+        exceptions and of patterns have unknown sources.
         """
         for node in ast.walk(tree):
             match node:
                 case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
                     self._variable_sources.setdefault(name, set())
-                case ast.FunctionDef(decorator_list=[]) | ast.AsyncFunctionDef(decorator_list=[]):
-                    self._functions[node.name].append(node)
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    self._declare_definition(node)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
-                    self._functions[name].append(function)
+                    self._names.functions[name].append(function)
                 case ast.Import() | ast.ImportFrom():
                     self._declare_import(node, is_top_level=node in tree.body)
-                # ``decimal.getcontext().prec = 2`` changes the results of later computations.
-                case ast.Attribute(attr=used_name) | ast.alias(name=used_name) if (
-                    used_name in _CONTEXTS_OF_DECIMAL.split()
+                case ast.Attribute(attr=name) | ast.alias(name=name):
+                    # ``decimal.getcontext().prec = 2`` changes the results of later computations,
+                    # although the script assigns to no variable of theirs.
+                    if name in _CONTEXTS_OF_DECIMAL.split():
+                        self._names.has_reflection = True
+                case (
+                    ast.ExceptHandler(name=str(name))
+                    | ast.MatchAs(name=str(name))
+                    | ast.MatchStar(name=str(name))
+                    | ast.MatchMapping(rest=str(name))
                 ):
-                    self._has_reflection = True
-                # These functions have decorators: the second case matches all others.
-                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                    self._declare_unknown_functions(node.name, node)
-                case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                    self._declare_unknown(name)
-                case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
                     self._declare_unknown(name)
                 case _:
                     pass
+
+    def _declare_definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) -> None:
+        """Record a function by its name; record a class or decorated function as unknown."""
+        if isinstance(node, ast.ClassDef) or node.decorator_list:
+            self._declare_unknown_functions(node.name, node)
+        else:
+            self._names.functions[node.name].append(node)
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
         """Record the imported names as those of harmless modules, or as unknown variables."""
         names = [each.asname or each.name.partition(".")[0] for each in node.names]
         modules = _imported_modules(node)
         if not _REFLECTION_MODULES.isdisjoint(modules):
-            self._has_reflection = True
+            self._names.has_reflection = True
         if "itertools" in modules:
-            self._names_of_itertools.update(names)
+            self._names.itertools.update(names)
         for each in node.names:
             # ``from collections import defaultdict as table``
-            if each.asname and each.name in self._names_of_moving_functions:
-                self._names_of_moving_functions.add(each.asname)
+            if each.asname and each.name in self._names.moving_functions:
+                self._names.moving_functions.add(each.asname)
         is_harmless = modules <= {*_HARMLESS_MODULES.split()}
         # For example, ``from json import loads as list`` hides the function list().
         hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
         # Inside a condition, another branch may bind the same name to something else.
         if is_harmless and is_top_level and not hides_known_function:
-            self._modules.update(names)
+            self._names.modules.update(names)
         else:
             self._declare_unknown(*names)
 
@@ -373,12 +417,25 @@ class Scripts:
         shared = {*variables}
         for name in names:
             self._add_to(self._variable_sources.setdefault(name, set()), sources)
-            self._add_to(self._contained_variables[name], shared)
-            self._add_to(self._aliased_variables, [name])
-            self._add_to(self._mutable_variables, [name])
+            self._add_to(self._objects.contained[name], shared)
+            self._add_to(self._objects.aliased, [name])
+            self._add_to(self._objects.mutable, [name])
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
+        match node:
+            case ast.expr():
+                return self._read_expression(node)
+            case ast.stmt():
+                return self._read_statement(node)
+            case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
+                return self._assign([target], value)
+            case ast.ExceptHandler():
+                return self._read_handler(node)
+            case _:
+                return self._read_parts(node)
+
+    def _read_expression(self, node: ast.expr) -> _Sources:
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return self._sources_of_name(name)
@@ -387,9 +444,7 @@ class Scripts:
             case ast.Subscript():
                 return self._read_subscript(node)
             case ast.Starred(value=value, ctx=ast.Load()):
-                # ``print(*rows)`` reads an iterator to its end, if the conditions around it hold.
-                self._record_move(value, set())
-                return self.read(value)
+                return self._read_unpacked(value)
             case ast.Dict(keys=keys, values=values):
                 return self._read_dict(keys, values)
             case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
@@ -399,30 +454,33 @@ class Scripts:
             case ast.Lambda():
                 # For example in a list, from which the lambda may be called with any values.
                 return self._read_passed_function(node)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as value):
-                self._bind_defaults(value)
-                # After ``f = lambda: rows``, ``f().append(x)`` changes the object of ``rows``.
-                self._record_contents(name, value)
-                return self._read_branching(value, ast.iter_child_nodes(value))
+            case ast.NamedExpr(target=target, value=value):
+                return self._assign([target], value)
+            case ast.Yield() | ast.YieldFrom():
+                return self._read_return(node)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._read_comprehension(node)
+            case ast.IfExp() | ast.BoolOp():
+                return self._read_choice(node)
+            case _:
+                return self._read_parts(node)
+
+    def _read_statement(self, node: ast.stmt) -> _Sources:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda() as function):
+                return self._read_named_lambda(name, function)
             case ast.Assign(targets=targets, value=value):
                 return self._assign(targets, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self.read(node.annotation)
-                return self._assign([target], value)
-            case ast.NamedExpr(target=target, value=value):
-                return self._assign([target], value)
-            case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
                 return self._assign([target], value)
             case ast.AugAssign(target=target, value=value):
                 sources = self._read_parts(node)
                 self._record_change(target, sources, value)
                 return sources
             case ast.Delete(targets=targets):
-                sources = self._read_all(targets)
-                for target in targets:
-                    self._record_change(target, sources)
-                return sources
-            case ast.Return() | ast.Yield() | ast.YieldFrom():
+                return self._read_delete(targets)
+            case ast.Return():
                 return self._read_return(node)
             case ast.Break() | ast.Continue():
                 self._record_jump(set())
@@ -432,26 +490,54 @@ class Scripts:
                     return self._read_parts(node)
             case ast.For() | ast.AsyncFor():
                 return self._read_loop(node)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                return self._read_comprehension(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return self._read_definition(node)
-            case ast.ExceptHandler(type=caught, body=body):
-                if caught is not None:
-                    self.read(caught)
-                return self._read_all(body)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self._read_branching(node, [body, orelse], tests=[test])
-            # The value of ``a and b`` is ``b``, or an empty or false ``a``, which has no fields. So
-            # the expression is read like ``b if a else None``.
-            case ast.BoolOp(op=ast.And(), values=[*tests, last]):
-                return self._read_branching(node, [last], tests=tests)
             case ast.Match():
                 return self._read_match(node)
-            case _ if isinstance(node, _BRANCHING_NODES):
+            case ast.Try() | ast.TryStar() | ast.With() | ast.AsyncWith():
+                # An exception in one part decides whether another part runs.
                 return self._read_branching(node, ast.iter_child_nodes(node))
             case _:
                 return self._read_parts(node)
+
+    def _read_unpacked(self, values: ast.expr) -> _Sources:
+        """Return the sources of the items in ``*values``, which reads an iterator to its end."""
+        # Only the conditions around the expression decide whether the iterator is read.
+        self._record_move(values, set())
+        return self.read(values)
+
+    def _read_choice(self, node: ast.IfExp | ast.BoolOp) -> _Sources:
+        """Return the sources of an expression such as ``a if b else c``, ``a and b`` or ``a or b``.
+
+        The parts that only decide are tests, which reveal less than parts that may be the value.
+        """
+        match node:
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._read_branching(node, [body, orelse], tests=[test])
+            case ast.BoolOp(op=ast.And(), values=[*tests, last]):
+                # The value is ``last``, or an empty or false test, which has no fields.
+                return self._read_branching(node, [last], tests=tests)
+            case _:
+                return self._read_branching(node, ast.iter_child_nodes(node))
+
+    def _read_named_lambda(self, name: str, function: ast.Lambda) -> _Sources:
+        """Read an assignment such as ``f = lambda: rows``, like the definition of a function."""
+        self._bind_defaults(function)
+        # ``f().append(x)`` changes the object of ``rows``.
+        self._record_contents(name, function)
+        return self._read_branching(function, ast.iter_child_nodes(function))
+
+    def _read_delete(self, targets: Sequence[ast.expr]) -> _Sources:
+        sources = self._read_all(targets)
+        for target in targets:
+            self._record_change(target, sources)
+        return sources
+
+    def _read_handler(self, node: ast.ExceptHandler) -> _Sources:
+        """Return the sources of the statements in an ``except``."""
+        if node.type is not None:
+            self.read(node.type)
+        return self._read_all(node.body)
 
     def _read_subscript(self, node: ast.Subscript) -> _Sources:
         sources = sources_of_field(self.read(node.value), _fields(node.slice))
@@ -477,9 +563,9 @@ class Scripts:
             self._record_change(node.value, {UNKNOWN})
         # ``function.__globals__`` returns all variables, as ``globals()`` does.
         if node.attr.startswith("__"):
-            self._has_reflection = True
+            self._names.has_reflection = True
         sources = self.read(node.value)
-        is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._modules
+        is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._names.modules
         if is_of_module:
             return sources
         return sources_of_field(sources, {Source("field", node.attr)})
@@ -489,17 +575,17 @@ class Scripts:
         sources = self._read_parts(node)
         function = self._innermost_function()
         if function is not None:
-            self._add_to(self._sources_returned_by[function], sources)
+            self._add_to(self._blocks.returned_sources[function], sources)
         is_generator = not isinstance(node, ast.Return)
         returns_iterator = is_generator or self._makes_moving_object(node)
         if returns_iterator and isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self._add_to(self._moving_variables, [function.name])
+            self._add_to(self._objects.moving, [function.name])
         self._record_jump(sources)
         return sources
 
     def _innermost_function(self) -> _Function | None:
         """Return the function that contains the visited node; None outside of functions."""
-        for node in reversed(self._enclosing_nodes):
+        for node in reversed(self._blocks.enclosing):
             if isinstance(node, _Function):
                 return node
         return None
@@ -511,7 +597,7 @@ class Scripts:
             self.read(node.returns)
         self._bind_defaults(node)
         # After ``def f(): return rows``, ``f().append(x)`` changes the object of ``rows``.
-        self._add_to(self._contained_variables[node.name], _names_in(node))
+        self._add_to(self._objects.contained[node.name], _names_in(node))
         # In ``if paid: def f(): ...``, ``paid`` decides which function the name ``f`` stands for.
         name_sources = self._variable_sources.setdefault(node.name, set())
         self._add_to(name_sources, *self._enclosing_conditions(node.name))
@@ -563,7 +649,7 @@ class Scripts:
         guards = [case.guard for case in node.cases if case.guard is not None]
         # A pattern such as ``{"paid": True}`` may test any field. So the condition gets all sources
         # of the subject, while _read_test() would drop the whole results.
-        self._add_to(self._condition_sources[node], self.read(node.subject))
+        self._add_to(self._blocks.condition_sources[node], self.read(node.subject))
         return self._read_branching(node, [node.subject, *node.cases], tests=guards)
 
     def _read_test(self, test: ast.expr) -> _Sources:
@@ -578,29 +664,38 @@ class Scripts:
     def _read_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> _Sources:
-        """Bind the variables of a comprehension, and return the sources of its value.
-
-        In ``[row.name for row in rows if row.paid]``, the rows and the test decide how many items
-        the list has. Their sources are therefore sources of the list, but not of ``row``.
-        """
+        """Bind the variables of a comprehension, and return the sources of its value."""
         with self._visiting(node) as conditions:
             for clause in node.generators:
-                for target, row_sources, item in self._loop_bindings(clause.target, clause.iter):
-                    self._bind(target, row_sources, item, adds_conditions=False)
-                # The number of rows reveals none of their fields.
-                self._add_to(conditions, without_whole_results(self.read(clause.iter)))
-                self._add_to(conditions, *map(self._read_test, clause.ifs))
+                self._read_clause(clause, conditions)
             if isinstance(node, ast.DictComp):
                 item_sources = self._read_dict([node.key], [node.value])
             else:
                 item_sources = self.read(node.elt)
+            # The conditions decide how many items the value has.
             sources = conditions | item_sources
-            # In ``any(n == wanted for n in numbers)``, the items of the generator decide where the
-            # reading of ``numbers`` ends. Other comprehensions read all rows.
-            end_sources = sources if isinstance(node, ast.GeneratorExp) else set[Source]()
+            move_sources: _Sources = set()
+            if isinstance(node, ast.GeneratorExp):
+                # In ``any(n == wanted for n in numbers)``, the items of the generator decide where
+                # the reading of ``numbers`` ends. Other comprehensions read all rows.
+                move_sources = sources
             for clause in node.generators:
-                self._record_move(clause.iter, end_sources)
+                self._record_move(clause.iter, move_sources)
             return sources
+
+    def _read_clause(self, clause: ast.comprehension, conditions: _Sources) -> None:
+        """Bind the variables of a comprehension's ``for``, and collect what decides its length.
+
+        Args:
+            clause: The ``for`` with its tests, as in ``for row in rows if row.paid``.
+            conditions: The set to which the sources of the rows and tests are added.
+        """
+        for target, row_sources, item in self._loop_bindings(clause.target, clause.iter):
+            # The length of the list tells nothing about a single row.
+            self._bind(target, row_sources, item, adds_conditions=False)
+        # The number of rows reveals none of their fields.
+        self._add_to(conditions, without_whole_results(self.read(clause.iter)))
+        self._add_to(conditions, *map(self._read_test, clause.ifs))
 
     def _loop_bindings(self, target: ast.expr, rows: ast.expr) -> Iterator[_Binding]:
         """Yield what a loop or comprehension binds to its variables.
@@ -648,7 +743,7 @@ class Scripts:
         """
         with self._visiting(node) as conditions:
             test_sources = _Sources().union(*map(self._read_test, tests))
-            sources = self._sources_read_in[node]
+            sources = self._blocks.sources_read[node]
             self._add_to(sources, test_sources, self._read_all(parts))
             # A part may fail and so skip the parts after it, as ``ship(row["id"])`` in a ``try``
             # fails without the field ``id``. Fields that no part names cannot cause a failure.
@@ -656,7 +751,8 @@ class Scripts:
             return sources
 
     def _read_parts(self, node: ast.AST) -> _Sources:
-        return self._read_all(ast.iter_child_nodes(node))
+        # Not by _read_all(), because each call counts for the depth of the recursion.
+        return _Sources().union(*map(self.read, ast.iter_child_nodes(node)))
 
     def _read_passed_function(self, node: ast.Lambda) -> _Sources:
         """Read a lambda that may be called at any time, with any values."""
@@ -670,7 +766,7 @@ class Scripts:
         The sources of all that the function changes are therefore unknown.
         """
         self._share_objects(_parameters(function), {UNKNOWN}, [_ANY_VARIABLE])
-        self._add_to(self._condition_sources[function], {UNKNOWN})
+        self._add_to(self._blocks.condition_sources[function], {UNKNOWN})
 
     def _sources_of_name(self, name: str) -> _Sources:
         """Return the actions and fields from which the value of a name comes.
@@ -680,28 +776,31 @@ class Scripts:
 
         The set contains ``UNKNOWN`` if the script does not show where the value comes from.
         """
-        functions = self._functions.get(name)
+        functions = self._names.functions.get(name)
         if functions:
             # The function is used as a value, so that it may be called with any arguments.
             for function in functions:
                 self._record_passed_function(function)
             return {UNKNOWN}
-        if name in self._variable_sources or name in self._modules:
+        if name in self._variable_sources or name in self._names.modules:
             sources = self._variable_sources.get(name, set())
-            if name in self._mutable_variables or name in self._modules:
+            if name in self._objects.mutable or name in self._names.modules:
                 return sources | self._variable_sources[_ANY_VARIABLE]
             return {*sources}
         if name in _HARMLESS_BUILTINS.split():
             return set()
-        self._unbound_reads.add(name)
+        self._names.unbound_reads.add(name)
         return {UNKNOWN}
 
     def _read_call(self, call: ast.Call) -> _Sources:
-        """Return the sources of the result of a call: of an action, or of any other function."""
+        """Record what a call passes on and changes; return the sources of its result."""
         parameters = self._parameters_of_action(call)
-        if parameters is None:
-            return self._read_function_call(call)
-        return self._read_action_call(call, parameters)
+        if parameters is not None:
+            return self._read_action_call(call, parameters)
+        functions = self._names.functions.get(dotted(call.func))
+        if functions:
+            return self._read_call_of_defined(functions, call)
+        return self._read_call_of_other(call)
 
     def _parameters_of_action(self, call: ast.Call) -> Sequence[str] | None:
         """Return the parameter names of the called action; None for a call of anything else."""
@@ -723,81 +822,66 @@ class Scripts:
     def _is_variable_or_function(self, name: str) -> bool:
         """Return whether a dotted name begins with a variable or function of the scripts."""
         root = name.partition(".")[0]
-        return root in self._variable_sources or root in self._functions
+        return root in self._variable_sources or root in self._names.functions
 
-    def _is_harmless(self, name: str) -> bool:
-        """Return whether a dotted name is a known function that changes no argument.
+    def _may_change_arguments(self, function: ast.expr) -> bool:
+        """Return whether a function may change its arguments, or a method also its object.
 
-        A function is known if it is a builtin or belongs to a module in ``_HARMLESS_MODULES``.
+        Known methods such as ``strip``, most builtins and harmless modules change no argument.
         """
-        is_known = name.partition(".")[0] in self._modules or name in _HARMLESS_BUILTINS.split()
-        return is_known and not self._is_variable_or_function(name)
+        if isinstance(function, ast.Attribute) and function.attr in _READING_METHODS.split():
+            return False
+        name = dotted(function)
+        root = name.partition(".")[0]
+        is_known = root in self._names.modules or name in _HARMLESS_BUILTINS.split()
+        return not is_known or self._is_variable_or_function(name)
 
-    def _read_function_call(self, call: ast.Call) -> _Sources:
-        """Record what a call of a function or method changes; return the sources of its result."""
-        name = dotted(call.func)
-        arguments = _arguments(call)
-        if isinstance(call.func, ast.Attribute):
-            receiver, method = call.func.value, call.func.attr
-        else:
-            receiver, method = call.func, ""
-        # The functions of the script with this name; it may define several.
-        functions = self._functions.get(name, ())
-        if functions:
-            # The sources of the conditions that decide which of the functions is called.
-            receiver_sources = self._variable_sources.get(name, set())
-        else:
-            receiver_sources = self.read(receiver)
-        argument_sources = self._read_all(each for each in arguments if not _is_lambda(each))
-        lambda_sources = self._read_lambdas(call, receiver_sources | argument_sources)
-        known_name = method or name
-        if not method and self._is_variable_or_function(name):
-            known_name = ""  # after ``def len(rows): …``, ``len`` is not the builtin
-        result_sources = self._sources_of_result(
-            known_name,
-            sources_of_field(receiver_sources, _fields_read_by_call(call, method)),
-            argument_sources,
-            lambda_sources,
-            is_followed=bool(functions),
-        )
-        for function in functions:
-            result_sources |= self._follow_into_function(function, call, arguments)
-        if not functions:
-            passed_sources = argument_sources | lambda_sources
-            self._record_changes_by_call(call, receiver, method, passed_sources, result_sources)
-        return result_sources
-
-    def _record_changes_by_call(
-        self,
-        call: ast.Call,
-        receiver: ast.expr,
-        method: str,
-        passed_sources: _Sources,
-        result_sources: _Sources,
-    ) -> None:
-        """Record which objects a call changes; the script does not define the called function.
+    def _read_call_of_defined(self, functions: Sequence[_Function], call: ast.Call) -> _Sources:
+        """Return the sources of the result of a call of a function that the script defines.
 
         Args:
+            functions: The functions of the called name; a script may define several.
             call: The call.
-            receiver: The object of the method; the function itself without a method.
-            method: The name of the method; empty for a function.
-            passed_sources: The sources of the arguments.
-            result_sources: The sources of the result.
         """
-        # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
-        is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
-        if method in _CHANGING_METHODS.split() and not is_receiver_builtin:
-            # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the
-            # item is a field of the record. After ``wrapped.update(id=record)``, the field ``id``
-            # is the whole record, which enclosed() marks.
-            adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
-            added_sources = passed_sources if adds_items else enclosed(passed_sources)
+        # The sources of the conditions that decide which of the functions is called.
+        choice_sources = self._variable_sources.get(dotted(call.func), set())
+        argument_sources = self._read_all_but_lambdas(_arguments(call))
+        lambda_sources = self._read_lambdas(call, choice_sources | argument_sources)
+        # The functions name the fields that they use, so that whole results, which stand for all
+        # fields, are left out.
+        sources = without_whole_results(choice_sources | argument_sources)
+        sources |= _fields_read_by_call(call, method="") | lambda_sources
+        for function in functions:
+            sources |= self._follow_into_function(function, call)
+        return sources
+
+    def _read_call_of_other(self, call: ast.Call) -> _Sources:
+        """Return the sources of the result of a call of a method, builtin or unknown function."""
+        receiver, method = _receiver_and_method(call.func)
+        receiver_sources = self.read(receiver)
+        argument_sources = self._read_all_but_lambdas(_arguments(call))
+        lambda_sources = self._read_lambdas(call, receiver_sources | argument_sources)
+        used_fields = _fields_read_by_call(call, method)
+        used_sources = sources_of_field(receiver_sources, used_fields) | argument_sources
+        known_name = method or self._name_of_builtin(call.func)
+        result_sources = _sources_of_result(known_name, used_sources, lambda_sources)
+        if _changes_receiver(receiver, method):
+            added_sources = _added_sources(method, argument_sources | lambda_sources)
             self._record_change(receiver, added_sources, call)
-        elif not self._is_harmless(dotted(call.func)) and method not in _READING_METHODS.split():
+        elif self._may_change_arguments(call.func):
             self._record_unknown_changes([receiver, *_arguments(call)], result_sources)
         # Reading an iterator changes it, so that even ``zip(numbers, rows)`` changes ``numbers``.
         for each in (receiver, *_arguments(call)):
             self._record_move(each, result_sources)
+        return result_sources
+
+    def _read_all_but_lambdas(self, arguments: Iterable[ast.expr]) -> _Sources:
+        return self._read_all(each for each in arguments if not _is_lambda(each))
+
+    def _name_of_builtin(self, function: ast.expr) -> str:
+        """Return the name of a builtin; empty if the script gives the name to something else."""
+        name = dotted(function)
+        return "" if self._is_variable_or_function(name) else name
 
     def _record_unknown_changes(self, values: Iterable[ast.expr], sources: _Sources) -> None:
         """Record that a function may put any of its arguments into any other of them.
@@ -811,10 +895,10 @@ class Scripts:
             if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
                 changed.update(_variables_reaching(value))
         # The others, such as a caught exception, may refer to the objects of all variables anyway.
-        mixed = {name for name in changed if _ANY_VARIABLE not in self._contained_variables[name]}
+        mixed = {name for name in changed if _ANY_VARIABLE not in self._objects.contained[name]}
         for name in mixed:
-            self._add_to(self._contained_variables[name], mixed)
-        self._add_to_variables(self._names_inside(changed) - {_ANY_VARIABLE}, sources)
+            self._add_to(self._objects.contained[name], mixed)
+        self._add_to_variables(self._objects.inside(changed) - {_ANY_VARIABLE}, sources)
 
     def _read_lambdas(self, call: ast.Call, passed_sources: _Sources) -> _Sources:
         """Read the lambdas among a call's arguments; return the sources of their results.
@@ -829,81 +913,40 @@ class Scripts:
             if isinstance(each, ast.Lambda):
                 self._bind_defaults(each)
                 # In ``rows.sort(key=lambda row: …)``, ``row`` may be an object inside ``rows``.
-                variables = {*_names_in(call)} - self._modules
+                variables = {*_names_in(call)} - self._names.modules
                 self._share_objects(_parameters(each), passed_sources, variables)
                 # In ``map(lambda value: …, values)``, ``values`` decides how often the lambda runs.
                 with self._visiting(each, passed_sources):
                     result_sources |= self._read_parts(each)
         return result_sources
 
-    @staticmethod
-    def _sources_of_result(
-        function: str,
-        receiver_sources: _Sources,
-        argument_sources: _Sources,
-        lambda_sources: _Sources,
-        *,
-        is_followed: bool,
-    ) -> _Sources:
-        """Return the sources that the result of a function or method has from its arguments.
+    def _follow_into_function(self, function: _Function, call: ast.Call) -> _Sources:
+        """Follow the arguments of a call into a function; return the sources of its result."""
+        # The conditions around the call decide whether the body runs.
+        self._add_to(self._blocks.condition_sources[function], *self._enclosing_conditions())
+        self._bind_parameters(function.args, call)
+        sources_read = self._blocks.sources_read[function]
+        if _is_lambda(function):
+            return sources_read  # the value of a lambda may come from all that the lambda reads
+        # The result of ``if row["paid"]: return 1`` depends on the field ``paid``, and on no field
+        # that the body does not name. A returned value keeps all its sources.
+        return without_whole_results(sources_read) | self._blocks.returned_sources[function]
 
-        The source ``whole result`` of an argument stands for all fields of a record:
-
-        - ``len(rows)`` uses no field, so the source is dropped.
-        - A function of the script, or the lambda of ``map``, names the fields that it uses, so the
-          source is dropped, too.
-        - ``max(rows)`` is a record of ``rows``, so the source stays.
-        - Any other function may put the record into a field of its result, so the source becomes an
-          ``enclosed result``.
-
-        Args:
-            function: The name of the function or method; empty for a function of unknown effect.
-            receiver_sources: The sources of what the method reads of its object.
-            argument_sources: The sources of the arguments that are no lambda.
-            lambda_sources: The sources of the results of lambdas among the arguments.
-            is_followed: Whether the script defines the function. The caller then adds the sources
-                of what the function's body returns.
-        """
-        has_known_body = is_followed or (function == "map" and bool(lambda_sources))
-        if has_known_body:
-            return without_whole_results(receiver_sources | argument_sources) | lambda_sources
-        sources = receiver_sources | argument_sources | lambda_sources
-        if function == "len":
-            return without_whole_results(sources)
-        if function in _SELECTING_FUNCTIONS.split():
-            return sources
-        return enclosed(sources)
-
-    def _follow_into_function(
-        self, function: _Function, call: ast.Call, arguments: Sequence[ast.expr]
-    ) -> _Sources:
-        """Follow a call's arguments into a function that the script defines.
-
-        Returns:
-            The sources of the function's result.
-        """
-        parameters = function.args
+    def _bind_parameters(self, parameters: ast.arguments, call: ast.Call) -> None:
+        """Bind the parameters of a called function to the arguments of the call."""
         positional = [*parameters.posonlyargs, *parameters.args]
         named = arguments_of(call, [parameter.arg for parameter in positional])
-        # The conditions around the call decide whether the body runs.
-        self._add_to(self._condition_sources[function], *self._enclosing_conditions())
-        # An argument that the call passes with * or ** may belong to any parameter.
-        unpacked_arguments = named.get("*")
+        # The name "*" stands for arguments that the call passes with * or **, to any parameter.
+        unpacked = named.get("*")
         for parameter in (*positional, *parameters.kwonlyargs):
-            value = named.get(parameter.arg, unpacked_arguments)
+            value = named.get(parameter.arg, unpacked)
             if value is not None:
                 self._bind_parameter(parameter, self.read(value), value)
         # ``*args`` and ``**kwargs`` of the function may contain any argument.
-        any_argument = ast.Tuple([*arguments])
+        any_argument = ast.Tuple(_arguments(call))
         for parameter in (parameters.vararg, parameters.kwarg):
             if parameter is not None:
                 self._bind_parameter(parameter, enclosed(self.read(any_argument)), any_argument)
-        sources_read = self._sources_read_in[function]
-        if _is_lambda(function):
-            return sources_read  # all that a lambda reads may be in its result
-        # The result of ``if row["paid"]: return 1`` depends on the field ``paid``, and on no field
-        # that the body does not name.
-        return without_whole_results(sources_read) | self._sources_returned_by[function]
 
     def _bind_parameter(self, parameter: ast.arg, sources: _Sources, value: ast.expr) -> None:
         """Bind a parameter of a called function to an argument.
@@ -966,18 +1009,18 @@ class Scripts:
         """
         self._record_contents(name, value)
         if not isinstance(value, (ast.Constant, ast.JoinedStr)):
-            self._add_to(self._mutable_variables, [name])
+            self._add_to(self._objects.mutable, [name])
         if not self._creates_object(value):
-            self._add_to(self._aliased_variables, [name])
+            self._add_to(self._objects.aliased, [name])
 
     def _record_contents(self, name: str, value: ast.AST) -> None:
         """Record that a variable or function may share objects with the variables in a value.
 
         For example, ``a`` shares an object with ``b`` after ``a = b`` and after ``a = [b]``.
         """
-        self._add_to(self._contained_variables[name], _names_in(value))
+        self._add_to(self._objects.contained[name], _names_in(value))
         if self._makes_moving_object(value):
-            self._add_to(self._moving_variables, [name])
+            self._add_to(self._objects.moving, [name])
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
@@ -998,7 +1041,7 @@ class Scripts:
             case ast.GeneratorExp():
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name) if (
-                name in self._names_of_moving_functions
+                name in self._names.moving_functions
             ):
                 return True  # the function itself, as in ``map(iter, lists)``
             case ast.Starred(value=rows) | ast.comprehension(iter=rows):
@@ -1030,7 +1073,7 @@ class Scripts:
                 name = _last_name(node.func)
                 takes_items_from_arguments = (
                     name in _ITERATORS_OF_PLAIN_ITEMS.split()
-                    or name in self._names_of_moving_functions
+                    or name in self._names.moving_functions
                 )
                 if not takes_items_from_arguments:  # ``groupby(rows)``
                     return True
@@ -1041,8 +1084,8 @@ class Scripts:
     def _makes_iterator(self, call: ast.Call) -> bool:
         """Return whether a call makes an object that changes when a script reads it."""
         root, _, _ = dotted(call.func).partition(".")
-        is_of_itertools = root in self._names_of_itertools
-        return is_of_itertools or _last_name(call.func) in self._names_of_moving_functions
+        is_of_itertools = root in self._names.itertools
+        return is_of_itertools or _last_name(call.func) in self._names.moving_functions
 
     def _record_move(self, node: ast.expr, sources: _Sources) -> None:
         """Record that a script reads an object, which changes an iterator or defaultdict.
@@ -1054,24 +1097,14 @@ class Scripts:
         """
         for name in _variables_reaching(node):
             # Reading ``z`` after ``z = zip(rows, numbers)`` also moves the iterator ``numbers``.
-            reached = self._names_inside([name])
+            reached = self._objects.inside([name])
             if _ANY_VARIABLE in reached:
                 # Of all variables, only iterators and the like change when a script reads them.
-                reached |= self._names_inside(self._moving_variables)
-            has_moving_object = not reached.isdisjoint(self._moving_variables)
+                reached |= self._objects.inside(self._objects.moving)
+            has_moving_object = not reached.isdisjoint(self._objects.moving)
             if has_moving_object:
                 # The module of ``itertools.chain(rows)`` does not change.
-                self._add_to_variables(reached - self._modules - {_ANY_VARIABLE}, sources)
-
-    def _names_inside(self, names: Iterable[str]) -> AbstractSet[str]:
-        """Return some variables, and all variables whose objects they may contain at any depth."""
-        inside = {*names}
-        remaining = [*inside]
-        while remaining:
-            new = self._contained_variables.get(remaining.pop(), set()) - inside
-            inside |= new
-            remaining += new
-        return inside
+                self._add_to_variables(reached - self._names.modules - {_ANY_VARIABLE}, sources)
 
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
         """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
@@ -1091,23 +1124,30 @@ class Scripts:
         for name in [*_variables_reaching(node)]:
             for each in added:
                 self._record_contents(name, each)
-            # ``a[0].append(x)`` changes ``b`` after ``a = [b]``, and ``a.append(x)`` changes ``b``
-            # after ``a = b``.
-            changed: AbstractSet[str] = {name}
-            if is_part_changed or name in self._aliased_variables:
-                changed = self._names_inside(changed)
-            is_variable = name in self._variable_sources or name in self._modules
-            if not is_variable:
-                # ``map(list.append, tables, rows)`` changes others than ``list``.
-                changed |= {_ANY_VARIABLE}
+            changed = self._variables_changed_with(name, is_part_changed=is_part_changed)
             self._add_to_variables(changed, sources)
+
+    def _variables_changed_with(self, name: str, *, is_part_changed: bool) -> AbstractSet[str]:
+        """Return the variables whose objects change with the object of a name.
+
+        Args:
+            name: The name; for a function such as ``list``, any variable may change.
+            is_part_changed: Whether an object inside the object changes, as ``a[0]`` for ``a``.
+        """
+        changed: AbstractSet[str] = {name}
+        # Like ``a.append(x)`` after ``a = b``, ``a[0].append(x)`` changes ``b`` after ``a = [b]``.
+        if is_part_changed or name in self._objects.aliased:
+            changed = self._objects.inside(changed)
+        is_variable = name in self._variable_sources or name in self._names.modules
+        # ``map(list.append, tables, rows)`` changes others than ``list``.
+        return changed if is_variable else changed | {_ANY_VARIABLE}
 
     def _add_to_variables(self, names: Iterable[str], sources: _Sources) -> None:
         """Add the sources of a change to the variables and modules among some names."""
         for name in names:
             # Other names, such as those of builtins, have no value that the script could change. A
             # module counts, because the script can store a value in it.
-            if name in self._variable_sources or name in self._modules:
+            if name in self._variable_sources or name in self._names.modules:
                 known = self._variable_sources.setdefault(name, set())
                 # In ``if paid: rows.append(x)``, the length of ``rows`` tells whether ``paid`` was
                 # true. So the sources of the condition are added, too.
@@ -1125,16 +1165,16 @@ class Scripts:
             A set with these sources. The caller may add sources that it finds in the node. The next
             pass over the scripts applies them to the parts that were read before.
         """
-        conditions = self._condition_sources[node]
+        conditions = self._blocks.condition_sources[node]
         self._add_to(conditions, sources)
-        if node not in self._use_counts_in:
+        if node not in self._blocks.use_counts:
             # For _enclosing_conditions(), which asks whether a variable is used only in the node.
-            self._use_counts_in[node] = _count_uses(node)
-        self._enclosing_nodes.append(node)
+            self._blocks.use_counts[node] = _count_uses(node)
+        self._blocks.enclosing.append(node)
         try:
             yield conditions
         finally:
-            self._enclosing_nodes.pop()
+            self._blocks.enclosing.pop()
 
     def _enclosing_conditions(self, variable: str = _ANY_VARIABLE) -> Iterator[_Sources]:
         """Yield the sources of the condition of each enclosing loop or branch.
@@ -1147,11 +1187,11 @@ class Scripts:
         Yields:
             The actions and fields from which the values in the condition come.
         """
-        for node in self._enclosing_nodes:
+        for node in self._blocks.enclosing:
             is_used = self._use_counts[variable] > 0  # False for _ANY_VARIABLE
-            uses_outside = self._use_counts[variable] - self._use_counts_in[node][variable]
+            uses_outside = self._use_counts[variable] - self._blocks.use_counts[node][variable]
             if not is_used or uses_outside > 0:
-                yield self._condition_sources[node]
+                yield self._blocks.condition_sources[node]
 
     def _record_jump(self, value_sources: _Sources) -> None:
         """Record a statement that leaves a loop or function, such as ``return`` or ``continue``.
@@ -1166,8 +1206,8 @@ class Scripts:
         # Whether ``return row`` runs depends on no field of the row, so that whole results, which
         # stand for all fields, are left out.
         jump_sources = without_whole_results(value_sources).union(*self._enclosing_conditions())
-        for node in self._enclosing_nodes:
-            self._add_to(self._condition_sources[node], jump_sources)
+        for node in self._blocks.enclosing:
+            self._add_to(self._blocks.condition_sources[node], jump_sources)
 
     def _add_to(self, known: set[_Item], *more: Iterable[_Item]) -> None:
         """Add items to a set, and note whether the set has grown."""
@@ -1193,7 +1233,7 @@ def _parameters(node: ast.AST) -> Iterator[str]:
     return (each.arg for each in ast.walk(tree) if isinstance(each, ast.arg))
 
 
-def _arguments(call: ast.Call) -> Sequence[ast.expr]:
+def _arguments(call: ast.Call) -> list[ast.expr]:
     """Return the values of the positional and keyword arguments of a call."""
     return [*call.args, *(each.value for each in call.keywords)]
 
@@ -1201,6 +1241,48 @@ def _arguments(call: ast.Call) -> Sequence[ast.expr]:
 def _last_name(function: ast.expr) -> str:
     """Return the name of a called function or method, without its module or object."""
     return function.attr if isinstance(function, ast.Attribute) else dotted(function)
+
+
+def _sources_of_result(function: str, sources: _Sources, lambda_sources: _Sources) -> _Sources:
+    """Return the sources of the result of a function or method that the script does not define.
+
+    Args:
+        function: The name of the function or method; empty for a function of unknown effect.
+        sources: The sources of the arguments, and of what a method reads of its object.
+        lambda_sources: The sources of the results of lambdas among the arguments.
+    """
+    if function == "map" and lambda_sources:
+        # The lambda names the fields that it uses. A whole result stands for all fields.
+        return without_whole_results(sources) | lambda_sources
+    if function == "len":  # a length reveals no field
+        return without_whole_results(sources | lambda_sources)
+    if function in _SELECTING_FUNCTIONS.split():  # ``max(rows)`` is a record of ``rows``
+        return sources | lambda_sources
+    # Any other function may put a whole record into a field of its result.
+    return enclosed(sources | lambda_sources)
+
+
+def _receiver_and_method(function: ast.expr) -> tuple[ast.expr, str]:
+    """Return the object and name of a called method; a function itself and an empty name."""
+    if isinstance(function, ast.Attribute):
+        return function.value, function.attr
+    return function, ""
+
+
+def _changes_receiver(receiver: ast.expr, method: str) -> bool:
+    """Return whether a method, such as ``append``, changes its object and no argument."""
+    # ``list.append(rows, row)`` changes its argument ``rows``, and not the receiver ``list``.
+    is_receiver_builtin = dotted(receiver) in _HARMLESS_BUILTINS.split()
+    return method in _CHANGING_METHODS.split() and not is_receiver_builtin
+
+
+def _added_sources(method: str, sources: _Sources) -> _Sources:
+    """Return the sources that an object gets from the arguments of a method that changes it."""
+    # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the item is a
+    # field of the record. After ``wrapped.update(id=record)``, the field ``id`` is the whole
+    # record, which enclosed() marks.
+    adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
+    return sources if adds_items else enclosed(sources)
 
 
 def _is_lambda(node: ast.AST) -> bool:
