@@ -60,7 +60,9 @@ class Asking:
         self._failures: list[str] = []
 
     async def answer(self, announced: Awaitable[None], *, was_asked_before: bool) -> Answer:
-        """Wait for the answer; if this wait is cancelled, close the request to later answers.
+        """Ask people about the request, and return the answer that decides the request.
+
+        The request accepts no more answers after this method has ended.
 
         Args:
             announced: Shows the request to observers when awaited. An answer may arrive earlier.
@@ -71,41 +73,57 @@ class Asking:
             UndecidedCallError: If nobody decides about an interrupted call. The request stays
                 pending in the journal until the task is resumed.
         """
-        seconds = self._approvals.config.approval_timeout
-        # Accept answers before the request is visible, because an answer may come as soon as it is.
-        # The ballot says whether an answer is enough to decide. Remarks are the comments and
-        # assignments of people, which decide nothing.
+        # Opened before the announcement, because a person may answer as soon as the request is
+        # visible.
         pending_answer = self._pending.open(
             self._request, self._ballot.take_answer, self._remarks.schedule_recording
         )
-        # A person whose answer comes after close() gets an error with this outcome.
         outcome = "cancelled"
         try:
             await announced
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._until_answered(pending_answer, was_asked_before=was_asked_before)
-            except TimeoutError:
-                expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
-                self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
-            # A person may have answered at the moment of the timeout: the earlier one counts.
+            await self._ask_until_timeout(pending_answer, was_asked_before=was_asked_before)
             answer = await pending_answer
             outcome = type(answer.decision).__name__.lower()
             await self._remarks.wait_until_recorded()
             return answer
         finally:
+            # A person who answers later gets an error that names the outcome.
             self._pending.close(self._request.request_id, outcome)
 
-    async def _until_answered(
+    async def _ask_until_timeout(
         self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
     ) -> None:
-        """Ask the channels, and wait until the request is decided.
+        """Ask people until the request is decided; after the timeout, decide that it has expired.
 
-        A channel, the agent's program or another process may decide. If no channel decides, and no
-        answer can come another way, the request is rejected, but only after all votes are counted.
+        An answer that a person gives at the moment of the timeout still counts.
         """
-        # Concurrently, because an answer may arrive from the page while a channel still shows its
-        # prompt on the terminal.
+        seconds = self._approvals.config.approval_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ask_until_decided(pending_answer, was_asked_before=was_asked_before)
+        except TimeoutError:
+            expiry = Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
+            self._decide_without_people(expiry, f"nobody answered within {seconds:g} s")
+
+    async def _ask_until_decided(
+        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
+    ) -> None:
+        """Ask the channels, and wait until a channel, the program or another process decides.
+
+        If no channel decides and no answer can come another way, the request is rejected.
+        """
+        await self._wait_for_channels(pending_answer, was_asked_before=was_asked_before)
+        # The votes may add up to a decision, so the request is not rejected before the count.
+        await self._ballot.wait_until_counted()
+        if not self._can_be_answered_later:
+            self._reject_unless_decided()
+        # Unlike ``await pending_answer``, this wait does not cancel the future at the timeout.
+        await asyncio.wait({pending_answer})
+
+    async def _wait_for_channels(
+        self, pending_answer: asyncio.Future[Answer], *, was_asked_before: bool
+    ) -> None:
+        """Ask the channels until all were asked, or until the request is decided another way."""
         asking_channels = asyncio.create_task(self._ask_channels(was_asked_before=was_asked_before))
         try:
             await asyncio.wait(
@@ -118,12 +136,6 @@ class Asking:
         finally:
             # If the program or another process has decided, the channel must remove its prompt.
             asking_channels.cancel()
-        # Votes of people, which are counted in the background, may add up to a decision.
-        await self._ballot.wait_until_counted()
-        if not self._can_be_answered_later:
-            self._reject_unless_decided()
-        # A timeout must not cancel the future: an answer that was accepted until then counts.
-        await asyncio.shield(pending_answer)
 
     def _reject_unless_decided(self) -> None:
         """Reject the request because nobody can answer; no effect if a channel has answered."""

@@ -33,12 +33,11 @@ def why_refused(
 ) -> str | None:
     """Return why a person may not give a decision; None if allowed.
 
-    Everybody may withdraw their own request. Apart from that, the rule may exclude the owner of the
-    task, people who influenced the task, people who are no deciders, and unknown people.
+    The request's rule may exclude the owner of the task, people who influenced the task, people
+    who are no deciders, and unknown people. Without a rule, nobody is excluded.
 
     Args:
-        request: The request. If no team rule applies to it, every person with the right ``decide``
-            may decide it.
+        request: The request.
         task_owner: The owner of the task; None for the local user.
         decider: The person who decides.
         decision: The decision.
@@ -46,14 +45,11 @@ def why_refused(
     rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
-    # A person may have several keys, so names are compared, too.
-    name = normalise_name(_name_of(decider))
-    is_rejection = isinstance(decision, (Rejected, ChangesRequested))
-    is_task_owner = decider.key == task_owner or name == normalise_name(name_of_holder(task_owner))
-    # ``shaped_by`` names the people whose edits, answers or changes influenced the task.
-    has_influenced_task = rule.needs_others and name in map(normalise_name, request.shaped_by)
-    if is_rejection and (is_task_owner or has_influenced_task):
-        return None  # everybody may withdraw their own request
+    is_task_owner = _is_task_owner(decider, task_owner)
+    has_influenced_task = rule.needs_others and _has_influenced_task(decider, request)
+    if isinstance(decision, (Rejected, ChangesRequested)):
+        is_withdrawal = is_task_owner or has_influenced_task
+        return None if is_withdrawal else _why_no_decider(decider, rule)
     if is_task_owner and rule.four_eyes:
         return "the person who asked for it does not decide it: another person has to"
     if has_influenced_task:
@@ -61,12 +57,32 @@ def why_refused(
             "a person who changed what is done, or gave the reason for it, does not approve it: "
             "another person has to"
         )
+    return _why_no_decider(decider, rule) or _why_unknown(decider, rule)
+
+
+def _is_task_owner(decider: Decider, task_owner: str | None) -> bool:
+    # A person may have several keys, so names are compared, too.
+    is_same_name = _normalised_name(decider) == normalise_name(name_of_holder(task_owner))
+    return is_same_name or decider.key == task_owner
+
+
+def _has_influenced_task(decider: Decider, request: ApprovalRequest) -> bool:
+    """Return whether a person's edits, answers or changes influenced the task of a request."""
+    return _normalised_name(decider) in map(normalise_name, request.shaped_by)
+
+
+def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
+    """Return why a person is not among the deciders of a rule; None if the person is."""
     names = {_name_of(decider), *decider.teams}
     if rule.deciders and names.isdisjoint(rule.deciders):
         return f"only {' or '.join(rule.deciders)} may decide it"
-    # A decider without a key is the local user, and delf cannot tell who that is.
-    is_unknown_person = decider.key is None and LOCAL not in rule.deciders
-    if is_unknown_person and rule.four_eyes and not is_rejection:
+    return None
+
+
+def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
+    """Return why the local user may not approve, who may be the person who asked; else None."""
+    is_local_user = decider.key is None
+    if rule.four_eyes and is_local_user and LOCAL not in rule.deciders:
         return (
             "delf does not know who uses this machine: this may be the person who asked; add "
             f"{LOCAL!r} to the deciders of the rule to allow it"
@@ -109,6 +125,10 @@ def _name_of(decider: Decider) -> str:
     return LOCAL if decider.key is None else name_of_holder(decider.key)
 
 
+def _normalised_name(decider: Decider) -> str:
+    return normalise_name(_name_of(decider))
+
+
 Votes = dict[str, ApprovalVoted]
 """A mapping from the normalised name of a person who approved to the person's vote."""
 
@@ -123,7 +143,7 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
 
 
 def is_valid(
-    vote: ApprovalVoted, rule: ApprovalRule, task_owner: str | None, people: Iterable[Person]
+    vote: ApprovalVoted, rule: ApprovalRule, task_owner: str | None, people: Sequence[Person]
 ) -> bool:
     """Return whether a vote is still valid: its voter exists, may decide, and sees the task.
 
@@ -133,29 +153,38 @@ def is_valid(
         task_owner: The owner of the task; None for the local user.
         people: All people in the journal, including removed ones.
     """
-    all_people = list(people)
-    voter = next((person for person in all_people if person.holder == vote.key), None)
+    voter = next((person for person in people if person.holder == vote.key), None)
     if voter is None:
-        # The voter may never have been a person of the journal: the local user, a user of a channel
-        # such as Slack, or the owner of a key in the settings. Such a vote stays valid.
-        #
-        # Or the voter was removed from the journal, and another person was added under the same
-        # name. The journal then has the name with another key, and the vote is not valid any more.
-        journal_names = {normalise_name(person.name) for person in all_people}
-        return normalise_name(_voter(vote)) not in journal_names
+        return not _is_name_taken(vote, people)
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
-    present = [person for person in all_people if person.revoked_at is None]
-    if not sees(voter, present, task_owner):
-        return False
+    present = [person for person in people if person.revoked_at is None]
+    return sees(voter, present, task_owner) and _is_decider(voter, vote, rule, people)
+
+
+def _is_name_taken(vote: ApprovalVoted, people: Iterable[Person]) -> bool:
+    """Return whether the name of a voter who is not in the journal now belongs to another person.
+
+    The voter was then removed from the journal, and another person was added under the same name.
+    Otherwise the voter was never in the journal, like the local user, a user of a channel such as
+    Slack, or the owner of a key in the settings.
+    """
+    return normalise_name(_voter(vote)) in {normalise_name(person.name) for person in people}
+
+
+def _is_decider(
+    voter: Person, vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]
+) -> bool:
+    """Return whether a rule names a voter, or a team of the voter, as a decider.
+
+    The teams in the journal count as they are now. The teams of a channel, such as its user groups,
+    count as they were recorded with the vote.
+    """
     if not rule.deciders:
         return True
-    # The teams of the journal count as they are now, so the vote's record of them is left out. The
-    # other recorded teams belong to a channel, such as its user groups, and count as recorded.
-    journal_teams = {team for person in all_people for team in person.teams}
+    journal_teams = {team for person in people for team in person.teams}
     channel_teams = set(vote.teams) - journal_teams
-    voter_names = {voter.name, *voter.teams, *channel_teams}
-    return not voter_names.isdisjoint(rule.deciders)
+    return not {voter.name, *voter.teams, *channel_teams}.isdisjoint(rule.deciders)
 
 
 def _voter(vote: ApprovalVoted) -> str:
@@ -168,7 +197,7 @@ def check_vote(decider: Decider, votes: Container[str]) -> None:
     Raises:
         DelfError: If the person has voted.
     """
-    if normalise_name(_name_of(decider)) in votes:
+    if _normalised_name(decider) in votes:
         raise DelfError(f"{decider.name} has approved it, and another person must approve it, too")
 
 
@@ -221,7 +250,7 @@ class Ballot:
             raise DelfError(f"two people must approve it, or one reject it; the answer is {kind!r}")
         check_vote(answer.who, self._voters)
         # Before the vote is recorded: the same person must not vote twice meanwhile.
-        self._voters.add(normalise_name(_name_of(answer.who)))
+        self._voters.add(_normalised_name(answer.who))
         self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
         return False
 
@@ -257,7 +286,7 @@ class Ballot:
                 people = await self._people()
             except DelfError as error:
                 # The person may vote again.
-                self._voters.discard(normalise_name(_name_of(answer.who)))
+                self._voters.discard(_normalised_name(answer.who))
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
             earlier_votes = [
