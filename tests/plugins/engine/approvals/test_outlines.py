@@ -1,11 +1,14 @@
 """Outlines: what the user's words ask for passes, also after a stranger's were read."""
 
 import ast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from delf import Agent, tool
 from delf.events import ModelReplied
+from delf_engine.approvals.flows import TaskFlows
 from delf_engine.origins.outline import parse_calls
 from delf_engine.origins.syntax import field_of
 
@@ -859,3 +862,23 @@ def test_planned_calls_of_great_depth_are_ignored():
     assert [
         ast.unparse(call) for call in parse_calls(f"pay(amount={deep_sum})\npay(amount=1)")
     ] == ["pay(amount=1)"]
+
+
+async def test_outline_extended_by_another_call_while_rules_are_read_counts(monkeypatch):
+    outline = SimpleNamespace(answers=0)
+    origins = SimpleNamespace(outline=outline, user_words=["Send."], texts_to_obey=lambda: ())
+    requested = []
+
+    async def request_outline(texts):
+        requested.append(texts)
+
+    async def learned():
+        outline.answers += 1
+        return ()
+
+    flows = TaskFlows(cast("Any", origins), request_outline, cast("Any", SimpleNamespace()), ())
+    monkeypatch.setattr(
+        flows, "reason", lambda call, rules=(): None if outline.answers else "suspicious"
+    )
+    assert await flows.reason_to_review(cast("Any", None), learned) is None
+    assert requested == []

@@ -103,58 +103,44 @@ class TaskFlows:
         rules: Sequence[str] = ()
         if reason is not None and learned is not None:
             rules = await learned()
-            if rules:
-                reason = self.reason(call, rules)
-        # Let the model extend the outline, until the outline has the call or cannot be extended.
-        while reason is not None:
-            # A concurrent call may extend the outline meanwhile. The model is then not asked again.
-            known_answer_count = self._outline_answer_count
-            if not await self._extend_outline(known_answer_count):
-                break
+            # Without rules, too: a concurrent call may have extended the outline meanwhile.
+            reason = self.reason(call, rules)
+        while reason is not None and await self._extend_outline():
             reason = self.reason(call, rules)
         return reason
 
-    @property
-    def _outline_answer_count(self) -> int:
-        """The number of the model's answers that list the calls which the user's words ask for."""
-        return self._origins.outline.answers
+    async def _extend_outline(self) -> bool:
+        """Let the model extend the outline; return whether the outline has further answers now.
 
-    @property
-    def _seen_text_count(self) -> int:
-        """The number of the user's texts that the model has certainly seen."""
-        # A resumed task has recorded answers, and _shown_text_count is 0. The model was asked again
-        # only for a new text, so that it has seen at least one text for each answer.
-        return max(self._shown_text_count, self._outline_answer_count)
+        If a concurrent call of this method has extended the outline, the model is not asked again.
+        """
+        outline = self._origins.outline
+        previous_count = outline.answers
+        async with self._outline_lock:
+            if outline.answers == previous_count:
+                await self._ask_about_new_texts()
+            return outline.answers > previous_count
 
-    async def _extend_outline(self, known_answer_count: int) -> bool:
-        """Ask the model which calls the user's texts ask for, and add the answer to the outline.
+    async def _ask_about_new_texts(self) -> None:
+        """Ask the model which calls the user's texts ask for, unless the model has seen all texts.
 
-        The user's texts are the task, and the texts whose instructions the user tells the agent to
-        obey. If the model has already seen all these texts, or if a script wrote the task, the
-        model is not asked.
-
-        Args:
-            known_answer_count: The number of answers in the outline that the caller has checked.
-
-        Returns:
-            Whether the outline now has more than ``known_answer_count`` answers. The further
-            answers may also come from a concurrent call of this method.
+        The user's texts are the task, and the texts whose instructions the user wants the agent to
+        obey. The model is not asked about a task that a script wrote.
         """
         origins = self._origins
-        async with self._outline_lock:
-            if self._outline_answer_count > known_answer_count:
-                return True
-            if not origins.user_words:  # a script wrote the task
-                return False
-            texts_to_obey = [*origins.texts_to_obey()]
-            text_count = 1 + len(texts_to_obey)  # with the task
-            if self._seen_text_count >= text_count:
-                return False
-            self._shown_text_count = text_count  # _seen_text_count counts these texts from now on
-            # The answer is recorded as an event, from which follow() adds it to the outline.
-            await self._request_outline(texts_to_obey)
-            origins.follow(self._log.events)
-            return self._outline_answer_count > known_answer_count
+        if not origins.user_words:  # a script wrote the task
+            return
+        texts_to_obey = [*origins.texts_to_obey()]
+        text_count = 1 + len(texts_to_obey)  # with the task
+        # A resumed task has recorded answers, although this process has shown no text. Each of
+        # these answers followed a new text, so the model has seen at least one text per answer.
+        seen_count = max(self._shown_text_count, origins.outline.answers)
+        if seen_count >= text_count:
+            return
+        self._shown_text_count = text_count
+        # The answer is recorded as an event, from which follow() adds it to the outline.
+        await self._request_outline(texts_to_obey)
+        origins.follow(self._log.events)
 
 
 @dataclass(frozen=True)
@@ -226,16 +212,9 @@ class _Suspect:
         Returns:
             The reason; None if the call needs no review.
         """
-        checked_paths = self._paths_to_check(deciding_paths)
-        paths_to_review = [path for path in checked_paths if self._needs_review(path)]
+        paths_to_review = self._paths_to_review(deciding_paths)
         if not paths_to_review:
             return None
-        if not deciding_paths:
-            # In ``note(title="Invoices", text=mail.body)``, all values are content. The user's own
-            # title shows that the call is meant, so the text may be a stranger's.
-            has_own_content = len(paths_to_review) < len(checked_paths)
-            if has_own_content:
-                return None
         plan = self._compare_with_plan(self._untrusted_sources(paths_to_review))
         differing_parameters = plan.fewest_differences
         if differing_parameters is None:  # the user's words ask for no call of this action
@@ -243,6 +222,20 @@ class _Suspect:
         if not differing_parameters:  # the call equals a planned call
             return None
         return self._reason_of(differing_parameters, paths_to_review)
+
+    def _paths_to_review(self, deciding_paths: Sequence[str]) -> Sequence[str]:
+        """Return the paths of the values that need review; empty if the call needs no review.
+
+        A call that has only content needs no review if one value is the user's own. In
+        ``note(title="Invoices", text=mail.body)``, the user's title shows that the call is meant,
+        so that the text may be a stranger's.
+        """
+        checked_paths = self._paths_to_check(deciding_paths)
+        paths_to_review = [path for path in checked_paths if self._needs_review(path)]
+        has_own_value = len(paths_to_review) < len(checked_paths)
+        if has_own_value and not deciding_paths:
+            return []
+        return paths_to_review
 
     def _reason_after_untrusted_read(self, deciding_paths: Sequence[str]) -> str | None:
         """Return why a call of a model that has read untrusted data needs review.
@@ -343,34 +336,37 @@ class _Suspect:
     def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
         """Return the reason to show a person for the review of a call's parameters.
 
-        The reason is the path of one of the parameters' values, and where that value comes from. If
-        a value comes from untrusted data, the reason is about that value. If the call leaves out
-        the parameters, the reason says so.
+        The reason is about the most suspicious value of the parameters. If the call leaves out the
+        parameters, the reason says so.
 
         Args:
             parameters: The parameters that need review.
             checked_paths: The paths of the call's values that the reason may be about.
         """
         paths = [path for path in checked_paths if parameter_of(path) in parameters]
-        if not paths:  # the call has no values for the parameters
+        if not paths:
             return f"it leaves out {', '.join(parameters)}, which the task asks for"
-        traced = paths[:_MAX_TRACED_VALUES]
-        origins = {path: self.origins.find(self.text_by_path[path]) for path in traced}
-        path = min(traced, key=lambda traced_path: _rank(origins[traced_path]))
-        origin = origins[path]
-        # Without an outline, as with flows = "show", it is unknown what the task asks for.
-        has_outline = self.origins.outline.answers > 0
-        not_checked = "it was not checked whether the task means this value here"
+        traced_paths = paths[:_MAX_TRACED_VALUES]
+        origins = {path: self.origins.find(self.text_by_path[path]) for path in traced_paths}
+        path = min(origins, key=lambda traced_path: _rank(origins[traced_path]))
+        return self._reason_of_origin(path, origins[path])
+
+    def _reason_of_origin(self, path: str, origin: Origin) -> str:
+        """Return the reason to review the value at a path, from where the value comes from."""
+        value = f"{path}: {origin.text}"
         if origin.kind == "task":
-            doubt = "the task does not ask for this value here"
-            return f"{path}: {origin.text}, but {doubt if has_outline else not_checked}"
-        if origin.is_from_untrusted_data or origin.kind != "result":
-            return f"{path}: {origin.text}"
-        # The value comes from a result with the user's own data.
+            return f"{value}, but {self._doubt('the task does not ask for this value here')}"
+        is_own_result = origin.kind == "result" and not origin.is_from_untrusted_data
+        if not is_own_result:
+            return value
         if self.bound.action.effect == "read":
-            return f"it sends your own data out as {path}: {origin.text}"
-        doubt = "the task does not say that this value is meant"
-        return f"{path}: {origin.text}; {doubt if has_outline else not_checked}"
+            return f"it sends your own data out as {value}"
+        return f"{value}; {self._doubt('the task does not say that this value is meant')}"
+
+    def _doubt(self, doubt: str) -> str:
+        """Return a doubt about a value; without an outline, that the value was not checked."""
+        has_outline = self.origins.outline.answers > 0  # False with flows = "show"
+        return doubt if has_outline else "it was not checked whether the task means this value here"
 
     def _reason_of_content(self) -> str | None:
         """Return why content of the call, such as the body of a mail, needs review; otherwise None.
