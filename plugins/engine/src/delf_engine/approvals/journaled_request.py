@@ -7,8 +7,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from delf.events import ApprovalDecided, ApprovalRequested, content_of
-from delf.protocols.approval import Answered, ApprovalRequest, Approved, Decision, Rejected
+from delf.events import ApprovalDecided, ApprovalRequested, Remember, content_of
+from delf.protocols.approval import (
+    Answered,
+    ApprovalRequest,
+    Approved,
+    Decider,
+    Decision,
+    Rejected,
+)
+from delf.questions import Question
 from delf_engine.approvals.decision import Answer, needs_other_approver, unanswered, with_secrets
 from delf_engine.approvals.judges import Case
 from delf_engine.approvals.remembered import RememberedDecisions, is_lasting_refusal
@@ -68,54 +76,73 @@ class JournaledRequest:
         is remembered if the person chose so.
         """
         request = self._request
-        decision_without_secrets = self._in_effect(answer)  # like the request that the person saw
-        needs_another = needs_other_approver(request, decision_without_secrets)
-        decision = with_secrets(decision_without_secrets, request, self._case.arguments)
-        final_answer = replace(answer, decision=decision, needs_other_approver=needs_another)
+        decision = self._in_effect(answer)
+        final_answer = replace(
+            answer,
+            decision=with_secrets(decision, request, self._case.arguments),
+            needs_other_approver=needs_other_approver(request, decision),
+        )
+        await self._record(final_answer)
+        self._remember(final_answer)
+        return final_answer
+
+    async def _record(self, answer: Answer) -> None:
+        decision = answer.decision
         # By the key and the project, later tasks find the decision in the journal.
-        is_lasting = isinstance(decision, Approved) and decision.remember == "until_revoked"
+        is_for_later_tasks = isinstance(decision, Approved) and decision.remember == "until_revoked"
         await self._log.record(
             ApprovalDecided,
-            request_id=request.request_id,
-            key=self._decisions.key if is_lasting else None,
-            project=self._decisions.project if is_lasting else None,
-            **final_answer.data(),
+            request_id=self._request.request_id,
+            key=self._decisions.key if is_for_later_tasks else None,
+            project=self._decisions.project if is_for_later_tasks else None,
+            **answer.data(),
         )
-        if isinstance(decision, Approved) and decision.remember == "task":
-            self._decisions.add(request, decision, answer.who.name)
-        # A rejection by a timeout or by the settings says nothing about the next equal call.
-        elif isinstance(decision, Rejected) and is_lasting_refusal(answer.source, request):
-            self._decisions.refused[self._case.key] = decision.reason
-        return final_answer
+
+    def _remember(self, answer: Answer) -> None:
+        """Remember a decision that applies to later equal calls of this task."""
+        match answer.decision:
+            case Approved(remember="task") as approval:
+                self._decisions.add(self._request, approval, answer.who.name)
+            case Rejected(reason=reason) if is_lasting_refusal(answer.source, self._request):
+                self._decisions.refused[self._case.key] = reason
+            case _:
+                pass
 
     def _in_effect(self, answer: Answer) -> Decision:
         """Return the decision that takes effect.
 
-        An approval may be remembered until the task ends (``task``) or until it is revoked. The
-        field ``remember`` is set to ``no`` if the request does not allow either, and to ``task`` if
-        the person may not decide for later tasks. The answer to a question is converted to the
-        question's type.
+        A question that nobody has answered gets its default answer. An approval is remembered for a
+        shorter time than the person chose if the request or the person does not allow more.
         """
         decision = answer.decision
         question = self._request.question
         if question is not None:
-            is_unanswered = answer.source in ("nobody", "timeout")
-            if is_unanswered and question.default is not None:
-                decision = Answered(question.default)
-            if isinstance(decision, Answered):
-                return Answered(question.read(decision.answer))
-        if not isinstance(decision, Approved) or decision.remember == "no":
-            return decision
+            return _answer_in_effect(question, answer)
+        if isinstance(decision, Approved):
+            return replace(decision, remember=self._remember_in_effect(decision, answer.who))
+        return decision
+
+    def _remember_in_effect(self, approval: Approved, approver: Decider) -> Remember:
+        """Return how long an approval is remembered: no longer than the person chose."""
         # A person approves each repetition of an interrupted call, and each call with a team rule.
         if self._request.outcome_unknown or self._request.rule:
-            return replace(decision, remember="no")
-        if decision.remember == "task":
-            return decision
-        # One person's decision must not hold for another person's later tasks.
-        key_of_task_owner = self._decisions.key
-        # A person without a key uses this machine, and so is allowed what the owner is allowed.
-        is_by_owner = answer.who.key is None or answer.who.key == key_of_task_owner
-        may_outlive_task = is_by_owner and self._decisions.can_outlive_task
-        if may_outlive_task:
-            return decision
-        return replace(decision, remember="task")
+            return "no"
+        if approval.remember != "until_revoked":
+            return approval.remember
+        # One person's decision must not hold for another person's later tasks. A person without a
+        # key uses this machine, and so is allowed what the owner is allowed.
+        is_by_owner = approver.key is None or approver.key == self._decisions.key
+        if is_by_owner and self._decisions.can_outlive_task:
+            return "until_revoked"
+        return "task"
+
+
+def _answer_in_effect(question: Question, answer: Answer) -> Decision:
+    """Return the answer to a question as the question's type; the default if nobody answered."""
+    decision = answer.decision
+    is_unanswered = answer.source in ("nobody", "timeout")
+    if is_unanswered and question.default is not None:
+        decision = Answered(question.default)
+    if isinstance(decision, Answered):
+        return Answered(question.read(decision.answer))
+    return decision

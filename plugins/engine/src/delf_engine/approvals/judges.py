@@ -12,7 +12,7 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from delf.events import ASK, ApprovalDecided, ApprovalRequested
@@ -103,6 +103,11 @@ class Ruling:
     remembered: RememberedDecision | None = None
     flow: str | None = None
     rule: ApprovalRule | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """True if the request of the case is shown to a person or recorded in the journal."""
+        return self.answer is None or self.needs_journal
 
     def answered(
         self,
@@ -287,20 +292,12 @@ class FlowsJudge:
         if call is None or self._flows is None:
             return ruling
         if not self._can_require_review:
-            is_seen = ruling.answer is None or ruling.needs_journal  # by a person or in the journal
-            if not is_seen:
-                return ruling
-            return replace(ruling, flow=self._flows.reason(call))
-        bound_action = call.bound
-        flow = await self._flows.reason_to_review(
-            call,
-            lambda: self._decisions.flow_rules(
-                bound_action.name, bound_action.digest, self._worker
-            ),
-        )
-        ruling = replace(ruling, flow=flow)
+            flow = self._flows.reason(call) if ruling.is_shown else None
+            return replace(ruling, flow=flow)
+        flow = await self._flows.reason_to_review(call, partial(self._flow_rules, call.bound))
         if flow is None:
             return ruling
+        ruling = replace(ruling, flow=flow)
         # The user's option ``settle`` has answered whether to repeat this interrupted call.
         is_settled = case.outcome_unknown and ruling.answer is not None
         if is_settled:
@@ -309,6 +306,12 @@ class FlowsJudge:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")
             return ruling.answered(answer, needs_journal=True)
         return ruling.left_to_people()
+
+    async def _flow_rules(self, bound_action: BoundAction) -> Sequence[str]:
+        """Return the data flows into an action that a person has approved for this worker."""
+        return await self._decisions.flow_rules(
+            bound_action.name, bound_action.digest, self._worker
+        )
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""

@@ -214,33 +214,25 @@ class TaskApprovals:
         return ruling.answer
 
     def _earlier_answer(self, case: Case) -> Answer | None:
-        """Return an answer that was given in this task and also decides this case, if any.
+        """Return an answer that was given in this task and also decides this case, if any."""
+        if case.decision_event is not None:
+            return _recorded_answer(case, case.decision_event)
+        return self._answer_to_earlier_script(case) or self._earlier_refusal(case)
 
-        In this order:
-
-        - the recorded decision about this very call
-        - for a question that a new script asks again, the answer to the earlier script
-        - for a call that was refused before, the refusal
-
-        The last two have the source ``policy``, because nobody decides about this case now.
-        """
-        if (event := case.decision_event) is not None:
-            decision = with_secrets(recorded(event), case.request, case.arguments)
-            needs_another = case.request_event is not None and needs_other_approver(
-                case.request_event, decision
-            )
-            return Answer.given(
-                decision, event.source, event.by, needs_other_approver=needs_another
-            )
-        if case.is_question and case.request_event is None:
-            event = answer_before(self._log.events, case.request)
-            if event is not None:
-                return Answer.given(recorded(event), "policy", event.by)
-        refusal = self._decisions.refused.get(case.key)
-        # A refusal of the call says nothing about repeating the call after an interruption.
-        is_repetition = case.outcome_unknown
-        if refusal is None or is_repetition:
+    def _answer_to_earlier_script(self, case: Case) -> Answer | None:
+        """Return a person's answer to the same question of an earlier script, if any."""
+        # A question that is pending in the journal of a resumed task stays open for its own answer.
+        if not case.is_question or case.request_event is not None:
             return None
+        event = answer_before(self._log.events, case.request)
+        return None if event is None else Answer.given(recorded(event), "policy", event.by)
+
+    def _earlier_refusal(self, case: Case) -> Answer | None:
+        """Return a rejection if a person has rejected an equal call in this task, else None."""
+        # The earlier rejection says nothing about repeating a call after an interruption.
+        if case.outcome_unknown or case.key not in self._decisions.refused:
+            return None
+        refusal = self._decisions.refused[case.key]
         reason = f"{refusal} (refused before in this task, and not asked again)"
         return Answer.given(Rejected(reason=reason), "policy")
 
@@ -448,6 +440,15 @@ class TaskApprovals:
             "takes_changes": takes_changes,
         }
         return ApprovalRequest(**{**common, **fields})
+
+
+def _recorded_answer(case: Case, event: ApprovalDecided) -> Answer:
+    """Return the answer to a case that the journal has."""
+    decision = with_secrets(recorded(event), case.request, case.arguments)
+    needs_another = case.request_event is not None and needs_other_approver(
+        case.request_event, decision
+    )
+    return Answer.given(decision, event.source, event.by, needs_other_approver=needs_another)
 
 
 def _result_type(bound_action: BoundAction) -> str:
