@@ -102,45 +102,56 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     prompts_by_number: dict[int, Prompt] = {}
     # The messages of the newest call of each purpose; None if these are not recorded.
     last_messages: dict[str, tuple[PromptMessage, ...] | None] = {}
-    copied = copied_event_count(events)
+    copied_count = copied_event_count(events)
     for event in events:
-        match event:
-            case ModelCalled():
-                # The event has only the messages missing in the previous call with its purpose.
-                messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
-                last_messages[event.purpose] = messages
-                number = event.number or len(prompts_by_number) + 1
-                prompts_by_number[number] = Prompt(
-                    number=number,
-                    model=event.model,
-                    purpose=event.purpose,
-                    attempt=event.attempt,
-                    at=event.at,
-                    messages=messages,
-                    tools=(*event.tools, *event.server_side),
-                )
-            case ModelReplied():
-                prompt = _find_prompt(prompts_by_number, event)
-                if prompt is not None:
-                    prompt.model = event.model
-                    prompt.answer = event.text
-                    prompt.calls = event.calls
-                    prompt.usage = event.usage
-                    prompt.cost_usd = event.cost_usd
-                    # A fork replays the copied model calls at no cost. An answer that a person gave
-                    # in place of a model had no cost in the first place.
-                    prompt.replayed = event.seq <= copied and event.model != PERSON
-                    prompt.duration_ms = event.duration_ms
-                    prompt.finish_reason = event.finish_reason
-                    prompt.reply_id = event.reply_id
-            case ModelFailed():
-                prompt = _find_prompt(prompts_by_number, event)
-                if prompt is not None:
-                    prompt.error = event.error
-                    prompt.duration_ms = event.duration_ms
-            case _:
-                pass
+        if isinstance(event, ModelCalled):
+            # The event has only the messages missing in the previous call with its purpose.
+            messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
+            last_messages[event.purpose] = messages
+            number = event.number or len(prompts_by_number) + 1
+            prompts_by_number[number] = _unanswered_prompt(event, number, messages)
+        elif isinstance(event, (ModelReplied, ModelFailed)):
+            prompt = _find_prompt(prompts_by_number, event)
+            if prompt is not None:
+                _add_outcome(prompt, event, is_copied=event.seq <= copied_count)
     return list(prompts_by_number.values())
+
+
+def _unanswered_prompt(
+    event: ModelCalled, number: int, messages: tuple[PromptMessage, ...] | None
+) -> Prompt:
+    return Prompt(
+        number=number,
+        model=event.model,
+        purpose=event.purpose,
+        attempt=event.attempt,
+        at=event.at,
+        messages=messages,
+        tools=(*event.tools, *event.server_side),
+    )
+
+
+def _add_outcome(prompt: Prompt, event: ModelReplied | ModelFailed, *, is_copied: bool) -> None:
+    """Add the reply or the failure of a model call to its prompt.
+
+    Args:
+        prompt: The prompt.
+        event: The reply or failure.
+        is_copied: Whether the event was copied from the forked task.
+    """
+    prompt.duration_ms = event.duration_ms
+    if isinstance(event, ModelFailed):
+        prompt.error = event.error
+        return
+    prompt.model = event.model
+    prompt.answer = event.text
+    prompt.calls = event.calls
+    prompt.usage = event.usage
+    prompt.cost_usd = event.cost_usd
+    # A person's answer in place of a model had no cost in the forked task either.
+    prompt.replayed = is_copied and event.model != PERSON
+    prompt.finish_reason = event.finish_reason
+    prompt.reply_id = event.reply_id
 
 
 def _find_prompt(
