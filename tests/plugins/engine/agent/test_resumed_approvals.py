@@ -14,7 +14,9 @@ from delf import (
     Agent,
     AlreadyDone,
     Approved,
+    Connection,
     Edited,
+    action,
     tool,
 )
 from delf import events as ev
@@ -79,6 +81,38 @@ async def test_unfinished_call_with_invalid_arguments_requires_approval(
     assert made == [KEY], "it is not made again"
     settled = isinstance(answer, AlreadyDone)
     assert response.text == "1" if settled else "held a secret" in response.text
+
+
+class Desk(Connection):
+    """Colleagues who do their work in child tasks."""
+
+    def __init__(self) -> None:
+        super().__init__(name="desk", confirm=True)
+        self.received: list[str] = []
+
+    @action(effect="write", resumes=True)
+    async def hand(self, text: str) -> str:
+        """Give work to a colleague."""
+        self.received.append(text)
+        return "ok"
+
+
+async def test_delegating_call_is_not_repeated_without_its_edited_secret(bench: Bench) -> None:
+    desk = Desk()
+    bench.model.writes(
+        "try:\n    print(await desk.hand('x'))\nexcept Exception as error:\n    print(error)"
+    )
+    options = {"providers": {"openai": KEY}, "more": [desk]}
+    async with bench.agent(World(), lambda _: Edited(arguments={"text": KEY}), **options) as first:
+        events = await recorded(bench, first)
+    begun = next(n for n, e in enumerate(events, 1) if isinstance(e, ev.CallStarted))
+    bench.asked.clear()
+    await bench.journal.ended_after(events[:begun])
+    async with bench.agent(World(), lambda _: Approved(), **options) as second:
+        response = (await second.aresume(events[0].task_id)).raise_for_status()
+    assert [request.outcome_unknown for request in bench.asked] == [True]
+    assert desk.received == [KEY], "it is not made again"
+    assert "held a secret" in response.text
 
 
 def sends_of(requests: Sequence[Any]) -> int:

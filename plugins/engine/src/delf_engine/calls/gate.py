@@ -234,35 +234,35 @@ class Gate:
         """Validate and make a call; answer the script with a refusal if the call is invalid."""
         # Before anything is awaited: numbers follow the order in which calls came.
         number = next(self._numbers)
-        name = f"{request.connection}.{request.method}" if request.method else request.connection
         if self._is_closed:
             return self._answer_after_close()
         try:
             bound_action = self._tools.find(request.connection, request.method)
         except ToolRefusedError as error:
-            return await self._refuse_invalid(
-                number, name, "ToolNotAllowed", error, None, request.line
-            )
+            return await self._refuse_invalid(number, request, "ToolNotAllowed", error)
         try:
-            arguments, description = bound_action.bind(request.args, request.kwargs)
-            if is_large(arguments):
-                # Checking a large value takes long enough to stop all other tasks of the event
-                # loop.
-                call = await asyncio.to_thread(
-                    self._validated_call, number, bound_action, arguments, description
-                )
-            else:
-                call = self._validated_call(number, bound_action, arguments, description)
-            # Whether the script waits for only this call, and the script's line, are set after the
-            # validation. The call's digest, by which a replay finds a recorded call, must not
-            # depend on them.
-            call.blocks_script = request.alone
-            call.line = request.line
+            call = await self._validate(number, bound_action, request)
         except ToolRefusedError as error:
             desc = request.kwargs.get("desc")
-            return await self._refuse_invalid(
-                number, name, "ToolArgumentError", error, desc, request.line
-            )
+            return await self._refuse_invalid(number, request, "ToolArgumentError", error, desc)
+        return await self._make_under_guard(call, request)
+
+    async def _validate(self, number: int, bound: BoundAction, request: CallRequest) -> Call:
+        """Validate the arguments of a script's call, and return the call.
+
+        Raises:
+            ToolRefusedError: If the arguments do not fit the action.
+        """
+        arguments, description = bound.bind(request.args, request.kwargs)
+        validate = functools.partial(self._validated_call, number, bound, arguments, description)
+        # The validation of a large value would stop all other tasks of the event loop.
+        call = await asyncio.to_thread(validate) if is_large(arguments) else validate()
+        call.blocks_script = request.alone
+        call.line = request.line
+        return call
+
+    async def _make_under_guard(self, call: Call, request: CallRequest) -> CallAnswer:
+        """Make a valid call, unless the strategy's guard answers the call itself."""
         guard = self._guard
         if guard is None:
             return await self._make_or_replay(call, request)
@@ -477,68 +477,68 @@ class Gate:
         A call that works in child tasks is repeated without a question: its child tasks continue.
         Any other call is made again only if a person approves and nothing prevents it.
         """
-        # The reason why the call cannot be made again, if any. A person is asked even then, because
-        # the person may know that the call was already done.
         obstacle = self._restore_edited_arguments(call, recorded_call)
         if obstacle is None and self._can_repeat_without_question(call):
-            await self._wait_for_previous_process()
-            return await self._make(call)
-        # The verdict that the request shows to the person, with a preview of the call's effect and
-        # reasons to ask. ``Allowed()`` has neither, and is used for a call with an obstacle.
+            return await self._make_after_previous_process(call)
         verdict: Verdict = Allowed()
         if obstacle is None:
             verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             obstacle = f"it is refused: {verdict.message}"
-            verdict = Allowed()
-        # The process that began the call may not have noticed that it lost the task: an approval
-        # now could have the effect twice.
-        if self._replay.previous_owner is not None:
-            process = self._replay.previous_owner.process
-            verdict = verdict.with_reason_to_ask(
-                f"{process} began the call and has not reported since; that process may be alive "
-                "and still making the call"
-            )
+            verdict = Allowed()  # shows no preview of a call that cannot be made
+        # A person is asked in spite of an obstacle, and may know that the call was already done.
+        verdict = self._with_warning_of_previous_process(verdict)
         answer = await self._ask(call, recorded_call, verdict, outcome_unknown=True)
-        match answer.decision:
-            case AlreadyDone(result=result):
-                return await self._record_stated_result(call, result)
-            # In the next two cases, the person approved the call, but it cannot be made again.
-            case Approved() if recorded_call.lost_arguments:
-                reason = "its edited arguments held a secret, which the journal does not have"
-            case Approved() if obstacle is not None:
-                reason = obstacle
-            case Approved():
-                await self._wait_for_previous_process()
-                return await self._make(call)
-            case decision:
-                reason = why_not(decision)
-        return await self._reject(call, reason)
+        decision = answer.decision
+        if isinstance(decision, AlreadyDone):
+            return await self._record_stated_result(call, decision.result)
+        if not isinstance(decision, Approved):
+            return await self._reject(call, why_not(decision))
+        if obstacle is not None:
+            return await self._reject(call, obstacle)
+        return await self._make_after_previous_process(call)
 
     def _restore_edited_arguments(self, call: Call, recorded_call: RecordedCall) -> str | None:
         """Give a repeated call the arguments that a person had edited, if any.
 
         Returns:
-            None if the call can be made with its arguments. Otherwise the reason why not: secrets
-            in the recorded arguments were redacted, or the action has changed. The call then has
-            the recorded arguments nevertheless, so that the request shows them to the person.
+            None if the call can be made with its arguments; otherwise the reason why not. The call
+            has the recorded arguments in any case, so that the request shows them to the person.
         """
+        obstacle = None
         edited = recorded_call.edited_arguments
-        if edited is None:
-            return None
-        try:
-            self._edit(call, edited)
-        except ToolRefusedError as error:
-            call.arguments = dict(edited)
-            if recorded_call.started is not None:
-                call.digest = recorded_call.started.digest
-            return f"its recorded arguments do not fit: {error.message}"
-        return None
+        if edited is not None:
+            try:
+                self._edit(call, edited)
+            except ToolRefusedError as error:
+                obstacle = f"its recorded arguments do not fit: {error.message}"
+                call.arguments = dict(edited)
+                if recorded_call.started is not None:
+                    call.digest = recorded_call.started.digest
+        if recorded_call.lost_arguments:
+            obstacle = "its edited arguments held a secret, which the journal does not have"
+        return obstacle
 
-    async def _wait_for_previous_process(self) -> None:
-        """Wait until the task's previous process has certainly stopped its calls."""
+    def _with_warning_of_previous_process(
+        self, verdict: Allowed | NeedsApproval
+    ) -> Allowed | NeedsApproval:
+        """Return a verdict that warns of a process that may not have noticed that it lost the task.
+
+        If that process still makes the call, an approval would have the effect twice.
+        """
+        previous_owner = self._replay.previous_owner
+        if previous_owner is None:
+            return verdict
+        return verdict.with_reason_to_ask(
+            f"{previous_owner.process} began the call and has not reported since; that process may "
+            "be alive and still making the call"
+        )
+
+    async def _make_after_previous_process(self, call: Call) -> CallAnswer:
+        """Make a call once the task's previous process has certainly stopped its calls."""
         if self._replay.previous_owner is not None:
             await self._replay.previous_owner.wait_until_expired()
+        return await self._make(call)
 
     async def _ask_after_unknown_outcome(self, call: Call) -> CallAnswer:
         """Ask a person whether to repeat a call of this task with an unknown outcome."""
@@ -606,27 +606,26 @@ class Gate:
     async def _refuse_invalid(
         self,
         number: int,
-        name: str,
+        request: CallRequest,
         kind: str,
         error: ToolRefusedError,
-        desc: Any,
-        line: int | None,
+        desc: Any = None,
     ) -> Raised:
         """Refuse an invalid or unknown call: record the refusal, and return the script's error."""
+        name = f"{request.connection}.{request.method}" if request.method else request.connection
         message = self._redactor.redact_text(describe_failure(error))[:_MAX_MESSAGE_LENGTH]
-        name = self._redactor.redact_text(name)[:_MAX_NAME_LENGTH]
         if desc is not None:
             desc = self._redactor.redact_text(str(desc))[:_MAX_MESSAGE_LENGTH]
         await self._log.record(
             CallFinished,
             call_id=number,
-            action=name,
+            action=self._redactor.redact_text(name)[:_MAX_NAME_LENGTH],
             status="refused",
             duration_ms=0.0,
             error=message,
             description=desc,
             raised=kind,
-            line=line,
+            line=request.line,
         )
         return Raised(kind, message)
 
@@ -652,44 +651,25 @@ class Gate:
         # edited, or its preview has changed. The next request tells people so.
         has_changed = self._restore_edits(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
-            try:
-                # Files are read before the question, so that the person's answer is about the bytes
-                # to be sent.
-                await self._contexts.freeze(call)
-                answer = await self._approvals.decide(
-                    call,
-                    verdict,
-                    recorded_call=recorded_call,
-                    outcome_unknown=outcome_unknown,
-                    has_changed_since_request=has_changed,
-                )
-            except asyncio.CancelledError:
-                await self._records.cancel(call, "cancelled before it was decided")
-                raise
-            decision = answer.decision
-            if not isinstance(decision, (Approved, Edited)):
+            answer = await self._ask_once(
+                call,
+                recorded_call,
+                verdict,
+                outcome_unknown=outcome_unknown,
+                has_changed=has_changed,
+            )
+            if not _needs_second_check(answer, verdict):
                 return answer
-            has_seen_preview = answer.was_shown and verdict.digest is not None
-            if isinstance(decision, Approved) and not has_seen_preview:
-                return answer  # no person has seen a preview that could be outdated now
-            if isinstance(decision, Edited):
+            if isinstance(answer.decision, Edited):
                 try:
-                    self._edit(call, decision.arguments)
+                    self._edit(call, answer.decision.arguments)
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
                     return replace(answer, decision=Rejected(reason=reason))
-            # A person may take hours to decide. The call is checked again, because its effect may
-            # no longer be the effect that was shown.
             new_verdict = await self._verdict(call)
             if isinstance(new_verdict, Refused):
                 return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
-            # With an edit, a person approves the effect of the edited call.
-            is_effect_approved = (
-                isinstance(decision, Edited) or new_verdict.digest == verdict.digest
-            )
-            is_state_unchanged = new_verdict.basis == verdict.basis
-            needs_another_person = answer.needs_other_approver
-            if is_effect_approved and is_state_unchanged and not needs_another_person:
+            if _is_still_approved(answer, verdict, new_verdict):
                 call.basis = new_verdict.basis
                 return replace(answer, decision=Approved())
             # Ask again, about the call as it is now.
@@ -698,33 +678,54 @@ class Gate:
             has_changed = True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
+    async def _ask_once(
+        self,
+        call: Call,
+        recorded_call: RecordedCall | None,
+        verdict: Allowed | NeedsApproval,
+        *,
+        outcome_unknown: bool,
+        has_changed: bool,
+    ) -> Answer:
+        """Ask people about a call as it is now; record a cancellation before the answer."""
+        try:
+            # Files are read before the question, so that the person's answer is about the bytes to
+            # be sent.
+            await self._contexts.freeze(call)
+            return await self._approvals.decide(
+                call,
+                verdict,
+                recorded_call=recorded_call,
+                outcome_unknown=outcome_unknown,
+                has_changed_since_request=has_changed,
+            )
+        except asyncio.CancelledError:
+            await self._records.cancel(call, "cancelled before it was decided")
+            raise
+
     def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
         """Apply a person's recorded edits to a resumed call; return whether any was applied.
 
-        Edits that fail the validation of arguments are dropped, and the person is asked about the
-        script's arguments. Edits with a secret that the person wrote fail the validation, because
-        the journal stores only a placeholder; a secret that the script passed is put back.
+        If an edit is invalid now, all edits are dropped, and the person is asked about the script's
+        arguments. An edit is invalid if the action's parameters have changed, or if the person
+        wrote a secret, of which the journal has only a placeholder.
         """
         # The edits of a started call are part of the arguments in its start event.
         if recorded_call is None or recorded_call.started is not None:
             return False
-        # If one edit fails, all edits are undone: with only some of them, the call would be one
-        # that no person has seen.
         original_arguments = call.arguments
-        is_edited = False
         for request_event, decision_event in recorded_call.edits:
-            edit = with_secrets(
-                Edited(arguments=decision_event.arguments or {}), request_event, call.arguments
-            )
+            recorded_edit = Edited(arguments=decision_event.arguments or {})
+            # The script's own secrets are in the call, and so replace their placeholders.
+            edit = with_secrets(recorded_edit, request_event, call.arguments)
+            assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
             try:
-                assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
                 self._edit(call, edit.arguments)
-                is_edited = True
             except ToolRefusedError:
-                # The edit has a secret, or the action's parameters have changed since the edit.
+                # Not only this edit: no person has seen the call with just the edits before it.
                 self._edit(call, original_arguments)
                 return False
-        return is_edited
+        return bool(recorded_call.edits)
 
     def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
         """Validate edited arguments, and set them on a call.
@@ -763,6 +764,33 @@ def _can_retry(answer: Answer) -> bool:
     # Nobody to ask, nobody who answers, or a bare no is the same for every script.
     is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
     return answer.source != "nobody" and not is_final
+
+
+def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> bool:
+    """Return whether a call is checked again after an answer.
+
+    A person may take hours to decide, and the effect may no longer be the one in the preview that
+    the person saw. An edited call has another effect than the checked call.
+    """
+    has_seen_preview = answer.was_shown and verdict.digest is not None
+    is_approved = isinstance(answer.decision, Approved)
+    return isinstance(answer.decision, Edited) or (is_approved and has_seen_preview)
+
+
+def _is_still_approved(
+    answer: Answer, verdict: Allowed | NeedsApproval, new_verdict: Allowed | NeedsApproval
+) -> bool:
+    """Return whether an approval covers the call as it is after the second check.
+
+    Args:
+        answer: The answer, which approved or edited the call.
+        verdict: The verdict before the question, with the preview that the person saw.
+        new_verdict: The verdict after the answer.
+    """
+    # With an edit, a person approves the effect of the edited call.
+    is_effect_approved = isinstance(answer.decision, Edited) or new_verdict.digest == verdict.digest
+    is_state_unchanged = new_verdict.basis == verdict.basis
+    return is_effect_approved and is_state_unchanged and not answer.needs_other_approver
 
 
 def _script_call(call: Call) -> ScriptCall:
