@@ -73,22 +73,18 @@ class ChildTasks:
     ) -> None:
         self._run = run
         self._run_child = run_child
-        # Makes this process the owner of a child that may have started before a crash, and returns
-        # the events that the child has recorded.
         self._claim_and_read = claim_and_read
         self._keep_child_resumable = keep_resumable
         # The children whose result is not fetched yet, by call number and child id.
         self._running: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
         # The number of children that the parent has started, also before a resume.
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
-        # The numbers of the calls for which reserve() has kept a place for a child task, until the
-        # child starts. These places count for the maximum number of children.
+        # The numbers of the calls that may start a child task and have not started it yet.
         self._calls_with_place: set[int] = set()
         # The concurrent calls that wait in reserve() for their places. None if no call waits.
         self._batch: _Batch | None = None
-        # True if the parent will be resumed and continues its children then: cancelled children
-        # record no end. Set by keep_resumable(), or if a child could not end.
-        self._stays_resumable = False
+        # True if the parent will be resumed: no end of a cancelled child is recorded then.
+        self._will_be_resumed = False
         self.unfinished: TaskLeftError | None = None
         """The error of a child that was left unfinished, so that the parent cannot end either."""
 
@@ -167,19 +163,19 @@ class ChildTasks:
         return [event for event in starts if event.call_id == call_id]
 
     async def delegate(
-        self, call: Call, child: ChildTask, starts: list[ChildStarted]
+        self, call: Call, child: ChildTask, recorded_starts: list[ChildStarted]
     ) -> ChildResult:
         """Run a child task of a call to its end, and return the result.
 
-        If the call started a child with the same task text before a resume, that child is
-        continued. If that child still runs, because the call was cancelled with its sandbox and is
-        now repeated, the call waits for the child. Otherwise a new child is started.
+        A repeated call continues its earlier child with the same task text, instead of starting
+        another child.
 
         Args:
             call: The call that waits for the result.
             child: The child task.
-            starts: The start events of the call's recorded children. The event of the continued
-                child is removed from the list.
+            recorded_starts: The recorded starts of the call's earlier children. The start of the
+                continued child is removed from the list, so that another child with the same task
+                text continues another earlier child.
 
         Raises:
             TaskLimitError: If the limit on nesting or on the number of children is reached.
@@ -190,27 +186,36 @@ class ChildTasks:
                 hint=f"tasks nest at most {MAX_LEVELS} levels deep",
             )
         request = self._request(child, call)
-        recorded_start = next((event for event in starts if event.task == child.task), None)
+        recorded_start = next((each for each in recorded_starts if each.task == child.task), None)
         # From here on, the child itself counts for the maximum, in place of the place kept for it.
         self._calls_with_place.discard(call.number)
         if recorded_start is None:
             self._count_child()
-        else:  # counted before the resume
-            starts.remove(recorded_start)
+        else:  # counted at its first start
+            recorded_starts.remove(recorded_start)
             request = replace(request, task_id=recorded_start.child_id)
         key = call.number, request.task_id
-        child_task = self._running.get(key)
-        if child_task is None:
-            # The child has its own asyncio task, so that the child continues if this call is
-            # cancelled with its sandbox. The repeated call finds the child by the key.
-            child_work = self._run_recorded(call, request, is_resumed=recorded_start is not None)
-            child_task = self._running[key] = asyncio.create_task(child_work)
+        # The child still runs if the call was cancelled with its sandbox and is now repeated.
+        if key not in self._running:
+            # In its own asyncio task, so that a cancelled call does not cancel the child.
+            self._running[key] = asyncio.create_task(
+                self._run_recorded(call, request, is_resumed=recorded_start is not None)
+            )
+        return await self._take_result(key)
+
+    async def _take_result(self, key: tuple[int, str]) -> ChildResult:
+        """Wait for the end of a running child, and return the child's result.
+
+        If this wait is cancelled, the child keeps running, and the repeated call takes the result.
+
+        Args:
+            key: The key of the child in ``_running``.
+        """
+        child_task = self._running[key]
         # The child needs a permit itself. If waiting parents kept theirs, they could hold all
         # permits, and no child could ever start.
         async with self._run.permit.released():
             await asyncio.wait({child_task})
-        # The child stays registered during the wait: if the wait is cancelled, the repeated call
-        # finds the child and fetches its result.
         self._running.pop(key, None)
         return child_task.result()
 
@@ -220,7 +225,7 @@ class ChildTasks:
 
     def keep_resumable(self) -> None:
         """From now on, do not record the end of a cancelled child, so that it can be resumed."""
-        self._stays_resumable = True
+        self._will_be_resumed = True
 
     async def end(self, call: Call | None = None) -> None:
         """Cancel children whose results can no longer be fetched.
@@ -235,7 +240,7 @@ class ChildTasks:
             if call is None or call.number == call_number:
                 ended_children.append((child_id, self._running.pop((call_number, child_id))))
         for child_id, child_task in ended_children:
-            if self._stays_resumable and not child_task.done():
+            if self._will_be_resumed and not child_task.done():
                 # The resumed parent continues the child.
                 self._keep_child_resumable(child_id)
             child_task.cancel()
@@ -258,7 +263,7 @@ class ChildTasks:
                 request = replace(request, past=await self._past(child_id))
             result = await self._run_child(request)
         except asyncio.CancelledError:
-            if not self._stays_resumable:
+            if not self._will_be_resumed:
                 log.record_soon(
                     ChildFinished,
                     **id_fields,
@@ -269,7 +274,7 @@ class ChildTasks:
             raise
         except TaskLeftError as error:
             # The parent cannot end while its child has not ended: both are resumed later.
-            self._stays_resumable = True
+            self._will_be_resumed = True
             self.unfinished = error
             raise
         await log.record(

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 from delf.errors import ToolRefusedError
-from delf.events import CallPrinted
+from delf.events import CallPrinted, ChildStarted
 from delf.llm import LLMConfig
 from delf.messages import Message, ModelReply, ModelRequest
 from delf.protocols.approval import Approved, Edited
@@ -83,24 +83,8 @@ class CallContexts:
             is_repeated: Whether an earlier process started the call, before the task was resumed.
                 The child tasks that the call started are then continued.
         """
-        # Each child that the call starts again removes its recorded start from this list. Two
-        # children with the same task text therefore continue two different recorded children.
         recorded_starts = self.children.recorded_children(call.number) if is_repeated else []
         context = self._run.resources.agent.context
-
-        def delegate(child: ChildTask) -> Awaitable[ChildResult]:
-            if child.tools is not None and child.worker is None:
-                # Remembered approvals apply to one worker. This child has tools of its own, so it
-                # becomes a worker of its own: approvals for tools of the main agent with the same
-                # names do not apply to the child.
-                child = replace(child, worker=call.bound.connection.name)
-            return self.children.delegate(call, child, recorded_starts)
-
-        def say(text: str) -> None:
-            """Record a text that this call prints."""
-            # feed() holds back a possible beginning of a secret until the next text, or end_call().
-            output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
-            self._record_print(call.number, output.feed(text))
 
         return CallContext(
             task_id=self._run.log.task_id,
@@ -118,15 +102,32 @@ class CallContexts:
             tools={connection.name: connection for connection in self._run.agent_tools.connections},
             connect=context.connect,
             basis=call.basis,  # the state from which an approved preview was made
-            _say=say,
+            _say=functools.partial(self._print, call),
             _loop=asyncio.get_running_loop(),
             _output_files=self._output_files,
             _read_file=functools.partial(self._read_file, call),
             _add_file=self._run.output.start_writing_tool_file,
-            _delegate=delegate,
+            _delegate=functools.partial(self._delegate, call, recorded_starts),
             _ask=self._ask,
             _consent=functools.partial(self._consent, call),
         )
+
+    def _print(self, call: Call, text: str) -> None:
+        """Record a text that a call prints."""
+        # feed() holds back a possible beginning of a secret until the next text, or end_call().
+        output = self._outputs.setdefault(call.number, RedactedStream(self._run.log.redactor))
+        self._record_print(call.number, output.feed(text))
+
+    def _delegate(
+        self, call: Call, recorded_starts: list[ChildStarted], child: ChildTask
+    ) -> Awaitable[ChildResult]:
+        """Run a child task of a call, as :meth:`ChildTasks.delegate` describes."""
+        if child.tools is not None and child.worker is None:
+            # Remembered approvals apply to one worker. This child has tools of its own, so it
+            # becomes a worker of its own: approvals for tools of the main agent with the same names
+            # do not apply to the child.
+            child = replace(child, worker=call.bound.connection.name)
+        return self.children.delegate(call, child, recorded_starts)
 
     async def freeze(self, call: Call) -> None:
         """Store the content of the files whose names are in a call's arguments in ``call.files``.

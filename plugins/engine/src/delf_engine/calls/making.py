@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
 from typing import Any, cast
 
 from delf.errors import (
@@ -78,59 +78,49 @@ class CallMaker:
             UnrecordedCallError: If the end could not be recorded.
             TaskLeftError: If a child task of the call was left unfinished.
         """
-        action = call.bound.action
-        arguments = call.arguments
-        if action.context is not None:
-            call_context = self._contexts.of(call, is_repeated=call.was_begun_before)
-            arguments = {**arguments, action.context: call_context}
         started = time.perf_counter()
         try:
-            result, notes = await self._run_action(call, arguments)
+            result, notes = await self._run_action(call)
             result, encoded, note = await self._results.take(result)
         except asyncio.CancelledError:
-            if is_cancelled():
-                await self._records.cancel(call, "cancelled", started)
-                raise
-            return await self._fail(call, started, f"{call.bound.name} cancelled itself")
-        except TaskLeftError:
-            # A child task has not ended, so no end of this call is recorded. A resume continues
-            # both.
+            if not is_cancelled():
+                return await self._fail(call, started, f"{call.bound.name} cancelled itself")
+            await self._records.cancel(call, "cancelled", started)
             raise
         except ToolException as error:
             return await self._handle_tool_exception(call, started, error)
-        except GeneratorExit:
-            # The coroutine is being destroyed and may not await anything, such as the record of an
-            # end.
-            raise
         except BaseException as error:  # pytest's outcomes and SystemExit are not Exceptions
-            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
-                raise  # somebody pressed Ctrl-C
-            message = describe_failure(error)
-            about = f"{call.bound.name} failed"
-            self._redactor.log_failure(_log, about, error, logging.DEBUG)
-            if isinstance(error, (TaskLimitError, BudgetExceededError)):
-                # This failure may end the script, which would cancel the script's other calls.
-                await self._wait_until_other_calls_ended(call, started)
-            return await self._fail(call, started, message, cause=error)
+            if _leaves_call_open(error):
+                raise
+            return await self._handle_failure(call, started, error)
         await self._records.end(
             call, "ok", started, result=result, unredacted_fields=_UNREDACTED_FIELDS
         )
-        warnings = list(notes)
-        if note is not None:
-            warnings.append(note)
         # Warnings are recorded after the end of the call: if one fails, the journal has the end.
+        warnings = [*notes] if note is None else [*notes, note]
         for warning in warnings:
             await self._log.record(Warned, message=f"{call.bound.name}: {warning}")
         return Returned(result, encoded)
 
-    async def _run_action(
-        self, call: Call, arguments: Mapping[str, Any]
-    ) -> tuple[Any, Iterable[str]]:
+    async def _handle_failure(self, call: Call, started: float, error: BaseException) -> Raised:
+        """Record a call whose tool failed, and return the error for the script."""
+        about = f"{call.bound.name} failed"
+        self._redactor.log_failure(_log, about, error, logging.DEBUG)
+        if isinstance(error, (TaskLimitError, BudgetExceededError)):
+            # This failure may end the script, which would cancel the script's other calls.
+            await self._wait_until_other_calls_ended(call, started)
+        return await self._fail(call, started, describe_failure(error), cause=error)
+
+    async def _run_action(self, call: Call) -> tuple[Any, Iterable[str]]:
         """Run the function of a call's action, and end the call's context; return result and notes.
 
         An exception of the function is raised here.
         """
         action = call.bound.action
+        arguments = call.arguments
+        if action.context is not None:
+            context = self._contexts.of(call, is_repeated=call.was_begun_before)
+            arguments = {**arguments, action.context: context}
         try:
             with notes_of_call() as notes:
                 if action.is_async:
@@ -149,8 +139,7 @@ class CallMaker:
     async def _wait_until_other_calls_ended(self, call: Call, started: float) -> None:
         """Wait until the other calls have ended, before a call fails because of a limit.
 
-        The failure may end the script, which would cancel its other calls. If this call itself is
-        cancelled during the wait, the cancellation is recorded as its end.
+        If this call itself is cancelled during the wait, the cancellation is recorded as its end.
         """
         try:
             await self._records.wait_for_calls_within_limit(call)
@@ -220,8 +209,17 @@ class CallMaker:
         return Returned(result, encoded)
 
 
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
+def _leaves_call_open(error: BaseException) -> bool:
+    """Return True if an error stops the work on a call, and no end of the call is recorded."""
+    match error:
+        case TaskLeftError():
+            return True  # a child task has not ended; a resume continues the child and the call
+        case GeneratorExit():
+            return True  # the coroutine is destroyed, and may not await the record of an end
+        case KeyboardInterrupt():  # in the main thread, somebody pressed Ctrl-C
+            return threading.current_thread() is threading.main_thread()
+        case _:
+            return False
 
 
 def is_cancelled() -> bool:

@@ -188,22 +188,13 @@ class CallRecords:
         """
         if call.ended:
             return
-        # Before the first await: of two ends at once, such as a result and a cancellation, one
-        # counts.
-        call.ended = True
-        self._under_way.pop(call.number, None)
-        # Even if the journal fails below: waiting calls must not hang on an end that has come.
-        self._call_ended.set()
-        # Two kinds of ends are recorded even while this process gives the task up: that of a
-        # function in a thread, which always runs to its end, and that of a call that never began.
-        ran_in_thread = status in ("ok", "error") and not call.bound.action.is_async
-        is_outcome_certain = ran_in_thread or cancellation == "not_started"
+        self._mark_as_ended(call)
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:
             await self._log.record(
                 CallFinished,
                 unredacted_fields=unredacted_fields,
-                even_if_leaving=is_outcome_certain,
+                even_if_leaving=_is_outcome_certain(call, status, cancellation),
                 call_id=call.number,
                 action=call.bound.name,
                 status=status,
@@ -222,14 +213,34 @@ class CallRecords:
         except Exception as failure:
             if not call.has_start_event:
                 raise
-            unrecorded = _unrecorded(call, failure)
-            # Keep the first error: later errors follow from it. The gate raises it for each new
-            # call.
-            self.unrecorded_error = self.unrecorded_error or unrecorded
-            raise unrecorded from failure
+            raise self._unrecorded(call, failure) from failure
+
+    def _mark_as_ended(self, call: Call) -> None:
+        """Mark a call as ended before its end is stored.
+
+        Of two ends at once, such as a result and a cancellation, only the first is recorded. Calls
+        in :meth:`wait_for_calls_within_limit` continue even if the journal fails.
+        """
+        call.ended = True
+        self._under_way.pop(call.number, None)
+        self._call_ended.set()
+
+    def _unrecorded(self, call: Call, failure: Exception) -> UnrecordedCallError:
+        """Return the error for a call whose end could not be recorded."""
+        cause = failure.message if isinstance(failure, DelfError) else repr(failure)
+        error = UnrecordedCallError(
+            f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded: "
+            f"{cause}"
+        )
+        # Later errors follow from the first one, which the gate raises for each new call.
+        self.unrecorded_error = self.unrecorded_error or error
+        return error
 
 
-def _unrecorded(call: Call, failure: Exception) -> UnrecordedCallError:
-    cause = failure.message if isinstance(failure, DelfError) else repr(failure)
-    message = f"{call.bound.name} (call {call.number}) was begun, and its end could not be recorded"
-    return UnrecordedCallError(f"{message}: {cause}")
+def _is_outcome_certain(call: Call, status: CallStatus, cancellation: Cancellation | None) -> bool:
+    """Return whether an end tells the final outcome, even if this process gives up the task.
+
+    True for a call that never began, and for a function in a thread, which always runs to its end.
+    """
+    ran_in_thread = status in ("ok", "error") and not call.bound.action.is_async
+    return ran_in_thread or cancellation == "not_started"

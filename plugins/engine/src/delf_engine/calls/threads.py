@@ -78,15 +78,14 @@ class ToolThreads:
     ) -> Any:
         """Run a function in a thread, in a copy of the current context.
 
-        A function that is cancelled before its start is never called.
-
-        A started function cannot be stopped. A first cancellation therefore waits for the
-        function's end; a second cancellation does not wait.
+        A function that is cancelled before its start is never called. The first cancellation of a
+        started function has no effect, because a thread cannot be stopped; a second cancellation
+        abandons the function.
 
         Args:
             function: The function, called without arguments. An exception of it is raised here.
-            abandoned: Returns True if the script has stopped waiting for the function; a
-                cancellation then does not wait either.
+            abandoned: Returns True if the script has stopped waiting for the function; the first
+                cancellation then abandons the function.
 
         Raises:
             RuntimeError: After :meth:`close`, at the interpreter's shutdown, or if no thread can be
@@ -101,11 +100,10 @@ class ToolThreads:
         try:
             await _completion(job.future)
         except asyncio.CancelledError:
-            if job.cancel() or abandoned():
+            never_starts = job.cancel()
+            if never_starts or abandoned():
                 raise
-            # The function goes on, so its result is returned in spite of the cancellation. A second
-            # cancellation ends this wait, too.
-            await _completion(job.future)
+            await _completion(job.future)  # a second cancellation is raised here
         if job.future.cancelled():  # by close()
             raise RuntimeError("the agent was stopped before the function began")
         return job.result()
