@@ -63,19 +63,8 @@ def _position(message: str) -> str:
 
 def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
     """Raise ConfigurationError for an unknown section or key."""
-    fields = tuple(AgentConfig.model_fields)
     for section, content in document.items():
-        is_table = isinstance(cast("object", content), Mapping)
-        if section in fields and not (is_table and section in SECTIONS):
-            raise ConfigurationError(
-                f"{path}: {section!r} is outside of a section", hint="put it under [agent]"
-            )
-        if section not in SECTIONS:
-            raise ConfigurationError(
-                f"{path}: unknown section {section!r}{did_you_mean(section, SECTIONS)}",
-                hint=f"known sections: {', '.join(SECTIONS)}",
-            )
-        _table(path, section, content)
+        _require_known_section(path, section, content)
     for key in document.get("agent", {}):
         check_agent_key(f"{path} [agent]", key)
     for name, content in document.get("connections", {}).items():
@@ -88,6 +77,23 @@ def _require_known_keys(path: Path, document: Mapping[str, Any]) -> None:
             _check_prefer(path, content)
         else:
             _table(path, f"plugins.{name}", content)
+
+
+def _require_known_section(path: Path, name: str, content: object) -> None:
+    """Raise ConfigurationError unless a top-level key of ``delf.toml`` is a known section."""
+    if name in SECTIONS and isinstance(content, Mapping):
+        return
+    # Some settings of [agent] have the name of a section, such as ``journal = "sql"``.
+    if name in AgentConfig.model_fields:
+        raise ConfigurationError(
+            f"{path}: {name!r} is outside of a section", hint="put it under [agent]"
+        )
+    if name not in SECTIONS:
+        raise ConfigurationError(
+            f"{path}: unknown section {name!r}{did_you_mean(name, SECTIONS)}",
+            hint=f"known sections: {', '.join(SECTIONS)}",
+        )
+    raise _not_a_section(path, name)
 
 
 def _check_prefer(path: Path, content: object) -> None:
@@ -158,7 +164,11 @@ def check_connection_key(location: str, key: str) -> None:
 
 def _table(path: Path, section: str, content: object) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
-        raise ConfigurationError(
-            f"{path}: {section!r} is a value, not a section", hint=f"write it as [{section}]"
-        )
+        raise _not_a_section(path, section)
     return cast("Mapping[str, Any]", content)
+
+
+def _not_a_section(path: Path, name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path}: {name!r} is a value, not a section", hint=f"write it as [{name}]"
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -94,43 +95,22 @@ def read_folder(
             folder.
     """
     search_start = search_start.resolve()
-    if file is not None:
-        root = file.parent.resolve()
-        file = root / file.name
-    else:
-        root = project_folder(search_start)
-        file = root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
+    root, file = _root_and_file(search_start, file)
     document = read_config(file) if file is not None else {}
     env = _env_file(root, search_start)
-    # For each file, its settings by dotted key; or the digest of the whole file by an empty key.
-    items: dict[str, Mapping[str, str]] = {}
-    if file is not None:
-        items[file.name] = values_by_path(document)
-    if env.entries:
-        items[env.path.relative_to(root).as_posix()] = env.assignments
-    prices = read_file(root / PRICES_FILE, root)
-    if prices is not None:
-        items[PRICES_FILE] = digest_items(prices)
     variables = {**env.variables(environ), **environ}
-    remaining_bytes = _MAX_BYTES
-    host = host or PluginHost.discover(environ=environ)
-    for path in _named_and_plugin_files(root, document, env, variables, host):
-        name = path.relative_to(root).as_posix()
-        if name in items:
-            continue
-        if len(items) >= _MAX_FILES:
-            raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that need trust")
-        digest, size = _digest_and_size(path, root, remaining_bytes)
-        items[name] = {"": digest}  # the empty key stands for the whole file
-        remaining_bytes -= size
-    links = links_outside(_texts(document, env, variables), root)
+    settings = _Settings(root=root, document=document, env=env, variables=variables)
+    named_files = list(_named_files(settings))
+    items = _items_of_settings(settings, file)
+    plugin_files = _plugin_files(settings, host or PluginHost.discover(environ=environ))
+    _add_digests(items, root, itertools.chain(named_files, plugin_files))
+    links = links_outside(_texts(settings), root)
     for name, target in links.items():
         items.setdefault(name, digest_items(os.fsencode(target)))
-    named_files = list(_named_files(root, document, env, variables))
     variable_names = [name for name, _ in env.entries]
     # A program that the settings start may load any code in the folder, which then needs trust.
     if starts_program(document, named_files, variable_names):
-        items |= files_of_programs(root, items, _data_paths(root, document))
+        items |= files_of_programs(root, items, _data_paths(settings))
     return Folder(
         root=root,
         file=file,
@@ -142,26 +122,80 @@ def read_folder(
     )
 
 
-def _texts(document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]) -> Iterator[str]:
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """The settings in a folder's ``delf.toml`` and ``.env``.
+
+    Args:
+        root: The folder.
+        document: The content of ``delf.toml``.
+        env: The ``.env`` file.
+        variables: The environment variables to which the settings may refer.
+    """
+
+    root: Path
+    document: Mapping[str, Any] = field(repr=False)
+    env: EnvFile = field(repr=False)
+    variables: Mapping[str, str] = field(repr=False)
+
+
+def _root_and_file(search_start: Path, file: Path | None) -> tuple[Path, Path | None]:
+    """Return the project's folder, and the path of its ``delf.toml`` if there is one.
+
+    Args:
+        search_start: The folder from which ``delf.toml`` is searched upwards.
+        file: The ``delf.toml`` to use instead of searching.
+    """
+    if file is not None:
+        root = file.parent.resolve()
+        return root, root / file.name
+    root = project_folder(search_start)
+    return root, root / CONFIG_FILE if is_file(root / CONFIG_FILE) else None
+
+
+def _items_of_settings(settings: _Settings, file: Path | None) -> dict[str, Mapping[str, str]]:
+    """Return the items of ``delf.toml``, ``.env`` and the file of prices, for those that exist."""
+    root = settings.root
+    env = settings.env
+    items: dict[str, Mapping[str, str]] = {}
+    if file is not None:
+        items[file.name] = values_by_path(settings.document)
+    if env.entries:
+        items[env.path.relative_to(root).as_posix()] = env.assignments
+    prices = read_file(root / PRICES_FILE, root)
+    if prices is not None:
+        items[PRICES_FILE] = digest_items(prices)
+    return items
+
+
+def _add_digests(items: dict[str, Mapping[str, str]], root: Path, paths: Iterable[Path]) -> None:
+    """Add the digest of each file that is not among the items yet."""
+    remaining_bytes = _MAX_BYTES
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        if name in items:
+            continue
+        if len(items) >= _MAX_FILES:
+            raise ConfigurationError(f"{root} has more than {_MAX_FILES:,} files that need trust")
+        digest, size = _digest_and_size(path, root, remaining_bytes)
+        items[name] = {"": digest}  # the empty key stands for the whole file
+        remaining_bytes -= size
+
+
+def _texts(settings: _Settings) -> Iterator[str]:
     """Yield all texts of ``delf.toml`` and ``.env``, as written and with variables expanded."""
-    for value in (document, dict(env.entries)):
+    for value in (settings.document, dict(settings.env.entries)):
         yield from texts_in(value)
-        yield from texts_in(_expand_variables(value, environ))
+        yield from texts_in(_expand_variables(value, settings.variables))
 
 
-def _named_and_plugin_files(
-    root: Path,
-    document: Mapping[str, Any],
-    env: EnvFile,
-    environ: Mapping[str, str],
-    host: PluginHost,
-) -> Iterator[Path]:
-    """Yield the files that affect a project because settings or plugins name the files."""
-    yield from _named_files(root, document, env, environ)
+def _plugin_files(settings: _Settings, host: PluginHost) -> Iterator[Path]:
+    """Yield the files that affect a project because plugins name the files."""
+    variables = settings.variables
     folder = UntrustedFolder(
-        root=root.resolve(),
-        document=_expand_variables(document, environ),
-        variables={name: environ.get(name, value) for name, value in env.entries},
+        root=settings.root.resolve(),
+        document=_expand_variables(settings.document, variables),
+        variables={name: variables.get(name, value) for name, value in settings.env.entries},
     )
     for function in host.project_files():
         yield from function(folder)
@@ -189,27 +223,25 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
     return EnvFile(root / ENV_FILE)
 
 
-def _named_files(
-    root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
-) -> Iterator[Path]:
+def _named_files(settings: _Settings) -> Iterator[Path]:
     """Yield each instruction file and program that settings of connections and plugins name.
 
     The settings are those in ``delf.toml``, without settings that name data files, and those in
     ``.env``.
     """
     # The last word of a variable is the setting, as in DELF_MAIL_CONFIG.
-    named = [((name.lower().rpartition("_")[2],), value) for name, value in env.entries]
-    for keys, value in leaves(document):
+    named = [((name.lower().rpartition("_")[2],), value) for name, value in settings.env.entries]
+    for keys, value in leaves(settings.document):
         if keys[0] in ("connections", "plugins"):
             named += [(keys, text) for text in texts_in(value)]
     for keys, text in named:
         if not _DATA_SETTINGS.isdisjoint(keys):
             continue
         try:
-            name = substitute(text, environ, "")
+            name = substitute(text, settings.variables, "")
         except ConfigurationError:
             continue  # the error is reported when the setting is used
-        path = _in_folder(root, name)
+        path = _in_folder(settings.root, name)
         if path is not None and _has_instructions(path, keys):
             yield path
 
@@ -232,15 +264,15 @@ def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
     return not is_data(path)
 
 
-def _data_paths(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
+def _data_paths(settings: _Settings) -> frozenset[Path]:
     """Return the paths of data files and folders in the settings of :data:`_DATA_SETTINGS`."""
     paths: set[Path] = set()
-    for keys, value in leaves(document):
+    for keys, value in leaves(settings.document):
         if _DATA_SETTINGS.isdisjoint(keys):
             continue
         for text in texts_in(value):
             if len(text) <= _MAX_PATH_LENGTH and "\0" not in text:
-                paths.add(Path(os.path.normpath(root / text)))
+                paths.add(Path(os.path.normpath(settings.root / text)))
     return frozenset(paths)
 
 

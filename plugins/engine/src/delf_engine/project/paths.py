@@ -88,33 +88,52 @@ def _resolved(path: Path) -> Path | None:
 
 
 def _paths_of(text: str) -> Iterator[str]:
-    """Yield the paths that a text can mean.
-
-    The text is a path or an address. The path of ``sqlite:///data.db`` is relative, that of
-    ``sqlite:////data.db`` is absolute, and that of ``sqlite:///file:data.db`` is again an address.
-    """
+    """Yield the paths that a text can mean, which is a path or the address of a file."""
     scheme, separator, address = text.partition(":")
     if not separator or not is_local(scheme):
         yield text
-        return
-    is_file_address = scheme.lower() == "file"
-    if is_file_address:
-        path = _LOCAL_HOST.sub("", address)  # with another host it begins with //, and is absolute
+    elif scheme.lower() == "file":
+        yield from _paths_of_file_address(address)
     elif address.startswith("//"):
-        path = address.removeprefix("//").removeprefix("/")
+        yield from _paths_of_database_address(address)
     else:
         yield text  # a relative path with a colon
-        return
-    # The path may have percent-encoded characters, and options after a question mark.
+
+
+def _paths_of_file_address(address: str) -> Iterator[str]:
+    """Yield the paths in an address such as ``file:///data.db``, given without ``file:``."""
+    # With another host than this machine, the path begins with //, and is absolute.
+    yield from _readings(_LOCAL_HOST.sub("", address))
+
+
+def _paths_of_database_address(address: str) -> Iterator[str]:
+    """Yield the paths in an address such as ``sqlite:///data.db``, given without ``sqlite:``.
+
+    The path of ``///data.db`` is relative, and that of ``////data.db`` is absolute. The path of
+    ``///file:data.db`` is again an address.
+    """
+    for path in _readings(address.removeprefix("//").removeprefix("/")):
+        scheme, separator, inner_address = path.partition(":")
+        if separator and scheme.lower() == "file":
+            yield from _paths_of_file_address(inner_address)
+        else:
+            yield path
+
+
+def _readings(path: str) -> Iterator[str]:
+    """Yield the paths that the path of an address can mean.
+
+    The path may have percent-encoded characters, and options after a question mark.
+    """
     path_before_options, _, _ = path.partition("?")
     readings = (path, unquote(path), path_before_options, unquote(path_before_options))
-    for each in dict.fromkeys(readings):
-        if each.startswith("${"):
-            yield f"/{each}"  # a variable can hold an absolute path
-        elif each.lower().startswith("file:") and not is_file_address:
-            yield from _paths_of(each)
+    for reading in dict.fromkeys(readings):
+        if reading.startswith("${"):
+            yield f"/{reading}"  # a variable can hold an absolute path
+        elif _WINDOWS_DRIVE.match(reading, 1):
+            yield reading.removeprefix("/")
         else:
-            yield each.removeprefix("/") if _WINDOWS_DRIVE.match(each, 1) else each
+            yield reading
 
 
 def is_local(scheme: str) -> bool:

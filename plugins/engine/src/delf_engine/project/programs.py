@@ -125,8 +125,8 @@ def files_of_programs(
     Args:
         root: The folder.
         digested: A mapping whose keys are the names of files that already have a digest.
-        data_paths: The files and folders that the settings declare as data. Code files in these
-            folders are digested nevertheless.
+        data_paths: The files and folders that the settings declare as data. Files with code in
+            these folders get a digest anyway.
 
     Returns:
         A mapping from each path relative to the folder to ``{"": digest}``, where the empty key
@@ -138,32 +138,30 @@ def files_of_programs(
         ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files and folders.
     """
     digests: dict[str, Mapping[str, str]] = {}
-    rest = hashlib.sha256()
+    other_metadata = bytearray()  # of the files beyond the limits
     remaining_bytes = _MAX_BYTES
-    has_rest = False
-    for path, status in _files(root):
+    for path, status in _files_and_package_folders(root):
         name = path.relative_to(root).as_posix()
-        if name in digested or (status is not None and _is_data(path, data_paths)):
-            continue
-        if status is None:  # a folder of installed packages
+        if stat.S_ISDIR(status.st_mode):
             digests[f"{name}/"] = {"": _metadata_digest(path)}
+        elif name in digested or _is_mere_data(path, data_paths):
+            continue
         elif stat.S_ISLNK(status.st_mode):
             digests[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
         elif len(digests) < _MAX_DIGESTED_FILES and status.st_size <= remaining_bytes:
             remaining_bytes -= status.st_size
             digests[name] = {"": _digest(_content(path))}
         else:
-            has_rest = True
-            rest.update(_metadata_of(name, status))
-    if has_rest:
-        digests[OTHER_FILES] = {"": rest.hexdigest()}
+            other_metadata += _metadata_of(name, status)
+    if other_metadata:
+        digests[OTHER_FILES] = {"": _digest(other_metadata)}
     return digests
 
 
-def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
-    """Yield the path and status of each file and link below a folder.
+def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield each file, link and folder of installed packages below a folder, with its status.
 
-    A folder of installed packages is yielded as (path, None) instead of its files.
+    The files in a folder of installed packages are left out.
     """
     count = 0
     pending = [root]
@@ -178,15 +176,14 @@ def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
                     hint="put delf.toml and the program in a folder of their own",
                 )
             path = Path(entry.path)
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
-                    yield path, None
-                elif entry.name not in _SKIPPED_FOLDERS:
-                    pending.append(path)
-            else:
-                status = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
                 if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
                     yield path, status
+            elif entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
+                yield path, status
+            elif entry.name not in _SKIPPED_FOLDERS:
+                pending.append(path)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -197,7 +194,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise ConfigurationError(f"{folder} cannot be read: {error.strerror}") from error
 
 
-def _is_data(path: Path, data_paths: frozenset[Path]) -> bool:
+def _is_mere_data(path: Path, data_paths: frozenset[Path]) -> bool:
     """Return True if a file is mere data, which no program runs or imports.
 
     Args:
@@ -238,5 +235,5 @@ def _content(path: Path) -> bytes:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _digest(content: bytes) -> str:
+def _digest(content: bytes | bytearray) -> str:
     return hashlib.sha256(content).hexdigest()

@@ -20,7 +20,7 @@ from delf_engine.project import texts
 from delf_engine.project.connections import Connector
 from delf_engine.project.entries import ConnectionEntry, PluginOptions, entries_of
 from delf_engine.project.files import PREFER
-from delf_engine.project.folder import read_folder
+from delf_engine.project.folder import Folder, read_folder
 from delf_engine.project.values import Given, Values, substitute
 from delf_engine.secrets import secrets_of_headers, secrets_of_options
 
@@ -180,44 +180,71 @@ def load_project(
         ConfigurationError: If a setting is invalid; the error names its origin and the allowed
             values.
     """
-    begin = _directory(start)
-    if environ is None:
-        process = dict(os.environ)
-        stored_keys = KeptKeys.here().values(process)
-    else:
-        process = dict(environ)
-        stored_keys = {}
+    process = dict(os.environ if environ is None else environ)
+    stored_keys = KeptKeys.here().values(process) if environ is None else {}
     file_path = Path(file).expanduser().absolute() if file is not None else None
-    folder = read_folder(begin, file_path, process, host)
+    folder = read_folder(_directory(start), file_path, process, host)
     if not isinstance(trust, Trust):
-        trusted_folders = [folder.root] if trust else []
-        trust = Trust.here(*trusted_folders)
+        trust = Trust.here(folder.root) if trust else Trust.here()
     trust.check(folder.root, folder.items)
+    # The process takes precedence over ``.env``, which takes precedence over the stored keys.
     env_variables = folder.env.variables({**stored_keys, **process})
     variables = {**stored_keys, **env_variables, **process}
     document = {name: dict(section) for name, section in folder.document.items()}
     _move_journal_section(folder.file, document)
-    # The key ``prefer`` stands among the plugins' sections, but is a setting of the plugin host.
-    prefer = document.get("plugins", {}).pop(PREFER, None)
-    if prefer:
-        variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
-
-    # From the weakest source to the strongest.
-    agent, connections, plugins = _from_file(folder.file, document)
-    _merge_settings(agent, list(_settings_of_environ(variables, folder.env.path)))
-    _merge_settings(agent, _put_overrides(overrides, connections, plugins))
-    _merge_settings(agent, list(_settings_of_flags(flags or {})))
-    entries = entries_of(folder.file, document, connections, variables)
+    _move_preferred_plugins(document, variables)
+    sections = _merge_sources(folder, document, variables, overrides, flags or {})
+    entries = entries_of(folder.file, document, sections.connections, variables)
     return Project(
         root=folder.root,
         file=folder.file,
         connections=entries,
-        plugin_options=PluginOptions(plugins, variables),
+        plugin_options=PluginOptions(sections.plugins, variables),
         environ=variables,
         warnings=(*folder.env.warnings, *texts.misspelling_warnings(variables, entries)),
-        agent_values=agent,
+        agent_values=sections.agent,
         trust=trust,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sections:
+    """The merged settings, by the section of ``delf.toml`` that could set each of them.
+
+    Args:
+        agent: The settings of the agent.
+        connections: The settings of each connection, by its name.
+        plugins: The settings of each plugin, by its name.
+    """
+
+    agent: Values = field(repr=False)
+    connections: dict[str, Values] = field(repr=False)
+    plugins: dict[str, Values] = field(repr=False)
+
+
+def _merge_sources(
+    folder: Folder,
+    document: Mapping[str, Any],
+    variables: Mapping[str, str],
+    overrides: Sequence[str],
+    flags: Mapping[str, Any],
+) -> _Sections:
+    """Merge the settings of all sources, from the weakest source to the strongest."""
+    sections = _from_file(folder.file, document)
+    _merge_settings(sections.agent, list(_settings_of_environ(variables, folder.env.path)))
+    agent_overrides = _put_overrides(overrides, sections)
+    _merge_settings(sections.agent, agent_overrides)
+    _merge_settings(sections.agent, list(_settings_of_flags(flags)))
+    return sections
+
+
+def _move_preferred_plugins(
+    document: Mapping[str, dict[str, Any]], variables: dict[str, str]
+) -> None:
+    """Move the key ``prefer`` of ``[plugins]`` to the variable that the plugin host reads."""
+    prefer = document.get("plugins", {}).pop(PREFER, None)
+    if prefer:
+        variables.setdefault("DELF_PREFER_PLUGINS", ",".join(prefer))
 
 
 def _move_journal_section(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
@@ -263,22 +290,23 @@ def _directory(start: str | os.PathLike[str] | None) -> Path:
         raise ConfigurationError("the working directory does not exist any more") from error
 
 
-def _from_file(
-    path: Path | None, document: Mapping[str, Any]
-) -> tuple[Values, dict[str, Values], dict[str, Values]]:
-    """Return the values of ``[agent]``, of each connection by name, and of each plugin by name."""
-    agent = Values()
-    for key, value in document.get("agent", {}).items():
-        _put_from_file(agent, path, "agent", key, value)
-    groups: list[dict[str, Values]] = []
-    for section in ("connections", "plugins"):
-        group: dict[str, Values] = {}
-        for name, content in document.get(section, {}).items():
-            group[name] = Values()
-            for key, value in content.items():
-                _put_from_file(group[name], path, f"{section}.{name}", key, value)
-        groups.append(group)
-    return agent, groups[0], groups[1]
+def _from_file(path: Path | None, document: Mapping[str, Any]) -> _Sections:
+    """Return the settings of ``delf.toml``.
+
+    Args:
+        path: The path of ``delf.toml``, if it exists.
+        document: The content of ``delf.toml``.
+    """
+    agent = _values_from_file(path, "agent", document.get("agent", {}))
+    connections = {
+        name: _values_from_file(path, f"connections.{name}", table)
+        for name, table in document.get("connections", {}).items()
+    }
+    plugins = {
+        name: _values_from_file(path, f"plugins.{name}", table)
+        for name, table in document.get("plugins", {}).items()
+    }
+    return _Sections(agent=agent, connections=connections, plugins=plugins)
 
 
 def _settings_of_environ(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
@@ -296,17 +324,20 @@ def _settings_of_flags(flags: Mapping[str, Any]) -> Iterator[_Setting]:
             yield _Setting((name,), value, f"{name} on the command line", _COMMAND_LINE)
 
 
-def _put_from_file(values: Values, path: Path | None, section: str, key: str, value: Any) -> None:
-    """Add a setting of ``delf.toml``; messages name it as in ``delf.toml [agent] llm.model``."""
-    if _is_model((key,), value):
-        value = {"model": value}
+def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any]) -> Values:
+    """Return the settings of a section of ``delf.toml``.
+
+    Messages name a setting as in ``delf.toml [agent] llm.model``.
+    """
+    values = Values()
     folder = path.parent if path is not None else None
-    values.put((key,), value, lambda at: f"{path} [{section}] {'.'.join(at)}", folder)
+    for key, value in table.items():
+        setting = {"model": value} if _is_model((key,), value) else value
+        values.put((key,), setting, lambda at: f"{path} [{section}] {'.'.join(at)}", folder)
+    return values
 
 
-def _put_overrides(
-    overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
-) -> list[_Setting]:
+def _put_overrides(overrides: Sequence[str], sections: _Sections) -> list[_Setting]:
     """Apply ``--set`` overrides to connections and plugins; return the agent's overrides."""
     agent_settings: list[_Setting] = []
     for section, key, value in map(texts.from_override, overrides):
@@ -314,7 +345,7 @@ def _put_overrides(
         if section == "agent":
             agent_settings.append(_Setting(key, value, label, _COMMAND_LINE))
         else:
-            group = connections if section == "connections" else plugins
+            group = sections.connections if section == "connections" else sections.plugins
             values = group.setdefault(key[0], Values())
             values.put(key[1:], value, label, source=_COMMAND_LINE)
     return agent_settings
