@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -132,6 +132,24 @@ def test_byte_of_a_single_value_does_not_count_as_a_value(value: Any) -> None:
     assert check_size(value * size, size, most_values=size // 2) is None
     with pytest.raises(TooLargeError):
         check_size(b"x" * (size + 1), size)
+
+
+class LazyTable(Mapping[int, list[int]]):
+    """A mapping that makes each value anew, so that a value may get the id of an earlier one."""
+
+    def __getitem__(self, key: int) -> list[int]:
+        return [0] * (20 if key < 3 else 100_000)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+    def __len__(self) -> int:
+        return 10
+
+
+def test_values_that_are_made_on_access_count_separately() -> None:
+    with pytest.raises(TooLargeError):
+        check_size(LazyTable(), 1_000_000, most_values=300_000)
 
 
 # -- what every backend tells ---------------------------------------------------------------

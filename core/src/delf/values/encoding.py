@@ -38,7 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 TAG = "$t"
 _MAX_REPR = 1000
@@ -55,6 +55,7 @@ A limit in bytes would not do, because a value of two encoded bytes can take 70 
 MAX_DEPTH = 500
 """The maximum depth of nested containers, which host and sandbox can both decode."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
+# The memory of a container without its parts, in multiples of the memory of a value.
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 # The memory of a container of any other type, in multiples of the memory of a value.
 _DEFAULT_COST = 12
@@ -178,24 +179,31 @@ def check_size(value: Any, max_size: int, most_values: int | None = None) -> Non
         raise UnsupportedValueError(_TOO_DEEP) from None
 
 
-class _Sizes:
-    """Measures a value: the numbers of values, characters and nested levels.
+class _Size(NamedTuple):
+    """The size of a value.
 
-    Each object is visited once, even if it occurs several times.
+    Args:
+        cost: The estimated memory in units of ``VALUE_BYTES``, without characters.
+        characters: The number of characters of texts, and of bytes of byte strings.
+        levels: The number of nested containers: ``[1]`` has one level, and ``[[1], 2]`` has two.
     """
+
+    cost: int
+    characters: int
+    levels: int
+
+
+class _Sizes:
+    """Measures a value, visiting each object once, even if it occurs several times."""
 
     def __init__(self, max_size: int, most_values: int) -> None:
         self._max_size, self._max_values = max_size, most_values
-        # By id() of a measured value, the result of measure(): cost, characters and nested levels.
-        self._measured: dict[int, tuple[int, int, int]] = {}
+        # Each measured value with its size, by the value's id(). The reference keeps the value
+        # alive, so that no other object gets its id.
+        self._measured: dict[int, tuple[Any, _Size]] = {}
 
-    def measure(self, value: Any, level: int) -> tuple[int, int, int]:
-        """Return a value's cost, its number of characters and its number of nested levels.
-
-        The cost is the estimated memory in units of ``VALUE_BYTES``, without characters. A number,
-        text or byte string in a container costs 1. A list costs 3 plus its items, and a dict 7 plus
-        its keys and values. The bytes of byte strings count as characters. Levels are those of
-        containers: ``[1]`` has one level, and ``[[1], 2]`` has two.
+    def measure(self, value: Any, level: int) -> _Size:
+        """Return the size of a value.
 
         Args:
             value: Any value.
@@ -213,35 +221,33 @@ class _Sizes:
         cost = 1 + _COSTS.get(kind, _DEFAULT_COST)
         characters = 0
         levels = 1
-        if kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
-            # Each item of such a list costs one value, so no item needs to be visited.
-            cost += count
-            parts = ()
-        elif kind is str or kind is bytes:
+        if kind is str or kind is bytes:
             characters = len(value)
-        for part in parts:
-            part_kind = _type_of(part)
-            if part_kind is str or part_kind is bytes:
-                cost += 1
-                characters += len(part)
-            elif part_kind in PLAIN:
-                cost += 1
-            else:
-                # If the same list is at two places of the value, it is measured only once.
-                inner_sizes = self._measured.get(id(part)) or self.measure(part, level + 1)
-                inner_cost, inner_characters, inner_levels = inner_sizes
-                cost += inner_cost
-                characters += inner_characters
-                levels = max(levels, 1 + inner_levels)
-                # The part may be deeper here than at the place where it was measured.
-                if level + levels > MAX_DEPTH:
-                    raise UnsupportedValueError(_TOO_DEEP)
-                self._check_limits(cost, characters)
+        elif kind is list and _TYPES_WITHOUT_CHARACTERS.issuperset(map(_type_of, parts)):
+            cost += count  # each item costs 1: no visits are needed
+        else:
+            for part in parts:
+                part_kind = _type_of(part)
+                if part_kind is str or part_kind is bytes:
+                    cost += 1
+                    characters += len(part)
+                elif part_kind in PLAIN:
+                    cost += 1
+                else:
+                    known = self._measured.get(id(part))
+                    size = self.measure(part, level + 1) if known is None else known[1]
+                    cost += size.cost
+                    characters += size.characters
+                    levels = max(levels, 1 + size.levels)
+                    # A part that was measured at another place may be deeper here.
+                    if level + levels > MAX_DEPTH:
+                        raise UnsupportedValueError(_TOO_DEEP)
+                    self._check_limits(cost, characters)
         self._check_limits(cost, characters)
-        sizes = cost, characters, levels
+        size = _Size(cost, characters, levels)
         if levels > 1 or count > _FEW_PARTS:  # counting a few parts again is cheaper
-            self._measured[id(value)] = sizes
-        return sizes
+            self._measured[id(value)] = value, size
+        return size
 
     def _check_limits(self, cost: int, characters: int) -> None:
         if cost > self._max_values:
