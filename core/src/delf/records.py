@@ -8,12 +8,11 @@ dataclass, which takes half a millisecond, and most dataclasses are never used i
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import operator
 import reprlib
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,13 +36,7 @@ else:
         def make(cls: type) -> type:
             # A class without a docstring would get its signature as the docstring.
             cls.__doc__ = cls.__doc__ or cls.__name__
-            # dataclasses.dataclass() collects the fields and makes the slots. The methods come from
-            # _methods(). The option ``frozen`` would make methods, so the option is not passed.
-            # Without the option, dataclass() refuses frozen base classes: hide that they are.
-            with _unfrozen_bases(cls, frozen=frozen):
-                options = {"init": False, "repr": False, "eq": False}
-                cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
-            cls.__dataclass_params__.frozen = frozen  # the call has set it to False
+            cls = _with_fields(cls, frozen=frozen, slots=slots, kw_only=kw_only)
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
                 # Do not replace a method of the class. A __hash__ of None is no method: Python sets
                 # it in a class that defines __eq__ alone.
@@ -55,36 +48,33 @@ else:
         return make
 
 
-_THAWING: Final = threading.RLock()
+# Modules are imported in several threads, and _with_fields() changes the marks of base classes.
+_BASES_LOCK: Final = threading.RLock()
 
 
-@contextlib.contextmanager
-def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
-    """Mark base classes as not frozen inside the block.
-
-    This module calls ``dataclasses.dataclass`` without ``frozen`` also for frozen classes, because
-    it adds their methods itself. Without ``frozen``, ``dataclasses.dataclass`` raises if a base
-    class is marked as frozen.
-
-    Args:
-        cls: The class.
-        frozen: Whether the class is to be frozen.
+def _with_fields(cls: type, *, frozen: bool, slots: bool, kw_only: bool) -> Any:
+    """Return a class with its fields and slots as a dataclass, but without methods.
 
     Raises:
         TypeError: If a base class is frozen and the class is not, or vice versa.
     """
-    bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
-    params: list[Any] = [item for item in bases if item is not None]
-    with _THAWING:  # modules are imported in several threads
-        if any(item.frozen != frozen for item in params):
+    dataclass_bases = [base for base in cls.__mro__[1:] if "__dataclass_params__" in vars(base)]
+    base_params: list[Any] = [vars(base)["__dataclass_params__"] for base in dataclass_bases]
+    add_fields: Any = dataclasses.dataclass
+    with _BASES_LOCK:
+        if any(params.frozen != frozen for params in base_params):
             raise TypeError(f"{cls.__name__}: a dataclass and its bases must all be frozen or none")
-        for item in params:
-            item.frozen = False
+        # The option ``frozen`` would compile methods. Without the option, dataclasses.dataclass()
+        # refuses frozen base classes. So no base class is marked as frozen during the call.
+        for params in base_params:
+            params.frozen = False
         try:
-            yield
+            made = add_fields(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
         finally:
-            for item in params:
-                item.frozen = frozen
+            for params in base_params:
+                params.frozen = frozen
+    made.__dataclass_params__.frozen = frozen
+    return made
 
 
 class _Absent:

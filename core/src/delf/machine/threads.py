@@ -30,31 +30,40 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     Returns:
         A future with the result or the exception. An exception that nobody awaits is not logged.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     # asyncio would log an exception that nobody fetches; here the caller may be gone by design.
     future.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
-
-    def report(set_outcome: Callable[[Any], None], value: Any) -> None:
-        def set_on_loop() -> None:
-            # The waiting task may have been cancelled; a finished future takes no second result.
-            if not future.done():
-                set_outcome(value)
-
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits the result
-            loop.call_soon_threadsafe(set_on_loop)
-
-    def work() -> None:
-        try:
-            result = function()
-        except BaseException as error:
-            # A RuntimeError replaces exceptions that the future cannot pass on: a SystemExit would
-            # end the event loop, and a future refuses a StopIteration.
-            is_accepted = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            report(future.set_exception, error if is_accepted else RuntimeError(repr(error)))
-        else:
-            report(future.set_result, result)
-
     context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
+    threading.Thread(
+        target=context.run, args=(_run, function, future), name=name, daemon=True
+    ).start()
     return future
+
+
+def _run(function: Callable[[], T], future: asyncio.Future[T]) -> None:
+    """Call a function in this thread, and pass its result to a future of another thread."""
+    try:
+        result = function()
+    except BaseException as error:
+        # A RuntimeError replaces exceptions that the future cannot pass on: a SystemExit would end
+        # the event loop, and a future refuses a StopIteration.
+        is_accepted = isinstance(error, Exception) and not isinstance(error, StopIteration)
+        _complete(future, future.set_exception, error if is_accepted else RuntimeError(repr(error)))
+    else:
+        _complete(future, future.set_result, result)
+
+
+def _complete(
+    future: asyncio.Future[Any], set_outcome: Callable[[Any], None], outcome: object
+) -> None:
+    """Complete a future of another thread, by a call on the future's event loop."""
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits the result
+        future.get_loop().call_soon_threadsafe(_set_unless_done, future, set_outcome, outcome)
+
+
+def _set_unless_done(
+    future: asyncio.Future[Any], set_outcome: Callable[[Any], None], outcome: object
+) -> None:
+    # The waiting task may have been cancelled; a finished future takes no second result.
+    if not future.done():
+        set_outcome(outcome)

@@ -201,7 +201,8 @@ class Attempts(Generic[A]):
     Args:
         retries: The maximum number of retries.
         is_repeatable: Whether the request is idempotent.
-        retry_rule: Returns None to accept a response, or the :class:`Retry` to make after it.
+        retry_rule: Returns the :class:`Retry` to make after a response; None to accept the
+            response, also because the server asks for a longer pause than the rule allows.
         sleep: Awaitable sleep between attempts.
     """
 
@@ -233,33 +234,47 @@ class Attempts(Generic[A]):
         """
         import httpx
 
-        progress = self.progress
         while True:
-            is_last = progress.failures >= self._retries
             try:
                 answer = await send()
             except httpx.TransportError as error:
-                # Without a connection nothing was sent; after any other failure the request may
-                # have arrived.
-                is_unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-                progress.may_have_taken_effect |= not is_unsent
-                may_repeat = is_unsent or self._is_repeatable
-                if is_last or not may_repeat:
-                    raise NoAnswerError(
-                        error, may_have_taken_effect=progress.may_have_taken_effect
-                    ) from None
-                retry = Retry(seconds=pause(progress.attempts))
+                retry = self._retry_without_response(error)
             else:
-                # The rule returns None for an acceptable response, and also if the server asks for
-                # a longer pause than the rule allows.
-                retry = self._retry_rule(answer, progress)
-                if retry is None or (retry.is_failure and is_last):
+                retry = self._retry_rule(answer, self.progress)
+                if retry is None or not self._is_left(retry):
                     return answer
-            progress.attempts += 1
-            progress.may_have_taken_effect |= retry.may_have_taken_effect
-            if retry.is_failure:
-                progress.failures += 1
-            else:
-                # The server only asked for a pause, which uses up no retry.
-                progress.waited += retry.seconds
+            self._count(retry)
             await self._sleep(retry.seconds)
+
+    def _retry_without_response(self, error: httpx.TransportError) -> Retry:
+        """Return the retry to make after an attempt that got no response.
+
+        Raises:
+            NoAnswerError: If no retry is left, or if a retry is not safe.
+        """
+        import httpx
+
+        # Without a connection nothing was sent; after any other failure the request may have
+        # arrived.
+        is_sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+        retry = Retry(seconds=pause(self.progress.attempts), may_have_taken_effect=is_sent)
+        is_safe = self._is_repeatable or not is_sent
+        if is_safe and self._is_left(retry):
+            return retry
+        raise NoAnswerError(
+            error, may_have_taken_effect=is_sent or self.progress.may_have_taken_effect
+        ) from None
+
+    def _is_left(self, retry: Retry) -> bool:
+        """Return True if a retry uses up none of the retries, or if one of them is left."""
+        return not retry.is_failure or self.progress.failures < self._retries
+
+    def _count(self, retry: Retry) -> None:
+        """Add the finished attempt, after which a retry is made, to the progress."""
+        progress = self.progress
+        progress.attempts += 1
+        progress.may_have_taken_effect |= retry.may_have_taken_effect
+        if retry.is_failure:
+            progress.failures += 1
+        else:  # the server only asked for a pause
+            progress.waited += retry.seconds

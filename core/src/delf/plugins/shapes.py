@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.errors import PluginError
 from delf.hookspecs import HOOKS
@@ -141,29 +141,29 @@ def mismatched_async_methods(protocol: type, instance: object) -> Iterator[str]:
     """
     owner = instance if isinstance(instance, type) else type(instance)
     for name in members(protocol):
-        protocol_member = inspect.getattr_static(protocol, name, None)
-        own_member = inspect.getattr_static(owner, name, None)
-        if not isinstance(protocol_member, FunctionType) or not isinstance(
-            own_member, FunctionType
-        ):
-            continue
-        inner: Any = inspect.unwrap(own_member)
-        is_async = inspect.iscoroutinefunction(inner)
-        must_be_async = inspect.iscoroutinefunction(protocol_member)
-        if is_async == must_be_async:
-            continue
-        # A plain method that returns an awaitable is as good as an async method.
-        plain_member = own_member if must_be_async else protocol_member
-        if _returns_awaitable(plain_member):
-            continue
-        if must_be_async:
-            yield f"has a plain method {name}, which is awaited: write `async def {name}`"
-        elif "Async" in _return_annotation(protocol_member):
-            # In a protocol, the method of an async iterator is a plain method. An object has to
-            # implement this method with `yield`, or else the method returns a coroutine.
-            yield f"has an async method {name} without `yield`: it must be an async generator"
-        else:
-            yield f"has an async method {name}, which is not awaited: write `def {name}`"
+        declared = inspect.getattr_static(protocol, name, None)
+        given = inspect.getattr_static(owner, name, None)
+        if isinstance(declared, FunctionType) and isinstance(given, FunctionType):
+            message = _async_mismatch(name, declared, given)
+            if message is not None:
+                yield message
+
+
+def _async_mismatch(name: str, declared: FunctionType, given: FunctionType) -> str | None:
+    """Return a message if only one of a declared and a given method is async; None otherwise.
+
+    A plain method that returns an awaitable counts as async.
+    """
+    must_be_async = inspect.iscoroutinefunction(declared)
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(cast("Any", given)))
+    if must_be_async and not is_async and not _returns_awaitable(given):
+        return f"has a plain method {name}, which is awaited: write `async def {name}`"
+    if not is_async or must_be_async or _returns_awaitable(declared):
+        return None
+    returns_async_iterator = "Async" in _return_annotation(declared)
+    if returns_async_iterator:  # without a `yield`, the given method returns a coroutine instead
+        return f"has an async method {name} without `yield`: it must be an async generator"
+    return f"has an async method {name}, which is not awaited: write `def {name}`"
 
 
 def _annotations_of(cls: type) -> Mapping[str, Any]:
