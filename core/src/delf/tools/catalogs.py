@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
@@ -61,12 +61,7 @@ def scored_matches(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[
 def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dict[int, float]:
     """Score actions by how well they match a task and its steps.
 
-    The whole task and each of its steps, which are parts of its text, are searched separately,
-    because the words of a short step have little weight in a long task. In each search, scores are
-    divided by the score of the best action. An action's score is the weighted sum of its score for
-    the whole task and of its best score in any search. Finally, all scores are multiplied by the
-    undivided best score for the whole task: if even the best action is a weak match, all scores are
-    low.
+    All scores are low if no action matches the whole task well.
 
     Args:
         catalog: The actions.
@@ -77,22 +72,28 @@ def score_actions(catalog: Catalog, task: str, limit: int = _MAX_MATCHES) -> dic
         A mapping from position in the catalog to score, best first. Scores range from 0 to 1; 1 is
         a perfect match.
     """
+    # Each step is searched for separately, because the words of a short step have little weight in
+    # a long task. The first item of steps_of() is the whole task.
     searches = [scored_matches(catalog, step, limit) for step in steps_of(task)]
-    scores_by_search = [_divide_by_best_score(matches) for matches in searches]
-    best_scores: dict[int, float] = {}
-    for search_scores in scores_by_search:
-        for number, score in search_scores.items():
-            best_scores[number] = max(best_scores.get(number, 0.0), score)
-    # The first item of steps_of() is the whole task.
-    task_scores = scores_by_search[0]
+    relative_scores = [_divide_by_best_score(matches) for matches in searches]
+    task_scores = relative_scores[0]
     best_task_score = _best_score(searches[0])
     scores: dict[int, float] = {}
-    for number, best_score in best_scores.items():
+    for number, best_score in _highest_scores(relative_scores).items():
         task_score = task_scores.get(number, 0.0)
         weighted_score = _TASK_WEIGHT * task_score + (1 - _TASK_WEIGHT) * best_score
         scores[number] = best_task_score * weighted_score
     best_first = sorted(scores, key=lambda number: (-scores[number], number))
     return {number: scores[number] for number in best_first}
+
+
+def _highest_scores(searches: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the highest score of each action in any search."""
+    highest: dict[int, float] = {}
+    for scores in searches:
+        for number, score in scores.items():
+            highest[number] = max(highest.get(number, 0.0), score)
+    return highest
 
 
 def _divide_by_best_score(matches: Sequence[tuple[int, float]]) -> dict[int, float]:
@@ -157,28 +158,28 @@ def _changes_in_step(catalog: Catalog, step: str) -> list[int]:
         change = None if entry.reads else change_of(entry.name, shared)
         if change is None or not change.nouns <= word_positions.keys():
             continue
-        is_after_preposition = change.nouns <= words_after_preposition
-        if change.kind not in _kinds_for_resource(kinds, is_after_preposition):
-            continue
-        noun_positions = [word_positions[noun] for noun in change.nouns]
-        changes.append(_RankedChange.of(entry.name, noun_positions, catalog_position))
+        if _is_requested(change.kind, kinds, change.nouns <= words_after_preposition):
+            noun_positions = [word_positions[noun] for noun in change.nouns]
+            changes.append(_RankedChange.of(entry.name, noun_positions, catalog_position))
     best_changes = sorted(changes)[:_CHANGES_PER_STEP]
     return [change.catalog_position for change in best_changes]
 
 
-def _kinds_for_resource(kinds: frozenset[str], is_after_preposition: bool) -> frozenset[str]:
-    """Return which of the kinds of change in a step are possible for one of its resources.
-
-    "Add the label new to the ticket" may create a label, or update a ticket. Of several kinds, a
-    resource after "to" or "from" can only be updated, and any other resource cannot be updated.
+def _is_requested(
+    kind: str, requested_kinds: frozenset[str], is_resource_after_preposition: bool
+) -> bool:
+    """Return True if a step may request a kind of change of a resource.
 
     Args:
-        kinds: The kinds of change in the step.
-        is_after_preposition: Whether the resource is named after "to" or "from".
+        kind: The kind of change.
+        requested_kinds: The kinds of change in the step.
+        is_resource_after_preposition: Whether the step names the resource after "to" or "from".
     """
-    if len(kinds) == 1:
-        return kinds
-    return kinds & {"update"} if is_after_preposition else kinds - {"update"}
+    if len(requested_kinds) == 1 or kind not in requested_kinds:
+        return kind in requested_kinds
+    # "Add the label new to the ticket" may create a label, or update a ticket: of several kinds, a
+    # resource after "to" or "from" can only be updated, and any other resource cannot be updated.
+    return (kind == "update") == is_resource_after_preposition
 
 
 class _RankedChange(NamedTuple):

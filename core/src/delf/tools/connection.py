@@ -218,29 +218,33 @@ class Connection(Generic[S]):
             settings: The settings by name.
         """
         if self.Settings is None:
-            if positional or settings:
-                unknown = repr(min(settings)) if settings else "without a name"
-                raise ConnectionConfigurationError(
-                    f"connection {self.name!r} has no setting {unknown}",
-                    hint="this type of connection takes name, allow and confirm only",
-                )
+            self._refuse_all_settings(positional, settings)
             return None
         if not positional:
             return self.Settings.for_instance(self.name, settings)
-        first = positional[0]
-        is_settings_object = isinstance(first, self.Settings)
-        is_only_argument = len(positional) == 1 and not settings
-        if is_settings_object and is_only_argument:
-            return first
+        first, *others = positional
         first_setting = next(iter(self.Settings.model_fields))
-        # A settings object has all settings, so further settings are refused.
-        if is_settings_object or len(positional) > 1 or first_setting in settings:
+        is_settings_object = isinstance(first, self.Settings)
+        # A settings object sets all settings; any other value sets the first one.
+        is_set_twice = bool(settings) if is_settings_object else first_setting in settings
+        if others or is_set_twice:
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} takes one setting by position, {first_setting}, and "
                 "only once",
                 hint="give all other settings by name",
             )
+        if is_settings_object:
+            return first
         return self.Settings.for_instance(self.name, {**settings, first_setting: first})
+
+    def _refuse_all_settings(self, positional: Sequence[Any], settings: Mapping[str, Any]) -> None:
+        """Raise if there are settings, for a type of connection without settings."""
+        if positional or settings:
+            unknown = repr(min(settings)) if settings else "without a name"
+            raise ConnectionConfigurationError(
+                f"connection {self.name!r} has no setting {unknown}",
+                hint="this type of connection takes name, allow and confirm only",
+            )
 
     def _check_actions(self) -> None:
         """Raise for invalid names and permissions of actions that the class defines."""

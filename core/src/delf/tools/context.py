@@ -252,10 +252,11 @@ class CallContext:
         """Run a child task, and wait for it.
 
         The child shares budget, approvals and journal with its parent, asks the same people,
-        appears in the parent's trace, and is cancelled with the call. If the process dies while the
-        child runs, resuming the parent calls the action again, without asking a person. The same
-        ``delegate`` call then continues the child, or returns its recorded result. So all other
-        work of such an action must be idempotent.
+        appears in the parent's trace, and is cancelled with the call.
+
+        If the process dies while the child runs, the resumed parent repeats the whole call without
+        asking a person. The repeated ``delegate`` continues the child, or returns its recorded
+        result. Everything else that an action with ``delegate`` does must be idempotent.
 
         Args:
             task: The task, in plain words.

@@ -520,10 +520,8 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
     while _is_wrapper(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
-        # A field of ``Page[list[int]]`` with the type ``T`` has the type ``list[int]``. A type
-        # argument never has variables of ``Page``, so no variable in it is replaced.
-        hint = context.type_arguments.get(hint, Any)
-        context = context.without_variables()
+        yield from _variable_notes(hint, context, path)
+        return
     origin = typing.get_origin(hint)
     record = origin if isinstance(origin, type) else hint  # ``Page`` for ``Page[int]``
     is_class = isinstance(record, type)
@@ -535,6 +533,18 @@ def _notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]
         yield from _item_notes(root, doc_of(root), context.with_variables_of_class(hint), path)
     elif not context.is_too_deep(hint):
         yield from _field_notes(hint, record, fields, context, path)
+
+
+def _variable_notes(
+    variable: typing.TypeVar, context: _Context, path: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the key paths and descriptions inside the type that replaces a type variable.
+
+    In ``Page[list[Order]]``, the type ``list[Order]`` replaces the variable of ``Page``.
+    """
+    type_argument = context.type_arguments.get(variable, Any)
+    # A type argument is written outside of the class: the class's variables do not occur in it.
+    yield from _notes(type_argument, context.without_variables(), path)
 
 
 def _argument_notes(hint: Any, context: _Context, path: str) -> Iterator[tuple[str, str]]:

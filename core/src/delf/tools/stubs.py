@@ -188,41 +188,59 @@ def select_fitting(choice: ToolChoice, ranked: Iterable[str], task: str) -> froz
         task: The user's task, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
+    ranked_names = [name for name in ranked if name in by_name]
     all_fit = whole_size(by_name.values(), choice.budget) <= choice.budget
     if all_fit:  # show every tool that is ranked; a prefilter may have ranked only some
-        names = (name for name in ranked if name in by_name)
-        return frozenset(add_readers(names, choice.catalog))
-    budget = _budget_without_notes(choice.budget)
+        return frozenset(add_readers(ranked_names, choice.catalog))
     is_mentioned = named_by(task)
-    best_match_limits = _best_match_limits(choice, is_mentioned, task)
-    kept_tools: dict[str, ToolDescription] = {}
-    ranked_names = [name for name in ranked if name in by_name]
     wanted_names = _names_by_priority(choice.catalog, ranked_names, task)
-    remaining_tools = [by_name[name] for name in wanted_names]
-    # The prompt has the stubs of the kept tools, and a list with the names of the omitted tools.
-    # Each round measures both, and selects more tools for the free space. Several rounds are needed
-    # because _select_within() estimates sizes too high: for example, it counts a record's
-    # definition that turns out to be unnecessary.
+    selected = _select_in_rounds(
+        by_name,
+        [by_name[name] for name in wanted_names],
+        _budget_without_notes(choice.budget),
+        is_mentioned,
+        _best_match_limits(choice, is_mentioned, task),
+    )
+    return frozenset(selected)
+
+
+def _select_in_rounds(
+    by_name: Mapping[str, ToolDescription],
+    wanted_tools: Sequence[ToolDescription],
+    budget: int,
+    is_mentioned: NameTest,
+    best_match_limits: Mapping[str, StubLimits],
+) -> Mapping[str, ToolDescription]:
+    """Return the tools whose stubs fit the budget beside a list of all omitted tools, by name.
+
+    A single round would leave space unused, because :func:`_select_within` estimates sizes too
+    high: for example, it counts the definition of a record that turns out to be unnecessary.
+
+    Args:
+        by_name: All tools, by name.
+        wanted_tools: The tools to choose from, best first.
+        budget: The maximum number of characters.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
+        best_match_limits: The limits of the tools that match the task best, by name of tool.
+    """
+    selected: dict[str, ToolDescription] = {}
     for _ in range(_ROUNDS):
-        omitted_names = [name for name in by_name if name not in kept_tools]
-        text_of_omitted_names = names_of(omitted_names, budget)
-        stubs_size = _size(
-            list(kept_tools.values()), _MIN_LIMITS, is_mentioned, budget, best_match_limits
-        )
-        free_size = budget - stubs_size - len(text_of_omitted_names)
-        remaining_tools, selected = _select_within(
-            remaining_tools,
-            free_size,
+        text_of_omitted_names = names_of([name for name in by_name if name not in selected], budget)
+        selected_tools = list(selected.values())
+        stubs_size = _size(selected_tools, _MIN_LIMITS, is_mentioned, budget, best_match_limits)
+        added_tools = _select_within(
+            [tool for tool in wanted_tools if tool.name not in selected],
+            budget - stubs_size - len(text_of_omitted_names),
             is_mentioned,
             best_match_limits,
-            kept_tools,
+            selected_tools,
             # "# and about tickets (12)" stands for the names that do not fit in the list.
             lists_each_omitted_name=_MORE_RESOURCES not in text_of_omitted_names,
         )
-        if not selected:
+        if not added_tools:
             break
-        kept_tools |= selected
-    return frozenset(kept_tools)
+        selected |= added_tools
+    return selected
 
 
 def _names_by_priority(catalog: Catalog, ranked_names: Sequence[str], task: str) -> Iterable[str]:
@@ -258,11 +276,11 @@ def _select_within(
     max_size: int,
     is_mentioned: NameTest,
     best_match_limits: Mapping[str, StubLimits],
-    kept_tools: Mapping[str, ToolDescription],
+    earlier_tools: Sequence[ToolDescription],
     *,
     lists_each_omitted_name: bool,
-) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
-    """Select the tools whose stubs fit.
+) -> dict[str, ToolDescription]:
+    """Return the tools whose stubs fit, by name.
 
     Args:
         tools: The tools to choose from, best first.
@@ -271,18 +289,15 @@ def _select_within(
             value of an enum, that the text of the task mentions. Such texts are always shown.
         best_match_limits: The limits on the length of the best matching tools' stubs, by name of
             tool. All other stubs have the limits ``_MIN_LIMITS``.
-        kept_tools: The tools that were selected before, by name.
+        earlier_tools: The tools that were selected before.
         lists_each_omitted_name: Whether the prompt has the name of each tool without a stub. The
             list of these names then becomes shorter when a tool is selected.
-
-    Returns:
-        The tools that were not selected, and the selected tools by name.
     """
-    shown_connections = {tool.connection for tool in kept_tools.values()}
-    shown_result_types = {tool.returns for tool in kept_tools.values()}
+    shown_connections = {tool.connection for tool in earlier_tools}
+    shown_result_types = {tool.returns for tool in earlier_tools}
     selected: dict[str, ToolDescription] = {}
-    rest: list[ToolDescription] = []
-    for number, tool in enumerate(tools, 1):
+    misfit_count = 0
+    for tool in tools:
         limits = best_match_limits.get(tool.name, _MIN_LIMITS)
         stub_size, definition_size = _sizes_with_named_result(tool, limits, is_mentioned)
         size = stub_size
@@ -293,17 +308,16 @@ def _select_within(
         if lists_each_omitted_name:
             # The list loses the name of this tool, and the comma and blank after the name.
             size -= len(tool.method) + 2
-        if size > max_size:
-            rest.append(tool)
-            if len(rest) > _MAX_MISFITS:  # making the stubs of all other tools would take long
-                remaining = tools[number:]
-                return [*rest, *remaining], selected
+        if size <= max_size:
+            max_size -= size
+            shown_connections.add(tool.connection)
+            shown_result_types.add(tool.returns)
+            selected[tool.name] = tool
             continue
-        max_size -= size
-        shown_connections.add(tool.connection)
-        shown_result_types.add(tool.returns)
-        selected[tool.name] = tool
-    return rest, selected
+        misfit_count += 1
+        if misfit_count > _MAX_MISFITS:  # making the stubs of all other tools would take long
+            break
+    return selected
 
 
 def _sizes_with_named_result(
@@ -399,7 +413,7 @@ def _lines(
     limits: StubLimits,
     is_mentioned: NameTest,
     best_match_limits: Mapping[str, StubLimits] = _NO_LARGER_LIMITS,
-) -> Iterable[str]:
+) -> Iterator[str]:
     """Yield the stubs of tools: functions first, then the actions of each connection.
 
     Args:
@@ -409,36 +423,54 @@ def _lines(
         best_match_limits: The limits of the tools that match the task best, by name of tool. They
             apply only if they are larger than ``limits``.
     """
-    results = named_results(tools)
-    larger_limits = {name: max(limits, best) for name, best in best_match_limits.items()}
-    # The limits of a best matching tool also hold for the definition of its result.
-    definition_limits: dict[str, StubLimits] = {}
+    writer = _StubWriter(tools, limits, is_mentioned, best_match_limits)
+    tools_by_connection: dict[str, list[ToolDescription]] = {}
     for tool in tools:
-        result = results.get(tool.returns)
-        if result is not None and tool.name in larger_limits:
-            definition_limits[result.name] = larger_limits[tool.name]
-
-    def lines_of_tool(tool: ToolDescription, indent: str) -> Iterable[str]:
-        """Yield a tool's stub; first, if needed, the definition of the record that it returns.
-
-        The definition is needed only before the first of the tools that return the record.
-        """
-        named_result = results.get(tool.returns)
-        if named_result is not None and named_result.first_tool is tool:
-            limits_of_result = definition_limits.get(named_result.name, limits)
-            yield f"{indent}{_definition(named_result, limits_of_result, is_mentioned)}"
-        yield _stub(tool, larger_limits.get(tool.name, limits), is_mentioned, results)
-
-    actions_by_connection: dict[str, list[ToolDescription]] = {}
-    for tool in tools:
-        if tool.connection:
-            actions_by_connection.setdefault(tool.connection, []).append(tool)
-        else:
-            yield from lines_of_tool(tool, "")
-    for methods in actions_by_connection.values():
+        tools_by_connection.setdefault(tool.connection, []).append(tool)
+    for function in tools_by_connection.pop("", []):
+        yield from writer.lines_of(function, indent="")
+    for methods in tools_by_connection.values():
         yield _head(methods[0])
-        for tool in methods:
-            yield from lines_of_tool(tool, "    ")
+        for method in methods:
+            yield from writer.lines_of(method, indent="    ")
+
+
+class _StubWriter:
+    """Writes the stubs of tools, and the definitions of the records that several tools return.
+
+    Args:
+        tools: All tools to write.
+        limits: The limits for each stub.
+        is_mentioned: Returns True for a key or value that the text of the task mentions.
+        best_match_limits: Larger limits, by name of tool.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[ToolDescription],
+        limits: StubLimits,
+        is_mentioned: NameTest,
+        best_match_limits: Mapping[str, StubLimits],
+    ) -> None:
+        self._limits = limits
+        self._is_mentioned = is_mentioned
+        self._results = named_results(tools)
+        self._larger_limits = {name: max(limits, best) for name, best in best_match_limits.items()}
+        # The definition of a record gets the larger limits if any tool that returns it has them.
+        self._larger_result_limits: dict[str, StubLimits] = {}
+        for tool in tools:
+            result = self._results.get(tool.returns)
+            if result is not None and tool.name in self._larger_limits:
+                self._larger_result_limits[result.name] = self._larger_limits[tool.name]
+
+    def lines_of(self, tool: ToolDescription, indent: str) -> Iterator[str]:
+        """Yield a tool's stub, after the definition of its result if the tool is the first user."""
+        result = self._results.get(tool.returns)
+        if result is not None and result.first_tool is tool:
+            result_limits = self._larger_result_limits.get(result.name, self._limits)
+            yield f"{indent}{_definition(result, result_limits, self._is_mentioned)}"
+        stub_limits = self._larger_limits.get(tool.name, self._limits)
+        yield _stub(tool, stub_limits, self._is_mentioned, self._results)
 
 
 def _definition(result: Result, limits: StubLimits, is_mentioned: NameTest) -> str:

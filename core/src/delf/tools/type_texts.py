@@ -27,7 +27,9 @@ _INCLUDING_TYPES: Final = {
     "int": ("int", "float", "Decimal"),
 }
 # The limits to try, from long to short: the depth of nested records, and the number of keys.
-_SHORTENING_STEPS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60), (1, 30))
+_SHORTENING_STEPS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60))
+# The numbers of keys to try after these, if only the outermost records are shown.
+_KEYS_OF_OUTERMOST: Final = (60, 30)
 
 
 def values_in(text: str) -> list[str]:
@@ -97,15 +99,14 @@ def shorten(
     """Shorten a type to a number of characters, as far as possible.
 
     First, inner records become ``dict``; then ``...`` replaces the last keys of the outermost
-    records. If even this text is too long, the returned text is longer than the limit: it has the
-    first ``max_keys`` keys of the outermost records. Keys and values that the task's text mentions
-    always stay.
+    records. A type that is still too long exceeds the limit, with ``max_keys`` keys. Keys and
+    values that the task's text mentions always stay.
 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
         is_mentioned: Returns True for a key or value that the text of the task mentions.
-        max_keys: The maximum number of keys of the outermost records.
+        max_keys: The maximum number of keys of the outermost records, once these are shortened.
         max_values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
@@ -114,17 +115,12 @@ def shorten(
         parts = _TypeParser(text).parse_type(ends="")
     except ValueError:
         return text
-    short_text = text
-    # Each step shows fewer levels or keys. The result of the last step is used at any length.
-    for depth, keys_of_step in (*_SHORTENING_STEPS, (1, max_keys)):
-        shown_keys = keys_of_step
-        shows_only_outermost = depth == 1  # to whose keys ``max_keys`` applies
-        if shows_only_outermost:
-            shown_keys = min(keys_of_step, max_keys)
-        short_text = _format_type(parts, _Limits(depth, shown_keys, max_values), is_mentioned)
+    outermost_steps = [(1, min(keys, max_keys)) for keys in _KEYS_OF_OUTERMOST]
+    for depth, keys in (*_SHORTENING_STEPS, *outermost_steps):
+        short_text = _format_type(parts, _Limits(depth, keys, max_values), is_mentioned)
         if len(short_text) <= limit:
-            break
-    return short_text
+            return short_text
+    return _format_type(parts, _Limits(1, max_keys, max_values), is_mentioned)
 
 
 def with_types(text: str, types_by_path: Iterable[tuple[Sequence[str], str]]) -> str:
