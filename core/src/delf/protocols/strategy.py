@@ -270,20 +270,19 @@ class StrategyHost(Protocol):
         session: ModelSession | None = None,
         continues: bool = False,
     ) -> ModelReply:
-        """Ask the main model; the call counts towards cost and budget.
+        """Ask the main model, and return its answer without reasoning.
 
-        The answer is without reasoning. An incomplete answer is returned in three cases:
+        The call counts towards cost and budget. The answer may be incomplete:
 
-        - The answer reached its token limit, with ``on_delta`` or ``session``: the reply has
-          ``broken_by``. Without these arguments, the model is asked to continue, and an error is
-          raised if the answer still does not end.
-        - The connection failed after the first piece, with ``on_delta``: the reply has the
-          ``finish_reason`` ``cut``. Any other failure of the connection raises an error.
-        - The process died during the answer: the resumed task gets the journalled part, with
-          ``cut``.
+        - If the reply has ``broken_by``, the answer reached its token limit. Only callers that give
+          ``on_delta`` or ``session`` get such an answer; for other callers, the model is asked to
+          continue.
+        - If the reply has the ``finish_reason`` ``cut``, the connection failed after the first
+          piece reached ``on_delta``, or the process died during the answer and the task was
+          resumed.
 
-        Of the calls in an incomplete answer, the strategy may use only those that ``on_delta`` has
-        already started.
+        The last call in an incomplete answer may be truncated. A strategy must therefore ignore the
+        calls that ``on_delta`` has not started.
 
         Args:
             messages: The whole conversation; with ``continues``, only the new messages.
@@ -295,7 +294,7 @@ class StrategyHost(Protocol):
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
-            DelfError: If the call failed after retries.
+            DelfError: If the call failed after retries, or if the model does not end its answer.
         """
         ...
 

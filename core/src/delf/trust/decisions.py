@@ -170,16 +170,17 @@ def whole_file_items(path: Path, content: bytes, root: Path) -> Items:
         ConfigurationError: If the file is a link that leads out of the folder.
     """
     root = root.resolve()
+    own_path = path.absolute()
     target = path.resolve()
-    # A link in the folder is recorded by the link's own path, which the user knows, not by the path
-    # of the link's target.
-    known_path = path.absolute()
-    if not known_path.is_relative_to(root):
+    is_target_in_folder = target.is_relative_to(root)
+    if own_path.is_relative_to(root):
+        if not is_target_in_folder:
+            raise ConfigurationError(f"{own_path} is a link out of {root}")
+        known_path = own_path  # of a link, the user knows its own path
+    elif is_target_in_folder:
         known_path = target
-    if not known_path.is_relative_to(root):
+    else:
         return {}
-    if not target.is_relative_to(root):
-        raise ConfigurationError(f"{known_path} is a link out of {root}")
     return {known_path.relative_to(root).as_posix(): digest_items(content)}
 
 

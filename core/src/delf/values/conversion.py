@@ -123,9 +123,8 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     """
     kind = cast("Any", type(value))
     if kind in PLAIN:
-        if kind is not int or abs(value) < MIN_LONG_INT:
-            return value
-        return convert_unsupported(value)
+        is_too_long = kind is int and abs(value) >= MIN_LONG_INT
+        return convert_unsupported(value) if is_too_long else value
     if kind is not list and kind is not dict:
         converted = _convert_library_value(value, convert_unsupported)
         if converted is not _NOT_CONVERTED:
@@ -145,23 +144,28 @@ def _plain(value: Any, convert_unsupported: Converter) -> Any:
     field_values = fields_of(value)
     if field_values is not None:
         return {name: _plain(item, convert_unsupported) for name, item in field_values.items()}
-    if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
-        # Of a subclass. Encoded as a datetime, the value would lose its nanoseconds.
-        return value.isoformat()
     if _can_be_encoded(value):
         return value
+    return _plain_unencodable(value, convert_unsupported)
+
+
+def _plain_unencodable(value: Any, convert_unsupported: Converter) -> Any:
+    """Convert a value that cannot be encoded, and is neither a list nor a record, to plain data."""
     if isinstance(value, (set, frozenset)):
         return [_plain(item, convert_unsupported) for item in cast("Collection[Any]", value)]
+    if isinstance(value, dt.datetime) and getattr(value, "nanosecond", 0):
+        return value.isoformat()
     if isinstance(value, decimal.Decimal):
-        # This Decimal cannot be encoded: it has too many digits or too large an exponent. The
-        # conversions below would make it a float, which may be infinite.
+        # A Decimal with too many digits or too large an exponent. The conversions below would make
+        # it a float, which may be infinite.
         return convert_unsupported(value)
     for convert in _CONVERSIONS:
         try:
             data = convert(value)
         except _CONVERSION_ERRORS:
             continue
-        if type(data) is not kind:  # a result of the same type would be converted without end
+        is_same_type = type(data) is type(value)  # its conversion would never end
+        if not is_same_type:
             return _plain(data, convert_unsupported)
     return convert_unsupported(value)
 
