@@ -33,28 +33,33 @@ def messages(
 
     Args:
         history: The messages.
-        endpoint: The endpoint. DeepSeek and Kimi, while reasoning, refuse messages with tool calls
-            but without ``reasoning_content``. For these models, such messages, which another model
-            wrote, get an empty ``reasoning_content``.
+        endpoint: The endpoint, whose model may need fields of its own.
         system_role: The role for instructions if "system" is not supported, such as "developer".
             With "user" the instructions are prepended to the user's message, because such models
             require alternating roles.
     """
     converted = [each for message in history for each in _converted(message)]
-    if endpoint is not None and _NEEDS_REASONING_CONTENT.search(
-        f"{endpoint.provider} {endpoint.name}"
-    ):
+    if endpoint is not None:
+        _add_required_reasoning(converted, endpoint)
+    if system_role == "user":
+        return _without_system(converted)
+    if system_role is not None:
         for chat_message in converted:
-            if "tool_calls" in chat_message:
-                chat_message.setdefault("reasoning_content", "")
-    if system_role in (None, "system"):
-        return converted
-    if system_role != "user":
-        return [
-            {**each, "role": system_role} if each["role"] == "system" else each
-            for each in converted
-        ]
-    return _without_system(converted)
+            if chat_message["role"] == "system":
+                chat_message["role"] = system_role
+    return converted
+
+
+def _add_required_reasoning(chat_messages: list[dict[str, Any]], endpoint: Endpoint) -> None:
+    """Add an empty ``reasoning_content`` where a model requires reasoning and there is none.
+
+    DeepSeek and Kimi refuse messages with tool calls but without ``reasoning_content``, such as
+    messages that another model wrote.
+    """
+    if _NEEDS_REASONING_CONTENT.search(f"{endpoint.provider} {endpoint.name}"):
+        for message in chat_messages:
+            if "tool_calls" in message:
+                message.setdefault("reasoning_content", "")
 
 
 def _without_system(chat_messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -144,19 +144,11 @@ def resolve(
     resolver = _EndpointResolver(written_name, config, context)
     if config.provider != AUTO:
         return _resolve_named_provider(resolver, config, supported_providers, all_providers)
-    prefix, slash, rest = config.model.partition("/")
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
-    other = other_providers.by_name(prefix) if slash else None
-    has_own_protocol = other is not None and other.own_protocol
-    if config.base_url is not None and not has_own_protocol:
-        # The server is taken for a compatible one.
+    if config.base_url is not None and not _has_own_protocol(config.model, other_providers):
         return resolver.for_dialect(compatible, config.model, config.base_url)
-    if slash:
-        named = supported_providers.by_name(prefix)
-        if named is not None:
-            return resolver.for_dialect(named, rest, config.base_url)
-        declared = all_providers.by_name(prefix) or _provider_by_convention(prefix)
-        return resolver.for_litellm(declared, rest)
+    if "/" in config.model:
+        return _resolve_prefix(resolver, config, supported_providers, all_providers)
     if owner := supported_providers.for_model(config.model):
         return resolver.for_dialect(owner, config.model, None)
     if owner := all_providers.for_model(config.model):
@@ -164,12 +156,39 @@ def resolve(
     if url_in_environment := _first_variable(context, compatible.addresses):
         return resolver.for_dialect(compatible, config.model, url_in_environment)
     # Suggest only providers that work here; the rest would need another plugin.
-    prefixes = ", ".join(
-        f"{provider.name}/…" for provider in (*supported_providers.all, *other_providers.all)
-    )
-    raise ModelConfigurationError(
-        f"no provider is known for the model {config.model!r}",
-        hint=f"for a server of your own, such as Ollama: --llm {config.model} --base-url "
+    raise _unknown_provider_error(config.model, (*supported_providers.all, *other_providers.all))
+
+
+def _has_own_protocol(model: str, other_providers: Providers) -> bool:
+    """Return True if the prefix of a model's name is a provider with a protocol of its own.
+
+    A server at a base URL is taken for an OpenAI-compatible one unless it has such a provider.
+    """
+    prefix, slash, _ = model.partition("/")
+    provider = other_providers.by_name(prefix) if slash else None
+    return provider is not None and provider.own_protocol
+
+
+def _resolve_prefix(
+    resolver: _EndpointResolver,
+    config: LLMConfig,
+    supported_providers: Providers,
+    all_providers: Providers,
+) -> Endpoint:
+    """Resolve the name of a model whose prefix before ``/`` names the provider."""
+    prefix, _, name = config.model.partition("/")
+    supported = supported_providers.by_name(prefix)
+    if supported is not None:
+        return resolver.for_dialect(supported, name, config.base_url)
+    provider = all_providers.by_name(prefix) or _provider_by_convention(prefix)
+    return resolver.for_litellm(provider, name)
+
+
+def _unknown_provider_error(model: str, providers: Sequence[Provider]) -> ModelConfigurationError:
+    prefixes = ", ".join(f"{provider.name}/…" for provider in providers)
+    return ModelConfigurationError(
+        f"no provider is known for the model {model!r}",
+        hint=f"for a server of your own, such as Ollama: --llm {model} --base-url "
         f"http://localhost:11434/v1 (base_url in a program); with a provider in front of its name: "
         f"{prefixes}",
     )
@@ -384,25 +403,19 @@ def _find_key(
     """Find the first key that may be sent to an address, in the order of :func:`_all_keys`.
 
     Raises:
+        ModelConfigurationError: If a key has an invalid character.
         KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
             not sent to that address.
     """
     address_source = None if address is None else source_of(address)
     first_rejected: _Key | None = None  # for the message if no other key is found
     for location, text in _all_keys(config, context, provider, variables, address):
-        key = (text or "").strip()  # keys read from files often end in a newline
-        if not key:
+        key = _key_at(location, text, config.model)
+        if key is None:
             continue
-        key_location = f'no key, as api_key is "{NO_KEY}"' if key == NO_KEY else location
-        candidate = _Key(key, key_location, source_of(text))
-        if not (key.isascii() and key.isprintable()):
-            raise ModelConfigurationError(
-                f"the key of {config.model!r} ({location}) has an invalid character",
-                hint="copy the key again: letters, digits and plain punctuation",
-            )
-        if _may_send_key(candidate.source, address_source):
-            return candidate
-        first_rejected = first_rejected or candidate
+        if _may_send_key(key.source, address_source):
+            return key
+        first_rejected = first_rejected or key
     if first_rejected is None:
         return _Key.absent(reason=f"no key was given and {variables[0]} is not set")
     if address_source == "project":
@@ -412,6 +425,27 @@ def _find_key(
     return _Key.absent(
         reason=f"{first_rejected.location} is not sent to an address of the {address_source}"
     )
+
+
+def _key_at(location: str, text: str | None, model: str) -> _Key | None:
+    """Return the key at one of the places that may have a key; None if that place has no key.
+
+    The placeholder ``NO_KEY`` is returned like a key: it is sent to servers that need no key.
+
+    Raises:
+        ModelConfigurationError: If the key has an invalid character.
+    """
+    key = (text or "").strip()  # keys read from files often end in a newline
+    if not key:
+        return None
+    if not (key.isascii() and key.isprintable()):
+        raise ModelConfigurationError(
+            f"the key of {model!r} ({location}) has an invalid character",
+            hint="copy the key again: letters, digits and plain punctuation",
+        )
+    if key == NO_KEY:
+        location = f'no key, as api_key is "{NO_KEY}"'
+    return _Key(key, location, source_of(text))
 
 
 def _all_keys(
