@@ -15,6 +15,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.embedder import EmbeddingKind, Vectors
 from delf.providers import Providers
 from delf.settings import SecretStr
+from delf.specs import Provider
 from delf_model_http.providers import SUPPORTED_PROVIDERS
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import UnreadableError
@@ -186,7 +187,7 @@ def _provider_name(model: str, base_url: str | None, context: PluginContext) -> 
 
 
 def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext) -> None:
-    """Check that no other provider gets the texts than the one that the model's name names.
+    """Check that texts are sent to the provider in the prefix of a model's name.
 
     At an address of the user's own, every name is right, because only the server knows its models.
 
@@ -199,21 +200,23 @@ def _check_named_provider(model: str, endpoint: Endpoint, context: PluginContext
     prefix, name = prefix_and_name
     providers = Providers((*SUPPORTED_PROVIDERS.all, *context.installed_providers.all))
     named = providers.by_name(prefix)
-    if named is None or named.name == endpoint.provider:
-        return
-    can_use_named_provider = (named.dialect or named.name) in _DIALECTS
-    if can_use_named_provider:
-        right_model = f"{named.name}/{name}"
-        hint = f"write {right_model!r} in embedder or embedding_model"
-    else:
-        hint = (
-            "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
-            "server that has this model"
+    if named is not None and named.name != endpoint.provider:
+        raise ModelConfigurationError(
+            f"the embedding model {model!r} is of {named.name}, but the texts would go to "
+            f"{endpoint.provider}",
+            hint=_hint_to_use(named, name),
         )
-    raise ModelConfigurationError(
-        f"the embedding model {model!r} is of {named.name}, but the texts would go to "
-        f"{endpoint.provider}",
-        hint=hint,
+
+
+def _hint_to_use(provider: Provider, name: str) -> str:
+    """Return a hint how to configure a provider's embedding model."""
+    can_use_provider = (provider.dialect or provider.name) in _DIALECTS
+    if can_use_provider:
+        right_model = f"{provider.name}/{name}"
+        return f"write {right_model!r} in embedder or embedding_model"
+    return (
+        "name a model of OpenAI or Google, or set embedding_base_url to an OpenAI-compatible "
+        "server that has this model"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.errors import DelfError, LLMExecutionError, OptionalDependencyError
@@ -149,31 +149,38 @@ class LiveSession:
         if self._is_over:
             raise LLMExecutionError("the session is closed", provider=self._endpoint.provider)
         answer = Answer()
-        self._received_bytes = 0
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._send_new(request)
-            deadline = asyncio.get_running_loop().time() + self._timeout
-            while not answer.has_model_finished:
-                # A deadline for the whole answer, but only around this wait: around the yield it
-                # would cancel the consumer.
-                async with asyncio.timeout_at(deadline):
-                    event = await self._receive()
-                for piece in self._dialect.event(event, answer):
+            async with aclosing(self._answer_pieces(request, answer)) as pieces:
+                async for piece in pieces:
                     yield piece
-            for piece in answer.emit_complete_calls():
-                yield piece
-        except DelfError:
-            await self.aclose()
-            raise
         except Exception as error:
             await self.aclose()
+            if isinstance(error, DelfError):
+                raise
             raise self._to_failure(error).error() from None
         finally:
             # Also if the consumer stops early or is cancelled: the session's state is unknown.
             if not answer.has_model_finished:
                 await self.aclose()
         yield self._to_reply(answer)
+
+    async def _answer_pieces(
+        self, request: ModelRequest, answer: Answer
+    ) -> AsyncGenerator[ModelDelta]:
+        """Send new messages, add the events of the response to an answer, and yield its pieces."""
+        self._received_bytes = 0
+        async with asyncio.timeout(self._timeout):
+            await self._send_new(request)
+        deadline = asyncio.get_running_loop().time() + self._timeout
+        while not answer.has_model_finished:
+            # The deadline is that of the whole answer. It must not include a yield, or it would
+            # cancel the code that consumes the pieces.
+            async with asyncio.timeout_at(deadline):
+                event = await self._receive()
+            for piece in self._dialect.event(event, answer):
+                yield piece
+        for piece in answer.emit_complete_calls():
+            yield piece
 
     async def _send_new(self, request: ModelRequest) -> None:
         """Send the new messages; first replace a closed connection, if the provider allows that."""

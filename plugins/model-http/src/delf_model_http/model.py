@@ -227,9 +227,7 @@ class HttpModel(EndpointModel):
                 answer.has_model_finished = True
             elif data.strip():
                 self._dialect_of(request).event(parsed(data), answer)
-        if not answer.has_model_finished:
-            error_type = UnreadableError if answer.has_no_text_or_call else BrokenStreamError
-            raise error_type("the answer has no end")
+        _check_end(answer)
         answer.emit_complete_calls()
         answer.use_reasoning_if_empty()
         return answer
@@ -240,22 +238,40 @@ class HttpModel(EndpointModel):
         return self._streamed(request)
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Request a streamed answer; yield its pieces, then the complete reply."""
+        """Request a streamed answer; yield its pieces, then the complete reply.
+
+        The server may send the whole answer at once, although a stream was requested.
+        """
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
-        answer = Answer()
-        last_event = ""
-        async with aclosing(self._receive_events(request, deadline, answer)) as events:
-            async for data in events:
-                if isinstance(data, bytes):  # the whole answer of a server that does not stream
-                    answer = self._dialect_of(request).parse(parsed(data))
-                    if answer.text:
-                        yield ModelDelta(answer.text)
-                    for piece in answer.emit_complete_calls():
+        async with aclosing(self._chunks(request)) as chunks:
+            start = await _start_of_body(chunks, deadline)
+            if _is_event_stream(start):
+                answer = Answer()
+                events = _events(start, chunks, deadline, answer)
+                async with aclosing(self._pieces_of(events, answer, request)) as pieces:
+                    async for piece in pieces:
                         yield piece
-                    break
+            else:
+                body = await _rest_of_body(start, chunks, deadline)
+                answer = self._dialect_of(request).parse(parsed(body))
+                if answer.text:
+                    yield ModelDelta(answer.text)
+                for piece in answer.emit_complete_calls():
+                    yield piece
+        # Some models write the script into their reasoning, and no text after it.
+        for piece in answer.use_reasoning_if_empty():
+            yield piece
+        yield self._reply(answer, request=request)
+
+    async def _pieces_of(
+        self, events: AsyncGenerator[str], answer: Answer, request: ModelRequest
+    ) -> AsyncGenerator[ModelDelta]:
+        """Add the events of a stream to an answer, and yield the pieces of the answer."""
+        last_event = ""
+        async with aclosing(events):
+            async for data in events:
                 if not data.strip():
                     continue
-                # After the model has finished, token counts may follow, unless the stream is over.
                 if data.strip() == _DONE:
                     answer.has_model_finished = answer.is_stream_over = True
                 else:
@@ -265,15 +281,9 @@ class HttpModel(EndpointModel):
                 if answer.has_model_finished:
                     for piece in answer.emit_complete_calls():
                         yield piece
-        if not answer.has_model_finished:
-            error_type = UnreadableError if answer.has_no_text_or_call else BrokenStreamError
-            raise error_type("the answer has no end")
+        _check_end(answer)
         if answer.has_received_nothing and last_event:
             raise UnreadableError(f"it says nothing: {last_event[:_MAX_SHOWN_CHARS]!r}")
-        # Some models write the script into their reasoning, and no text after it.
-        for piece in answer.use_reasoning_if_empty():
-            yield piece
-        yield self._reply(answer, request=request)
 
     async def _receive_events(
         self, request: ModelRequest, deadline: float, answer: Answer
@@ -412,3 +422,73 @@ def _is_event_stream(begin: bytes) -> bool:
     line = begin.lstrip(_BLANKS)
     # The start of the body may end within the name of a field.
     return any(line.startswith(field) or field.startswith(line) for field in _EVENT_FIELDS)
+
+
+async def _start_of_body(chunks: AsyncGenerator[bytes], deadline: float) -> bytes:
+    """Return the first chunks of a body, up to the first chunk that is not blank."""
+    start = bytearray()
+    async with asyncio.timeout_at(deadline):
+        async for chunk in chunks:
+            start += chunk
+            if chunk.strip():
+                break
+    return bytes(start)
+
+
+async def _rest_of_body(start: bytes, chunks: AsyncGenerator[bytes], deadline: float) -> bytes:
+    """Return a whole body, of which only the start was received so far."""
+    body = bytearray(start)
+    async with asyncio.timeout_at(deadline):
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_BYTES:
+                raise UnreadableError(f"it has more than {MAX_BYTES // 1_000_000} MB")
+    return bytes(body)
+
+
+async def _events(
+    start: bytes, chunks: AsyncGenerator[bytes], deadline: float, answer: Answer
+) -> AsyncGenerator[str]:
+    """Yield the data of each event of a stream.
+
+    Args:
+        start: The start of the body.
+        chunks: The rest of the body.
+        deadline: The time at which the request fails, on the event loop's clock.
+        answer: The answer, to which the caller adds each event. Once the model has finished, the
+            wait for further events is short.
+    """
+    reader = EventReader()
+    for data in reader.feed(start):
+        yield data
+    while True:
+        try:
+            async with asyncio.timeout_at(_next_limit(deadline, answer)):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            if answer.has_model_finished:
+                return
+            raise
+        for data in reader.feed(chunk):
+            yield data
+    for data in reader.end():
+        yield data
+
+
+def _next_limit(deadline: float, answer: Answer) -> float:
+    """Return the time until which to wait for the next chunk of a stream."""
+    if not answer.has_model_finished:
+        return deadline
+    # Token counts may still follow. Once the stream is over, only the end of the body is awaited,
+    # so that the connection can be used again.
+    seconds = _SECONDS_FOR_REST if answer.is_stream_over else _SECONDS_FOR_USAGE
+    return min(deadline, asyncio.get_running_loop().time() + seconds)
+
+
+def _check_end(answer: Answer) -> None:
+    """Raise if a stream ended before the model had finished its answer."""
+    if not answer.has_model_finished:
+        error_type = UnreadableError if answer.has_no_text_or_call else BrokenStreamError
+        raise error_type("the answer has no end")

@@ -41,24 +41,28 @@ async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
     Args:
         call: The call, which has not started.
     """
-    request_sent = asyncio.Event()  # set by _prepare_request(), which runs in this context
+    request_sent = asyncio.Event()
     context = copy_context()
-    context.run(_request_sent.set, request_sent)
+    context.run(_request_sent.set, request_sent)  # for _prepare_request(), called by the task
     task = asyncio.create_task(call, context=context)
     try:
         return await asyncio.shield(task)  # a cancellation of this function leaves the task running
     except asyncio.CancelledError:
-        # From the request on, the task can be cancelled safely.
-        waiting = asyncio.create_task(request_sent.wait())
-        await asyncio.wait(
-            (task, waiting), timeout=_MAX_PREPARATION_SECONDS, return_when="FIRST_COMPLETED"
-        )
-        waiting.cancel()
+        await _wait_until_cancellable(task, request_sent)
         task.cancel()
         await asyncio.wait((task,))
         if not task.cancelled() and task.exception() is None:
             await _close(task.result())
         raise
+
+
+async def _wait_until_cancellable(task: asyncio.Task[Any], request_sent: asyncio.Event) -> None:
+    """Wait until the task of a call ends or sends its request, for at most a second."""
+    waiting = asyncio.create_task(request_sent.wait())
+    await asyncio.wait(
+        (task, waiting), timeout=_MAX_PREPARATION_SECONDS, return_when="FIRST_COMPLETED"
+    )
+    waiting.cancel()
 
 
 async def _close(response: Any) -> None:

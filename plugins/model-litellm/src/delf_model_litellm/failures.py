@@ -77,14 +77,21 @@ def _unanswered(
         is_malformed: Whether there is a response, but it does not follow the protocol.
     """
     failure = failure_without_response(kinds, details, endpoint, timeout)
-    # A known cause, such as a timeout or a refused proxy, says more than litellm's own classes.
-    is_retryable = failure.retry != "no"
-    if is_retryable or kinds & _CONNECTION_ERRORS:
+    # Only failures of the connection, such as a timeout, may be retried.
+    is_connection_failure = failure.retry != "no" or bool(kinds & _CONNECTION_ERRORS)
+    if is_connection_failure:
         return failure
     if is_malformed:
         return unreadable(endpoint)
     if "APIConnectionError" in kinds:  # litellm's class for every other failed connection
         return failure_without_response(frozenset({"ConnectionError"}), details, endpoint, timeout)
+    return _failure_of_configuration(failure, kinds, details, endpoint)
+
+
+def _failure_of_configuration(
+    failure: Failure, kinds: frozenset[str], details: str, endpoint: Endpoint
+) -> Failure:
+    """Explain a failure by an unknown provider or a missing key, or return it unchanged."""
     if "NOT provided" in details:  # litellm's "LLM Provider NOT provided"
         return replace(
             failure,

@@ -45,6 +45,11 @@ class _Call:
     arguments: list[str] = field(default_factory=list[str])
     returned_fields: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def is_complete(self) -> bool:
+        """True if the arguments are valid JSON, so that no more pieces can follow."""
+        return is_json("".join(self.arguments))
+
 
 @dataclass
 class _StreamContent:
@@ -66,8 +71,7 @@ class _StreamContent:
         """Return the index of the call to which a piece belongs.
 
         A server should number the calls 0, 1, 2 and so on, and the number is the index. But some
-        servers give the number 0 to all calls: a known number may then mean a new call, or the
-        last call.
+        servers give the number 0 to all calls.
 
         Args:
             part: The piece of a call, with the server's number of the call.
@@ -77,17 +81,15 @@ class _StreamContent:
         if number > last_index:
             return number
         numbered_call = self.calls[number]
-        # A complete call gets no more pieces, so a piece with its number is of another call.
-        is_complete = is_json("".join(numbered_call.arguments))
+        is_complete = numbered_call.is_complete
         if part.function.name:
             # The name alone does not show a new call, because each piece of a call may repeat it.
             has_other_id = bool(part.id) and part.id != numbered_call.id
-            begins_call = has_other_id or (is_complete and not part.id)
-            if begins_call:
+            follows_complete_call = is_complete and not part.id
+            if has_other_id or follows_complete_call:
                 return last_index + 1
-        if is_complete:  # the server gives one number to all calls
-            return last_index
-        return number
+        # A complete call gets no more pieces: the server gives its number to the last call, too.
+        return last_index if is_complete else number
 
 
 class LiteLLMModel(EndpointModel):
@@ -134,22 +136,28 @@ class LiteLLMModel(EndpointModel):
     async def _call(self, request: ModelRequest, *, stream: bool) -> Any:
         """Send a request once; return litellm's response, or its stream of chunks."""
         litellm = await library.load()
+        client = self._clients.get()  # None if litellm has to use a client of its own
+        arguments = self._arguments(litellm, request, client, stream=stream)
+        # The client calls check_response() for each response. That function reads the variable, and
+        # raises if the server streams a reply that should be complete, or the other way round.
+        token = wants_stream.set(stream)
+        try:
+            call = litellm.acompletion(**arguments)
+            if client is None:  # litellm's own client does not report the request to cancellable()
+                return await call
+            return await cancellable(call)
+        finally:
+            wants_stream.reset(token)
+
+    def _arguments(
+        self, litellm: Any, request: ModelRequest, client: Any, *, stream: bool
+    ) -> dict[str, Any]:
+        """Return the arguments of litellm's function for a request."""
         endpoint = self._endpoint
         search = self._search_for(request)
         if search is not None and not _can_search(litellm, endpoint):
             raise searches.unsupported_search(endpoint, "litellm knows no search of this provider")
         role = {**self._settings, **request.settings}.get(SYSTEM_ROLE)
-        arguments: dict[str, Any] = {
-            "model": _litellm_name(endpoint),
-            "messages": convert.messages(request.messages, endpoint, system_role=role),
-            "timeout": _litellm_timeout(self._timeout(request), endpoint),
-            "max_retries": 0,
-            "num_retries": 0,
-            "drop_params": True,
-            **convert.settings(self._settings, request, endpoint),
-            **convert.tools(request.tools, endpoint, search, must_call=request.must_call),
-        }
-        client = self._clients.get()  # None if litellm has to use a client of its own
         optional = {
             "custom_llm_provider": _litellm_provider(endpoint),
             "api_base": endpoint.base_url,
@@ -160,20 +168,17 @@ class LiteLLMModel(EndpointModel):
             "stream": stream or None,
             "stream_options": {"include_usage": True} if stream else None,
         }
-        arguments.update({name: value for name, value in optional.items() if value is not None})
-        # The client calls check_response() for each response. That function reads the variable, and
-        # raises if the server streams a reply that should be complete, or the other way round.
-        token = wants_stream.set(stream)
-        try:
-            call = litellm.acompletion(**arguments)
-            if client is None:
-                return await call
-            # Cancelling a call of litellm before its request is sent would leave a coroutine
-            # unawaited. cancellable() delays a cancellation until the client reports the request.
-            # litellm's own client reports nothing.
-            return await cancellable(call)
-        finally:
-            wants_stream.reset(token)
+        return {
+            "model": _litellm_name(endpoint),
+            "messages": convert.messages(request.messages, endpoint, system_role=role),
+            "timeout": _litellm_timeout(self._timeout(request), endpoint),
+            "max_retries": 0,
+            "num_retries": 0,
+            "drop_params": True,
+            **convert.settings(self._settings, request, endpoint),
+            **convert.tools(request.tools, endpoint, search, must_call=request.must_call),
+            **{name: value for name, value in optional.items() if value is not None},
+        }
 
     def _is_unexpected_stream(self, error: Exception) -> bool:
         """Return True if an error means that the server streamed a reply unasked."""
