@@ -58,6 +58,11 @@ class LostAnswerError(GoogleError, OutcomeUnknownError):
     If a retry was refused, ``status`` and ``reason`` are those of the retry; otherwise 0 and empty.
     """
 
+    @property
+    def is_retry_refused(self) -> bool:
+        """True if the service answered a retry with an error."""
+        return self.status != 0
+
 
 class LoginError(ConnectionUnavailableError):
     """Google does not accept the login, or no login is stored."""

@@ -162,27 +162,37 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """
     start = 0
     while start < len(text):
-        char = text[start]
-        end = start + 1
-        if char in _END_FINDERS:
-            kind, find_end = _END_FINDERS[char]
-            end = find_end(text, start)
-            if not end:  # the token is unclosed
-                # Skip an unclosed comment: rereading a thousand of them would take a minute.
-                kind = "open"
-                end = len(text) if char == "(" else start + 1
-        elif char in ",;:":
-            kind = ":" if char == ":" else ","
-        elif char == "\\":  # escapes the next character
-            kind = "plain"
-            end = min(start + 2, len(text))
-        elif match := _PLAIN.match(text, start):
-            kind = "plain"
-            end = match.end()
-        else:
-            kind = "open"
+        kind, end = _token_at(text, start)
         yield kind, text[start:end]
         start = end
+
+
+def _token_at(text: str, start: int) -> tuple[str, int]:
+    """Return the kind of the token at a position, and the position after the token."""
+    char = text[start]
+    if char in _END_FINDERS:
+        return _delimited_token_at(text, start)
+    if char == ":":
+        return ":", start + 1
+    if char in ",;":
+        return ",", start + 1
+    if char == "\\":  # escapes the next character
+        return "plain", min(start + 2, len(text))
+    if match := _PLAIN.match(text, start):
+        return "plain", match.end()
+    return "open", start + 1  # a closing bracket without an opening one
+
+
+def _delimited_token_at(text: str, start: int) -> tuple[str, int]:
+    kind, find_end = _END_FINDERS[text[start]]
+    end = find_end(text, start)
+    if end:
+        return kind, end
+    if kind == "comment":
+        # The rest of the text becomes one token, because the search for the end of a comment reads
+        # all of the text: a thousand unclosed comments would take a minute.
+        return "open", len(text)
+    return "open", start + 1
 
 
 def _end_of_quoted(text: str, position: int) -> int:

@@ -31,6 +31,37 @@ _SERVER_ERRORS: Final = frozenset({500, 502, 503, 504})
 _NOT_FOUND_STATUSES: Final = frozenset({404, 410})
 
 
+class _Sender:
+    """Sends one request with an access token, and replaces a refused token once.
+
+    Args:
+        request: The request.
+        tokens: The source of access tokens.
+        exchange: Sends a request with a token, once.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        tokens: Tokens,
+        exchange: Callable[[Request, str], Awaitable[Answer]],
+    ) -> None:
+        self._request = request
+        self._tokens = tokens
+        self._exchange = exchange
+        self._refused_token: str | None = None
+
+    async def send(self) -> Answer:
+        token = await self._tokens.get(self._refused_token)
+        answer = await self._exchange(self._request, token)
+        if answer.status == 401 and self._refused_token is None:
+            # A token may be revoked early. Send the request again with a new token, whose refusal
+            # is final.
+            self._refused_token = token
+            return await self.send()
+        return answer
+
+
 class Transport:
     """The HTTP client of one connection: sends requests with access tokens and retries.
 
@@ -119,35 +150,20 @@ class Transport:
 
     async def send_unchecked(self, request: Request) -> Answer:
         """Send a request like :meth:`send`, but return a response with an error status."""
-        # All attempts share this token, so that they replace at most one refused token.
-        refused_token: str | None = None
-
-        async def attempt() -> Answer:
-            nonlocal refused_token
-            token = await self._tokens.get(refused_token)
-            answer = await self._exchange(request, token)
-            # Retry once, because a token may be revoked early. A second refusal is final.
-            if answer.status == 401 and refused_token is None:
-                refused_token = token
-                answer = await self._exchange(request, await self._tokens.get(refused_token))
-            return answer
-
         attempts = Attempts[Answer](
             RETRIES,
             is_repeatable=not request.send_once,
             retry_rule=lambda answer, progress: self._retry_for(answer, request, progress),
             sleep=self.sleep,
         )
+        sender = _Sender(request, self._tokens, self._exchange)
         try:
-            answer = await attempts.answer(attempt)
+            answer = await attempts.answer(sender.send)
         except NoAnswerError as error:
             raise self._no_answer_error(request, error) from None
         progress = attempts.progress
-        if (
-            progress.may_have_taken_effect
-            and request.method == "DELETE"
-            and answer.status in _NOT_FOUND_STATUSES
-        ):
+        is_already_deleted = request.method == "DELETE" and answer.status in _NOT_FOUND_STATUSES
+        if is_already_deleted and progress.may_have_taken_effect:
             # An earlier attempt, whose response was lost, has deleted the resource.
             return Answer(204, answer.headers, b"")
         return replace(
