@@ -102,12 +102,26 @@ class DeclaredEffects:
         self._matched: dict[str, set[str]] = {}
 
     def apply(self, matches: Mapping[str, Match]) -> Applied:
-        """Return the effects of actions, and record what selectors cover that had no match before.
+        """Return the effects of actions.
+
+        A selector without an earlier match covers the actions that it matches now.
 
         Args:
             matches: A mapping from action name to match, for all actions that a selector matches.
         """
         self._matched = self._digests_by_selector(matches)
+        self._cover_first_matches()
+        applied = Applied({}, [], self._problem)
+        for action, match in matches.items():
+            declared_effect = strictest(self._effects[selector] for selector in match.selectors)
+            if declared_effect == _IRREVERSIBLE or self._is_covered(match):
+                applied.effects[action] = declared_effect
+            else:
+                applied.effects[action] = _IRREVERSIBLE
+                applied.unknown.append(action)
+        return applied
+
+    def _cover_first_matches(self) -> None:
         covered = self._load()
         first_matches = {
             selector: digests
@@ -116,19 +130,11 @@ class DeclaredEffects:
         }
         if first_matches and self._problem is None:
             self._record(first_matches)
-        applied = Applied({}, [], self._problem)
-        for action, match in matches.items():
-            effect = strictest(self._effects[selector] for selector in match.selectors)
-            is_known = all(
-                match.digest in covered.get(selector, ())
-                for selector in match.selectors
-                if self._effects[selector] != _IRREVERSIBLE
-            )
-            if effect != _IRREVERSIBLE and not is_known:
-                effect = _IRREVERSIBLE
-                applied.unknown.append(action)
-            applied.effects[action] = effect
-        return applied
+
+    def _is_covered(self, match: Match) -> bool:
+        """Return True if each selector that matches an action covers the action."""
+        covered = self._load()
+        return all(match.digest in covered.get(selector, ()) for selector in match.selectors)
 
     def accept(self) -> None:
         """Let each selector cover the actions that it matched last, also for later processes.

@@ -357,23 +357,37 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
         (shape,) = objects
         copied_keywords = (*_OBJECT_KEYWORDS, "required", HAS_OPTIONAL_KEYS)
         return {keyword: shape[keyword] for keyword in copied_keywords if keyword in shape}
-    first_properties, second_properties = (shape.get("properties", {}) for shape in objects)
-    names = list(dict.fromkeys([*first_properties, *second_properties]))
-    first_required, second_required = (shape.get("required", ()) for shape in objects)
-    required = [name for name in names if name in first_required and name in second_required]
-    have_varied_before = any("additionalProperties" in shape for shape in objects)
-    have_nothing_in_common = bool(first_properties and second_properties) and not required
-    if have_varied_before or have_nothing_in_common or len(names) > _MAX_KEYS:
+    if _have_varying_names(first, second):
         return {"additionalProperties": _merged_values(objects)}
-    # A property that only one schema has is merged with nothing.
-    properties = {
-        name: merge_shapes(first_properties.get(name), second_properties.get(name, {}))
-        for name in names
-    }
+    return _merged_properties(first, second)
+
+
+def _have_varying_names(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    """Return True if the names of the properties probably depend on the call's arguments."""
+    if "additionalProperties" in first or "additionalProperties" in second:
+        return True  # the names have varied in earlier samples
+    first_names: set[str] = set(first["properties"])
+    second_names: set[str] = set(second["properties"])
+    if len(first_names | second_names) > _MAX_KEYS:
+        return True
+    have_nothing_in_common = not _required_in_both(first, second)
+    return bool(first_names and second_names) and have_nothing_in_common
+
+
+def _merged_properties(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Merge the properties of two object schemas by name."""
+    properties: dict[str, Any] = dict(first["properties"])
+    for name, schema in second["properties"].items():
+        properties[name] = merge_shapes(properties.get(name), schema)
+    required = _required_in_both(first, second)
     merged: dict[str, Any] = {"properties": properties, "required": required}
-    if len(required) < len(names):
+    if len(required) < len(properties):
         merged[HAS_OPTIONAL_KEYS] = True
     return merged
+
+
+def _required_in_both(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    return [name for name in first.get("required", ()) if name in second.get("required", ())]
 
 
 def _merged_values(objects: Iterable[dict[str, Any]]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -126,10 +125,10 @@ class Shapes:
         self._cache: dict[tuple[str, int, str], str] = {}
         # The names of types that contain themselves, by reference.
         self._recursive_names: dict[str, str] = {}
-        # The references whose types are being formatted, the outermost first, and those of them
-        # that occur inside their own type.
+        # The references whose types are being formatted, the outermost first.
         self._open_refs: list[str] = []
-        self._recursive_refs: set[str] = set()
+        # The open references that occur inside their own type, where only the type's name is shown.
+        self._refs_with_name: set[str] = set()
         self._visits_of_current_type = 0
 
     def text(self, schema: Any, mode: Mode, limit: int) -> str:
@@ -146,7 +145,7 @@ class Shapes:
         type_name = ""
         for depth in range(self._extent.depth, -1, -1):
             self._open_refs.clear()
-            self._recursive_refs.clear()
+            self._refs_with_name.clear()
             self._visits_of_current_type = 0
             type_name = self._type_text(schema, depth, mode)
             if len(type_name) <= limit or _length_without_long_enums(type_name) <= limit:
@@ -183,34 +182,31 @@ class Shapes:
             mode: ``in`` for the type of a parameter, ``out`` for the type of a result.
         """
         if ref in self._open_refs:
-            self._recursive_refs.add(ref)  # the type, which is not complete yet, needs a name
+            self._refs_with_name.add(ref)
             return self._recursive_name(ref)
-        # Only bare references are cached: other keywords beside ``$ref`` can change the type.
-        is_bare_reference = len(node) == 1
+        if len(node) > 1:  # other keywords beside ``$ref`` can change the type
+            return self._text_of_target(node, ref, depth, mode)
         key = (ref, depth, mode)
-        cached_type = self._cache.get(key) if is_bare_reference else None
-        if cached_type is not None:
-            return cached_type
+        text = self._cache.get(key)
+        if text is None:
+            text = self._text_of_target(node, ref, depth, mode)
+            # The name of an enclosing type is valid only inside of that type.
+            has_name_of_enclosing_type = bool(self._refs_with_name)
+            is_complete = self._visits_of_current_type <= _MAX_VISITS
+            if is_complete and not has_name_of_enclosing_type:
+                self._cache[key] = text
+        return text
+
+    def _text_of_target(self, node: dict[str, Any], ref: str, depth: int, mode: Mode) -> str:
+        """Return the type that a reference leads to: ``(Name := type)`` if it contains itself."""
         self._open_refs.append(ref)
         text = self._resolved_type_text(self._document.resolve(node), depth, mode)
         self._open_refs.pop()
-        if ref in self._recursive_refs:
-            self._recursive_refs.discard(ref)
-            text = self._with_recursive_name(ref, text)
-        # The remaining recursive references are to enclosing types, whose names are valid only
-        # inside of these types.
-        is_valid_anywhere = not self._recursive_refs
-        is_complete = self._visits_of_current_type <= _MAX_VISITS
-        if is_bare_reference and is_valid_anywhere and is_complete:
-            self._cache[key] = text
-        return text
-
-    def _with_recursive_name(self, ref: str, text: str) -> str:
-        """Return ``(Name := type)`` for a type that contains itself.
-
-        In a shortened type, the part that contains the name may be missing: it needs no name.
-        """
+        if ref not in self._refs_with_name:
+            return text
+        self._refs_with_name.discard(ref)
         name = self._recursive_name(ref)
+        # In a shortened type, the part that contains the name may be missing: it needs no name.
         return f"({name} := {text})" if name in text else text
 
     def _recursive_name(self, ref: str) -> str:
@@ -549,16 +545,12 @@ class Merged:
     nullable: bool
 
 
-def merge_object(
-    document: Document, schema: Any, depth: int = 0, visits: list[int] | None = None
-) -> Merged | None:
+def merge_object(document: Document, schema: Any) -> Merged | None:
     """Merge an object schema and its ``allOf`` into one object.
 
     Args:
         document: The document with the schema.
         schema: The schema.
-        depth: The number of the surrounding calls of this function; callers omit the argument.
-        visits: One number, the count of all nested calls; callers omit the argument.
 
     Returns:
         None if the schema describes another type or a choice of objects.
@@ -566,42 +558,64 @@ def merge_object(
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    # Schemas may be recursive, and may have twice as many parts at each level.
-    visits = [0] if visits is None else visits
-    visits[0] += 1
-    if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:
-        return None
-    resolved = document.resolve(schema)
-    kind, allows_null = _type_beside_null(resolved.get("type"))
-    if kind not in (None, "object"):
-        return None
+    return _Merger(document).merge(schema)
+
+
+class _Merger:
+    """Merges one object schema.
+
+    Args:
+        document: The document with the schema.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._visits = 0
+
+    def merge(self, schema: Any, depth: int = 0) -> Merged | None:
+        """Merge a schema and its ``allOf``; return None if the schema is not one object.
+
+        Args:
+            schema: The schema, or a part of ``allOf`` at any depth.
+            depth: The number of schemas around the part.
+        """
+        # Schemas may be recursive, and may have twice as many parts at each level.
+        self._visits += 1
+        if depth > _MAX_MERGE or self._visits > _MAX_MERGED:
+            return None
+        resolved = self._document.resolve(schema)
+        kind, allows_null = _type_beside_null(resolved.get("type"))
+        if kind not in (None, "object"):
+            return None
+        merged = _object_without_parts(resolved)
+        merged.nullable = merged.nullable or allows_null
+        for part in list_at(resolved, "allOf"):
+            merged_part = self.merge(part, depth + 1)
+            if merged_part is not None:
+                _add_part(merged, merged_part)
+            elif kind is None and not merged.properties:
+                # The part is not an object, and so far nothing says that the whole schema is one.
+                return None
+        if _alternatives(resolved, "anyOf") or _alternatives(resolved, "oneOf"):
+            return None
+        if resolved.get("additionalProperties") is False:  # even if a part allows other properties
+            merged.additional = False
+        # Without a type, a schema is an object if it has properties or allows any properties.
+        is_object = kind == "object" or bool(merged.properties) or merged.additional
+        return merged if is_object else None
+
+
+def _object_without_parts(resolved: dict[str, Any]) -> Merged:
+    """Return the object that a schema describes without its ``allOf``."""
     properties: Any = resolved.get("properties")
-    own_properties: dict[str, Any] = {}
-    if isinstance(properties, dict):
-        own_properties |= cast("dict[str, Any]", properties)
     additional: Any = resolved.get("additionalProperties")
     has_additional_schema = isinstance(additional, dict) and "not" not in additional
-    result = Merged(
-        properties=own_properties,
+    return Merged(
+        properties=dict(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else {},
         required=_required_names(resolved),
         additional=additional is True or has_additional_schema,
-        nullable=allows_null or resolved.get("nullable") is True,
+        nullable=resolved.get("nullable") is True,
     )
-    for part in list_at(resolved, "allOf"):
-        merged_part = merge_object(document, part, depth + 1, visits)
-        if merged_part is not None:
-            _add_part(result, merged_part)
-        elif kind != "object" and not result.properties:
-            # The part is not an object, and so far nothing says that the whole schema is one.
-            return None
-    for keyword in ("anyOf", "oneOf"):  # alternatives with other properties cannot be merged
-        if not all(map(_only_requires, list_at(resolved, keyword))):
-            return None
-    if additional is False:  # even if a part allows other properties
-        result.additional = False
-    # A schema that allows further properties is an object, even without a type and properties.
-    is_object = kind == "object" or bool(result.properties)
-    return result if is_object or result.additional else None
 
 
 def _type_beside_null(declared: Any) -> tuple[Any, bool]:
@@ -629,13 +643,11 @@ def _add_part(result: Merged, part: Merged) -> None:
             result.properties[name] = {"allOf": [result.properties[name], value]}
     result.required |= part.required
     # Other properties are allowed if one of the two schemas declares this. If ``result`` itself
-    # forbids other properties, merge_object() sets the field to False after the last part.
+    # forbids other properties, _Merger sets the field to False after the last part.
     result.additional = result.additional or part.additional
 
 
-def object_choices(
-    document: Document, schema: Any, visits: list[int] | None = None
-) -> list[Merged] | None:
+def object_choices(document: Document, schema: Any) -> list[Merged] | None:
     """Return all variants of an object schema with ``allOf``, ``oneOf`` or ``anyOf``, merged.
 
     For ``{"allOf": [A, B], "oneOf": [C, D]}``, there are two variants: one object merged from A, B
@@ -644,7 +656,6 @@ def object_choices(
     Args:
         document: The document, for resolving references.
         schema: The schema.
-        visits: A counter of visited schemas, shared by recursive calls.
 
     Returns:
         One object per combination of choices, each with the common properties; None if the schema
@@ -653,41 +664,74 @@ def object_choices(
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    visits = [0] if visits is None else visits
-    visits[0] += 1
-    if visits[0] > _MAX_MERGE:
-        return None
-    resolved = document.resolve(schema)
-    if resolved.get("type") not in (None, "object"):
-        return None
-    choice_keywords = ("allOf", "oneOf", "anyOf")
-    without_choices = {key: resolved[key] for key in resolved if key not in choice_keywords}
-    common = merge_object(document, without_choices)
-    if common is None:
-        # The schema has no properties outside of ``allOf``, ``oneOf`` and ``anyOf``: begin with an
-        # object without properties, into which the choices are merged.
-        common = Merged({}, _required_names(resolved), additional=False, nullable=False)
-    # A variant has one choice of each group. Each part of ``allOf`` is a group with one choice.
+    return _Variants(document).of(schema)
+
+
+class _Variants:
+    """Lists the variants of one object schema.
+
+    Args:
+        document: The document, for resolving references.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._visits = 0
+
+    def of(self, schema: Any) -> list[Merged] | None:
+        """Return the variants of a schema, or of a choice inside the schema.
+
+        Returns:
+            None if the schema is not an object, or has too many variants.
+        """
+        self._visits += 1
+        if self._visits > _MAX_MERGE:
+            return None
+        resolved = self._document.resolve(schema)
+        if resolved.get("type") not in (None, "object"):
+            return None
+        variants = [self._common_object(resolved)]
+        for group in _choice_groups(resolved):
+            choices = self._of_all(group)
+            if choices is None or len(variants) * len(choices) > _MAX_OBJECTS:
+                return None
+            variants = [_merge_two(variant, choice) for variant in variants for choice in choices]
+        return variants
+
+    def _common_object(self, resolved: dict[str, Any]) -> Merged:
+        """Return the object that a schema describes without its choices.
+
+        The object has no properties if all properties are in the choices.
+        """
+        choice_keywords = ("allOf", "oneOf", "anyOf")
+        without_choices = {key: resolved[key] for key in resolved if key not in choice_keywords}
+        common = merge_object(self._document, without_choices)
+        if common is None:
+            return Merged({}, _required_names(resolved), additional=False, nullable=False)
+        return common
+
+    def _of_all(self, choices: list[Any]) -> list[Merged] | None:
+        """Return the variants of all choices; None if a choice is not an object."""
+        variants: list[Merged] = []
+        for choice in choices:
+            variants_of_choice = self.of(choice)
+            if variants_of_choice is None:
+                return None
+            variants += variants_of_choice
+        return variants
+
+
+def _choice_groups(resolved: dict[str, Any]) -> list[list[Any]]:
+    """Return groups of schemas, of which a variant has one schema per group.
+
+    Each part of ``allOf`` is a group with one schema.
+    """
     groups = [[part] for part in list_at(resolved, "allOf")]
     for keyword in ("oneOf", "anyOf"):
-        choices = list_at(resolved, keyword)
-        # Choices such as ``{"required": ["id"]}`` have no properties of their own. If all choices
-        # are like this, or there are none, they make no variants.
-        have_properties = not all(map(_only_requires, choices))
-        if have_properties:
-            groups.append(choices)
-    objects = [common]
-    for group in groups:
-        variants: list[Merged] = []
-        for choice in group:
-            inner = object_choices(document, choice, visits)
-            if inner is None:
-                return None
-            variants += inner
-        if len(objects) * len(variants) > _MAX_OBJECTS:
-            return None
-        objects = [_merge_two(*pair) for pair in itertools.product(objects, variants)]
-    return objects
+        alternatives = _alternatives(resolved, keyword)
+        if alternatives:
+            groups.append(alternatives)
+    return groups
 
 
 def _merge_two(first: Merged, second: Merged) -> Merged:
@@ -708,6 +752,15 @@ def list_at(schema: Mapping[str, Any], keyword: str) -> list[Any]:
     """Return the list that a keyword of a schema has; an empty list if it has none."""
     items = schema.get(keyword)
     return cast("list[Any]", items) if isinstance(items, list) else []
+
+
+def _alternatives(schema: Mapping[str, Any], keyword: str) -> list[Any]:
+    """Return the alternatives of ``oneOf`` or ``anyOf``.
+
+    The list is empty if the alternatives only require different properties of one object.
+    """
+    alternatives = list_at(schema, keyword)
+    return [] if all(map(_only_requires, alternatives)) else alternatives
 
 
 def _only_requires(choice: Any) -> bool:
