@@ -174,6 +174,16 @@ async def test_moved_series_keeps_its_zone(calendar: Any, change: Any) -> None:
     assert await _hours(calendar) == ["03-16 10", "03-23 10", "03-30 10", "04-06 10"]
 
 
+async def test_local_end_is_in_the_zone_of_the_new_start(calendar: Any) -> None:
+    tokyo = ZoneInfo("Asia/Tokyo")
+    made = await calendar.create("Call", NOON, zone="Europe/Berlin")
+    moved = await calendar.update(
+        made["id"], start=NOON.replace(tzinfo=tokyo), end=NOON + dt.timedelta(hours=2)
+    )
+    assert moved["zone"] == "Asia/Tokyo"
+    assert moved["end"] == (NOON + dt.timedelta(hours=2)).replace(tzinfo=tokyo)
+
+
 async def test_changed_zone_changes_the_hours_of_a_series(calendar: Any) -> None:
     made = await calendar.create("Weekly", SPRING.astimezone(dt.UTC), recurrence=[WEEKLY])
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 10", "04-06 10"]

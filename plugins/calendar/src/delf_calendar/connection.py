@@ -442,54 +442,54 @@ class Calendar(GoogleConnection):
     ) -> dict[str, Any]:
         """Return new start and end times; if only the start is new, the duration is kept.
 
-        The event's time zone is the first of these that is known:
-
-        1. the requested zone
-        2. the zone of the new start, if that is a named zone, such as ``ZoneInfo("Asia/Tokyo")``,
-           and not UTC or an offset such as +02:00
-        3. the event's old zone
-        4. the calendar's zone
-
-        A start or end without a zone is a local time of the requested zone, the event's old zone or
-        the calendar's zone.
+        A start or end without a zone is a local time of the event's zone after the move.
 
         Args:
             old: The event before the change.
             start: The new start; None to keep the start.
             end: The new end; None to keep the duration.
             calendar: The event's calendar.
-            requested_zone: The time zone that the event is to have; empty to keep its zone.
+            requested_zone: The time zone that the event is to have; empty without a request.
         """
         old_start = old["start"]
         old_end = old["end"]
         if old_start is None or old_end is None:
             raise ToolRefusedError(f"{old['title'] or old['id']!r} is cancelled and has no time")
-        new_start = start if start is not None else old_start
-        requested_or_old_zone = requested_zone or old["zone"] or ""
-        if isinstance(new_start, dt.datetime):
-            zone_name = await self._zone(
-                calendar, new_start, end, zone=requested_or_old_zone, needs_named_zone=True
-            )
-            new_start = in_zone(new_start, zone_name)
-            end = in_zone(end, zone_name) if isinstance(end, dt.datetime) else end
-        else:
-            zone_name = requested_or_old_zone or "UTC"  # dates need no zone
+        new_start = old_start if start is None else start
+        zone = await self._zone_after_move(old, new_start, calendar, requested_zone)
+        new_start = _with_zone(new_start, zone)
         is_all_day = not isinstance(new_start, dt.datetime)
-        # An event that begins or ceases to be all-day gets the default duration of times().
-        if end is None and is_all_day == old["all_day"]:
+        if end is not None:
+            end = _with_zone(end, zone)
+        elif is_all_day == old["all_day"]:
             end = later(new_start, length_of(old_start, old_end))
-        zone_of_start = zone_of(new_start) if isinstance(new_start, dt.datetime) else None
-        has_named_zone = zone_of_start not in (None, "UTC")
-        keeps_zone_of_start = has_named_zone and not requested_zone
-        # In the cases 1, 3 and 4, the times are converted to ``zone_name``. A start with the offset
-        # +02:00, for example, becomes a local time of this zone, by which a series repeats.
-        moved = times(new_start, end, zone_name, converts_to_zone=not keeps_zone_of_start)
+        # An event that begins or ceases to be all-day gets the default duration of times().
+        moved = times(new_start, end, zone, converts_to_zone=True)
         # A time has the field "dateTime", a whole day the field "date". None removes the other one,
         # which an event that begins or ceases to be all-day would otherwise keep.
         for time_fields in moved.values():
             time_fields.setdefault("dateTime", None)
             time_fields.setdefault("date", None)
         return moved
+
+    async def _zone_after_move(
+        self, old: Event, new_start: When, calendar: str, requested_zone: str
+    ) -> str:
+        """Return the name of an event's time zone after a move.
+
+        UTC and offsets, such as +02:00, do not become the zone of an event, because a series
+        repeats at the local time of its zone.
+        """
+        if not isinstance(new_start, dt.datetime):
+            return "UTC"  # for dates, which have no zone
+        if requested_zone:
+            return zone_named(requested_zone).key
+        zone_of_start = zone_of(new_start)
+        if zone_of_start and zone_of_start != "UTC":
+            return zone_of_start
+        if old["zone"]:
+            return zone_named(old["zone"]).key
+        return await self._calendar_zone(calendar)
 
     async def _zone(
         self,
@@ -517,6 +517,9 @@ class Calendar(GoogleConnection):
         have_offsets = _has_offset(start) and (end is None or _has_offset(end))
         if have_offsets and not needs_named_zone:
             return "UTC"
+        return await self._calendar_zone(calendar)
+
+    async def _calendar_zone(self, calendar: str) -> str:
         # The cache is made here, because the class has no ``__init__`` of its own.
         zones: dict[str, str] = self.__dict__.setdefault("_zones", {})
         if calendar not in zones:
@@ -548,6 +551,11 @@ def _events(calendar: str) -> str:
 
 def _updates(notify: bool) -> str:
     return "all" if notify else "none"
+
+
+def _with_zone(when: When, zone: str) -> When:
+    """Return a time with a zone added if it has none; a date stays as it is."""
+    return in_zone(when, zone) if isinstance(when, dt.datetime) else when
 
 
 def _has_offset(when: When) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, TypedDict, cast, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delf.errors import ToolRefusedError
@@ -13,6 +13,7 @@ from delf.notes import note
 When = dt.datetime | dt.date
 _HOUR: Final = dt.timedelta(hours=1)
 _DAY: Final = dt.timedelta(days=1)
+_DATE_AND_TIME: Final = "start and end are both dates, or both have a time"
 _SINGLE_DATES: Final = ("RDATE", "EXDATE")
 _RECURRENCES: Final = ("RRULE:", *_SINGLE_DATES)
 
@@ -135,37 +136,52 @@ def times(
     Args:
         start: The start.
         end: The end.
-        zone: The zone for times that have no zone.
-        converts_to_zone: Whether to convert times of other zones to ``zone``, so that a series
-            repeats at the local time of ``zone``. Otherwise, the event gets the zone of its start.
+        zone: The zone of a local time, which has no zone of its own.
+        converts_to_zone: Whether the event gets ``zone``, to which times of other zones are then
+            converted. Otherwise, the event gets the zone of its start, or ``zone`` if the start has
+            only an offset.
 
     Raises:
         ToolRefusedError: If only one of start and end is a date, if only one of two times has a
             zone, or if the event would end before it begins.
     """
-    is_whole_day = not isinstance(start, dt.datetime)
-    if end is not None and isinstance(start, dt.datetime) != isinstance(end, dt.datetime):
-        raise ToolRefusedError("start and end are both dates, or both have a time")
-    event_zone = zone  # named in the result, beside the times with their offsets
-    if isinstance(start, dt.datetime):
-        if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
-            raise ToolRefusedError("start and end both have a zone, or neither has")
-        if not converts_to_zone:
-            event_zone = zone_of(start) or zone
-        # Local times get the zone; times that have one stay as they are.
-        start = in_zone(start, event_zone)
-        end = in_zone(end, event_zone) if isinstance(end, dt.datetime) else None
-        if converts_to_zone:  # the same moments as times of the zone
-            start = start.astimezone(zone_named(zone))
-            end = end.astimezone(start.tzinfo) if end is not None else None
+    if not isinstance(start, dt.datetime):
+        if isinstance(end, dt.datetime):
+            raise ToolRefusedError(_DATE_AND_TIME)
+        return _whole_days(start, end)
+    if end is not None and not isinstance(end, dt.datetime):
+        raise ToolRefusedError(_DATE_AND_TIME)
+    if end is not None and (start.tzinfo is None) != (end.tzinfo is None):
+        raise ToolRefusedError("start and end both have a zone, or neither has")
+    event_zone = zone if converts_to_zone else zone_of(start) or zone
+    start = in_zone(start, event_zone)
+    end = later(start, _HOUR) if end is None else in_zone(end, event_zone)
+    if converts_to_zone:
+        start = start.astimezone(zone_named(zone))
+        end = end.astimezone(start.tzinfo)
+    # ``end < start`` would compare times of one zone by local time, ignoring ``fold``.
+    if end.timestamp() < start.timestamp():
+        raise _ends_too_early(start, end)
+    return {"start": _time_field(start, event_zone), "end": _time_field(end, event_zone)}
+
+
+def _whole_days(start: dt.date, end: dt.date | None) -> dict[str, Any]:
     if end is None:
-        end = later(start, _DAY if is_whole_day else _HOUR)
-    if _is_before(end, start) or (is_whole_day and end == start):
-        raise ToolRefusedError(
-            f"the event ends ({end}) before it begins ({start}); the end of whole days is the day "
-            "after the last one"
-        )
-    return {"start": _event_time(start, event_zone), "end": _event_time(end, event_zone)}
+        end = start + _DAY
+    if end <= start:
+        raise _ends_too_early(start, end)
+    return {"start": {"date": start.isoformat()}, "end": {"date": end.isoformat()}}
+
+
+def _time_field(when: dt.datetime, zone: str) -> dict[str, Any]:
+    return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
+
+
+def _ends_too_early(start: When, end: When) -> ToolRefusedError:
+    return ToolRefusedError(
+        f"the event ends ({end}) before it begins ({start}); the end of whole days is the day "
+        "after the last one"
+    )
 
 
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
@@ -209,13 +225,10 @@ def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> 
     return f"{name};TZID={zone.key}:{','.join(times)}"
 
 
-def _event_time(when: When, zone: str) -> dict[str, Any]:
-    """Return a time or date in the format of the Google Calendar API."""
-    if isinstance(when, dt.datetime):
-        return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
-    return {"date": when.isoformat()}
-
-
+@overload
+def later(when: dt.datetime, by: dt.timedelta) -> dt.datetime: ...
+@overload
+def later(when: dt.date, by: dt.timedelta) -> dt.date: ...
 def later(when: When, by: dt.timedelta) -> When:
     """Return the time after an exact duration, also across a change to or from daylight saving."""
     if not isinstance(when, dt.datetime) or when.tzinfo is None:
@@ -230,13 +243,6 @@ def length_of(start: When, end: When) -> dt.timedelta:
     if isinstance(start, dt.datetime) and isinstance(end, dt.datetime):
         return dt.timedelta(seconds=end.timestamp() - start.timestamp())
     return dt.timedelta(days=end.toordinal() - start.toordinal())
-
-
-def _is_before(one: When, other: When) -> bool:
-    # Python compares two times of one zone by local time, ignoring ``fold``.
-    if isinstance(one, dt.datetime) and isinstance(other, dt.datetime):
-        return one.timestamp() < other.timestamp()
-    return one < other
 
 
 def in_zone(when: dt.datetime, zone: str) -> dt.datetime:
