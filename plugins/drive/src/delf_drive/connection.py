@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import mimetypes
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator
@@ -48,8 +49,8 @@ _EXPORT_TYPES: Final = {
     f"{NATIVE}presentation": "text/plain",
 }
 _ROOT_NAMES: Final = ("", "/", "root")
-# The actions that affect a shortcut itself and not its target.
-_SHORTCUT_ACTIONS: Final = frozenset({"update", "trash", "delete"})
+# The actions that change or remove an existing file.
+_CHANGING_ACTIONS: Final = frozenset({"update", "trash", "delete"})
 _UPLOAD_TYPES: Final = {f"{NATIVE}document": "text/markdown", f"{NATIVE}spreadsheet": "text/csv"}
 
 
@@ -62,6 +63,21 @@ def _recipient(who: str) -> str:
 
 
 Recipient = Annotated[str, AfterValidator(_recipient)]
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePreview:
+    """The file that a call would send or affect, for the approving person.
+
+    Args:
+        line: A description of the file; empty if the call affects no file.
+        version: Text that changes with the content that the call would send or replace.
+        sizes: The size in bytes by file name; documents of Google's editors have no size.
+    """
+
+    line: str = ""
+    version: str = ""
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class Drive(GoogleConnection):
@@ -402,33 +418,40 @@ class Drive(GoogleConnection):
         """
         file = call.arguments.get("file")
         folder = call.arguments.get("folder")
-        lines: list[str] = []
-        file_sizes: dict[str, int] = {}
-        version = ""  # changes with the content that the call would send or replace
-        if call.action == "create" and file:
-            max_bytes = self.settings.max_bytes
-            name, data = await asyncio.to_thread(read_task_file, call.context, str(file), max_bytes)
-            lines.append(f"Content: {name}, {len(data):,} bytes")
-            version = hashlib.sha256(data).hexdigest()
+        shown = _FilePreview()
+        if file and call.action == "create":
+            shown = await self._preview_upload(call.context, str(file))
         elif file:
-            has_content = call.arguments.get("content") is not None
-            # An update with content changes the target of a shortcut.
-            affects_shortcut = call.action in _SHORTCUT_ACTIONS and not has_content
-            file_info = file_of(await self._resolver.find(str(file), follow=not affects_shortcut))
-            lines.append(_describe_file(file_info))
-            if file_info["size"]:  # documents of Google's editors have no size
-                file_sizes[file_info["name"]] = file_info["size"]
-            if call.action in ("update", "delete", "trash"):
-                version = f"{file_info['modified']} {file_info['size']}"
+            shown = await self._preview_file(call, str(file))
+        lines = [shown.line] if shown.line else []
         if folder:
             lines.append(f"In {_describe_file(file_of(await self._resolver.find(str(folder))))}")
+        if not lines:
+            return None
         text = "\n".join(lines)
-        basis = f"{version}\n{text}"
-        if lines:
-            return Allowed(preview=text, basis=basis, files=file_sizes)
-        return None
+        return Allowed(preview=text, basis=f"{shown.version}\n{text}", files=shown.sizes)
 
     # -- parts --------------------------------------------------------------------------
+
+    async def _preview_upload(self, context: CallContext | None, file: str) -> _FilePreview:
+        """Preview a file of the task that a call would upload."""
+        name, data = await asyncio.to_thread(read_task_file, context, file, self.settings.max_bytes)
+        line = f"Content: {name}, {len(data):,} bytes"
+        return _FilePreview(line, version=hashlib.sha256(data).hexdigest())
+
+    async def _preview_file(self, call: ProposedCall, file: str) -> _FilePreview:
+        """Preview a file in Drive that a call affects."""
+        changes_file = call.action in _CHANGING_ACTIONS
+        # New content is written to the target of a shortcut. Other changes affect the shortcut.
+        has_content = call.arguments.get("content") is not None
+        affects_target = has_content or not changes_file
+        info = file_of(await self._resolver.find(file, follow=affects_target))
+        size = info["size"]
+        return _FilePreview(
+            _describe_file(info),
+            version=f"{info['modified']} {size}" if changes_file else "",
+            sizes={info["name"]: size} if size else {},
+        )
 
     def _media_type_of(self, kind: str) -> str:
         media_type = type_of(kind)
@@ -474,19 +497,20 @@ class Drive(GoogleConnection):
         try:
             return file_of(await self.transport.json(request))
         except LostAnswerError as error:
-            has_answer_to_retry = error.status != 0
-            if not has_answer_to_retry:
+            if not error.is_retry_refused:
                 raise
-            # Drive refuses to repeat a move that it has already made, so read the file's state to
-            # learn whether the first request was executed.
+            # Drive refuses to repeat a move that was made. So the first request may have worked.
             current_state = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             record = await self.transport.json(current_state)
-            new_folder = query.get("addParents")  # None if the change is not a move
-            is_in_folder = new_folder is None or record.get("parents") == [new_folder]
-            has_new_metadata = body.items() <= record.items()
-            if not is_in_folder or not has_new_metadata:
+            if not _is_changed(record, body, new_folder=query.get("addParents")):
                 raise
             return file_of(record)
+
+
+def _is_changed(record: Mapping[str, Any], body: dict[str, Any], new_folder: str | None) -> bool:
+    """Return True if a file has the metadata in a request's body, and is in the new folder."""
+    is_in_folder = new_folder is None or record.get("parents") == [new_folder]
+    return is_in_folder and body.items() <= record.items()
 
 
 def _describe_file(file: FileInfo) -> str:

@@ -255,17 +255,21 @@ class Sheets(GoogleConnection):
         steps_to_approve = [
             name for name in names if needs_confirmation(self.confirm, steps_by_name[name])
         ]
-        is_batch_to_approve = needs_confirmation(self.confirm, steps_by_name["batch"])
-        if not steps_to_approve and not is_batch_to_approve:
-            return Allowed()
-        book = await self._book(str(call.arguments["spreadsheet"]))
-        basis = _title(book)  # identifies the approved spreadsheet
-        preview = "\n".join([basis, *map(_display_step, steps)])
         if steps_to_approve:
+            shown = await self._preview_batch(call, steps)
             reason = f"its steps {', '.join(steps_to_approve)} need approval"
-            return NeedsApproval(reason=reason, preview=preview, basis=basis)
-        # `confirm` names the batch itself. The engine asks for approval, and shows this preview.
-        return Allowed(preview=preview, basis=basis)
+            return NeedsApproval(reason=reason, preview=shown.preview, basis=shown.basis)
+        if needs_confirmation(self.confirm, steps_by_name["batch"]):
+            # The engine asks for approval of an action that `confirm` names, although the action is
+            # allowed here, and shows the preview.
+            return await self._preview_batch(call, steps)
+        return Allowed()
+
+    async def _preview_batch(self, call: ProposedCall, steps: list[dict[str, Any]]) -> Allowed:
+        title = _title(await self._book(str(call.arguments["spreadsheet"])))
+        preview = "\n".join([title, *map(_display_step, steps)])
+        # The title identifies the approved spreadsheet.
+        return Allowed(preview=preview, basis=title)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
         """Preview the spreadsheet, and the cells that would be overwritten.
