@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Iterator
-from typing import Any, Final, TypedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypedDict
 
 from delf.notes import note
 from delf.values.numbers import parse_count
@@ -264,44 +264,64 @@ def _rows(table: Any) -> list[list[str]]:
     rows are filled up with empty texts.
     """
     rows: list[list[str]] = []
-    # By column, the cells that also cover later rows: the text, and the number of rows left to
-    # cover, including the current row.
-    spanning_cells: dict[int, tuple[str, int]] = {}
+    cells_from_above: dict[int, _CellFromAbove] = {}
     for table_row in table.xpath("./tr | ./thead/tr | ./tbody/tr | ./tfoot/tr"):
-        row: list[str] = []
-        for cell in table_row.xpath("./th | ./td"):
-            _append_cells_of_earlier_rows(spanning_cells, row)
-            text = _text_of(cell)
-            row_span = _span_of(cell, "rowspan")
-            for _ in range(min(_span_of(cell, "colspan"), _MAX_SPAN - len(row))):
-                if row_span > 1:
-                    spanning_cells[len(row)] = text, row_span
-                row.append(text)
-        _append_cells_of_earlier_rows(spanning_cells, row)
-        spanning_cells = {
-            column: (text, rows_left - 1)
-            for column, (text, rows_left) in spanning_cells.items()
-            if rows_left > 1
-        }
+        row, cells_from_above = _read_row(table_row, cells_from_above)
         rows.append(row)
     width = max(map(len, rows), default=0)
     return [row + [""] * (width - len(row)) for row in rows]
 
 
-def _append_cells_of_earlier_rows(
-    spanning_cells: dict[int, tuple[str, int]], row: list[str]
-) -> None:
-    """Append the texts of cells above a row that also cover the row's next columns.
-
-    The texts are appended until a column is free, or the row has the maximum width.
+class _CellFromAbove(NamedTuple):
+    """A cell with a ``rowspan``, as a row under the cell has to repeat it.
 
     Args:
-        spanning_cells: The cells of earlier rows with a ``rowspan``, by column: the text, and the
-            number of rows that the cell still covers, which the caller reduces after each row.
-        row: The texts of the row so far.
+        text: The text of the cell.
+        row_count: The number of rows that the cell still covers.
     """
-    while len(row) in spanning_cells and len(row) < _MAX_SPAN:
-        row.append(spanning_cells[len(row)][0])
+
+    text: str
+    row_count: int
+
+
+def _read_row(
+    table_row: Any, cells_from_above: dict[int, _CellFromAbove]
+) -> tuple[list[str], dict[int, _CellFromAbove]]:
+    """Return the texts of a row, and the cells by column that also cover the next row.
+
+    Args:
+        table_row: The element ``tr``.
+        cells_from_above: The cells of earlier rows that cover this row, by column.
+    """
+    row: list[str] = []
+    cells_for_next_row = {
+        column: cell._replace(row_count=cell.row_count - 1)
+        for column, cell in cells_from_above.items()
+        if cell.row_count > 1
+    }
+    for cell in table_row.xpath("./th | ./td"):
+        _append_cells_from_above(row, cells_from_above)
+        text = _text_of(cell)
+        row_span = _span_of(cell, "rowspan")
+        for _ in range(min(_span_of(cell, "colspan"), _MAX_SPAN - len(row))):
+            if row_span > 1:
+                cells_for_next_row[len(row)] = _CellFromAbove(text, row_span - 1)
+            row.append(text)
+    _append_cells_from_above(row, cells_from_above)
+    return row, cells_for_next_row
+
+
+def _append_cells_from_above(
+    row: list[str], cells_from_above: Mapping[int, _CellFromAbove]
+) -> None:
+    """Append the cells that cover the next columns of a row, until a column is free.
+
+    Args:
+        row: The texts of the row so far; at most ``_MAX_SPAN`` columns.
+        cells_from_above: The cells of earlier rows that cover the row, by column.
+    """
+    while len(row) in cells_from_above and len(row) < _MAX_SPAN:
+        row.append(cells_from_above[len(row)].text)
 
 
 def _span_of(cell: Any, name: str) -> int:
