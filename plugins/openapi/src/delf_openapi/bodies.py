@@ -179,8 +179,9 @@ def _flatten(
 ) -> tuple[tuple[Field, ...] | None, str | None]:
     """Return the properties of a body as fields, and the keyword for additional properties.
 
-    A body has to be a single argument if it may be null, if it has too many properties or none, if
-    its properties are open, or if their names are ambiguous as keywords.
+    A body has fields if it is an object with at most ``_MAX_FIELDS`` properties, whose names are
+    distinct as keywords. Any other body has to be a single argument, such as a body that may be
+    null, or whose properties the specification does not name.
 
     Args:
         document: The specification.
@@ -197,12 +198,12 @@ def _flatten(
     writable = {
         name: part for name, part in merged.properties.items() if not document.is_read_only(part)
     }
-    if len(writable) > _MAX_FIELDS:
+    is_plain_mapping = merged.additional and not writable
+    # Without declared properties, the body is empty if others are forbidden. If they are not, the
+    # specification leaves the properties open.
+    has_open_properties = not merged.properties and not _forbids_additional(document, schema)
+    if is_plain_mapping or has_open_properties or len(writable) > _MAX_FIELDS:
         return None, None
-    if not merged.properties and not _forbids_additional(document, schema):
-        return None, None  # the specification leaves the body's properties open
-    if not writable and merged.additional:
-        return None, None  # a plain mapping
     names: dict[str, str] = {}  # from keyword to property
     for name in writable:
         arg = argument_name(name)

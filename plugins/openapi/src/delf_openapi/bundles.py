@@ -45,57 +45,89 @@ def bundled(document: Document, schema: Any, *, is_request: bool = False) -> dic
     Raises:
         SpecError: If a reference is broken or leads to too many schemas.
     """
-    names: dict[str, str] = {}
-    pending_refs: list[str] = []
-    remaining_nodes = _MAX_NODES
+    bundle = _Bundle(document, is_request=is_request)
+    copied_schema = bundle.copy(schema)
+    return {"schema": copied_schema, "components": {"schemas": bundle.copy_referenced_schemas()}}
 
-    def copied(node: Any) -> Any:
-        """Copy a part of the schema, with new names in references."""
-        nonlocal remaining_nodes
-        remaining_nodes -= 1
-        if remaining_nodes < 0:
+
+class _Bundle:
+    """Copies a schema, and then the schemas that it refers to.
+
+    Args:
+        document: The specification.
+        is_request: Whether the schemas describe values in a request.
+    """
+
+    def __init__(self, document: Document, *, is_request: bool) -> None:
+        self._document = document
+        self._is_request = is_request
+        # The new name of each referenced schema, by its absolute reference.
+        self._names: dict[str, str] = {}
+        # The references whose schemas are not copied yet.
+        self._pending_refs: list[str] = []
+        self._remaining_nodes = _MAX_NODES
+
+    def copy(self, node: Any) -> Any:
+        """Copy a schema or a part of one, with new names in references.
+
+        Raises:
+            SpecError: If all schemas together are too large.
+        """
+        self._remaining_nodes -= 1
+        if self._remaining_nodes < 0:
             raise SpecError("the schema is too large for validation")
         if isinstance(node, list):
-            return [copied(item) for item in cast("list[Any]", node)]
+            return [self.copy(item) for item in cast("list[Any]", node)]
+        if isinstance(node, dict):
+            return self._copy_mapping(cast("dict[str, Any]", node))
         if isinstance(node, str):
             return str(node)  # jsonschema-rs refuses subclasses, such as strings of a settings file
-        if not isinstance(node, dict):
-            return node
+        return node
+
+    def copy_referenced_schemas(self) -> dict[str, Any]:
+        """Copy the schemas that the copied schemas refer to; return them by their new names."""
+        schemas: dict[str, Any] = {}
+        while self._pending_refs:
+            ref = self._pending_refs.pop()
+            schemas[self._names[ref]] = self.copy(self._document.at(ref))
+        return schemas
+
+    def _copy_mapping(self, node: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        for key, value in cast("dict[Any, Any]", node).items():
+        for key, value in node.items():
             keyword = str(key)
             if keyword == "$ref" and isinstance(value, str):
-                ref = document.absolute(value)
-                if ref not in names:
-                    names[ref] = f"s{len(names)}"
-                    pending_refs.append(ref)
-                result["$ref"] = f"#/components/schemas/{names[ref]}"
+                result["$ref"] = self._new_reference(value)
             elif keyword in _DATA_KEYWORDS:
                 result[keyword] = value
             elif keyword in _KEYWORDS_OF_NAMED_SCHEMAS and isinstance(value, dict):
-                # The keys of ``properties``, for example, are names and no keywords. In YAML, a
-                # name without a schema has the value None.
-                result[keyword] = {
-                    str(name): {} if part is None else copied(part)
-                    for name, part in cast("dict[Any, Any]", value).items()
-                }
+                result[keyword] = self._copy_named_schemas(cast("dict[str, Any]", value))
             elif keyword not in _IGNORED_KEYWORDS:
-                result[keyword] = copied(value)
-        # Properties by pattern are not validated. Without patternProperties, the other two keywords
-        # would reject the properties that match a pattern.
+                result[keyword] = self.copy(value)
         if "patternProperties" in result:
+            # Properties by pattern are not validated. So other properties are not validated either:
+            # the properties that match a pattern would count among them.
             for keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
                 result.pop(keyword, None)
-        if not is_request:
+        if not self._is_request:
             return result  # responses are validated in the dialect of the specification
-        return _convert_to_2020(document, result, original=cast("dict[str, Any]", node))
+        return _convert_to_2020(self._document, result, original=node)
 
-    copied_schema = copied(schema)
-    schemas: dict[str, Any] = {}
-    while pending_refs:
-        ref = pending_refs.pop()
-        schemas[names[ref]] = copied(document.at(ref))
-    return {"schema": copied_schema, "components": {"schemas": schemas}}
+    def _copy_named_schemas(self, schemas: dict[str, Any]) -> dict[str, Any]:
+        """Copy a mapping from name to schema, such as the value of ``properties``."""
+        copies: dict[str, Any] = {}
+        for name, schema in schemas.items():
+            # In YAML, a name without a schema has the value None.
+            copies[str(name)] = {} if schema is None else self.copy(schema)
+        return copies
+
+    def _new_reference(self, ref: str) -> str:
+        """Return the reference to a schema by its new name."""
+        absolute_ref = self._document.absolute(ref)
+        if absolute_ref not in self._names:
+            self._names[absolute_ref] = f"s{len(self._names)}"
+            self._pending_refs.append(absolute_ref)
+        return f"#/components/schemas/{self._names[absolute_ref]}"
 
 
 def _convert_to_2020(

@@ -35,10 +35,12 @@ def openapi() -> None:
 def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print a line for delf.toml with the actions of CONNECTION that probably only read.
 
-    An API that takes a filter in a body reads with POST, which counts as a write and needs
-    approval. Actions are chosen by their names alone: keep only actions that you
-    are sure only read. If the specification is from a URL, each call of an operation that it has
-    added or changed since you wrote the line needs approval.
+    delf takes each POST for a write, which needs approval. But some APIs read with POST, for
+    example because a search has its filter in the body. The line declares such actions as reading.
+    They are chosen by their names alone: keep only actions that you are sure only read.
+
+    A specification from a URL may change. An operation that is new or changed since you wrote the
+    line needs approval, until you accept it with --accept.
 
     \b
     delf openapi effects prefect
@@ -53,7 +55,17 @@ def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) ->
     if as_json:
         effects = dict.fromkeys(action_names, "read")
         click.echo(json.dumps({"effects": effects, "actions": count}, indent=2))
-        return
+    else:
+        _print_line(action_names, count)
+
+
+def _print_line(action_names: Sequence[str], count: int) -> None:
+    """Print the line for delf.toml that declares actions as reading.
+
+    Args:
+        action_names: The names of the actions.
+        count: The number of all actions of the API.
+    """
     click.echo(
         f"# By their names, {len(action_names)} of {count} operations only read. "
         "Remove those that may write.",

@@ -202,10 +202,10 @@ def compile_operation(
     arguments = [_parameter_argument(p, shapes, document, limits) for p in operation.params]
     if operation.body is not None:
         arguments += _body_arguments(operation.body, shapes, document, limits)
-    # Raise for lone surrogates here, where the operation is skipped, and not in a call.
-    "".join([endpoint.path, *(a.name for a in arguments)]).encode()
+    # Raise here, where the operation is skipped, and not in each call.
+    _check_encodable([endpoint.path, *(argument.name for argument in arguments)])
     arguments.sort(key=lambda a: a.default is not None)  # required arguments first
-    is_declared, returns = return_type(document, raw, shapes, limits.returns)
+    result = _result_type(document, raw, shapes, limits.returns)
     summary, notes = _operation_texts(document, raw)
     summary = summary or f"{endpoint.method} {clean(endpoint.path, 100)}"
     if raw.get("deprecated") is True:
@@ -214,13 +214,19 @@ def compile_operation(
         endpoint,
         effect_of(endpoint),
         summary,
-        returns,
+        result.text,
         tuple(arguments),
-        has_undeclared_result=not is_declared,
-        declared_type=returns,  # ``returns`` may later get types learned from results, too
+        has_undeclared_result=not result.is_declared,
+        declared_type=result.text,  # the entry's result type may later get learned types, too
         notes=notes,
         result_notes=_result_notes(document, raw) if limits.has_notes else "",
     )
+
+
+def _check_encodable(texts: Iterable[str]) -> None:
+    """Raise a UnicodeEncodeError for a lone surrogate, which a request cannot contain."""
+    for text in texts:
+        text.encode()
 
 
 def _operation_texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
@@ -451,35 +457,53 @@ def _is_enumeration(schema: Mapping[str, Any]) -> bool:
 _STATUSES_WITHOUT_CONTENT: Final = frozenset({"204", "205"})
 
 
-def return_type(
+class _ResultType(NamedTuple):
+    """The type of an operation's result.
+
+    Args:
+        is_declared: Whether the specification declares the type.
+        text: The type as text.
+    """
+
+    is_declared: bool
+    text: str
+
+
+def _result_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, limit: int
-) -> tuple[bool, str]:
-    """Return whether an operation's result is declared, and the type of the result.
+) -> _ResultType:
+    """Return the type of an operation's result.
 
     An invalid declaration counts as declared, with the type ``Any``.
     """
     try:
         result = _success_response(document, raw)
     except (SpecError, TypeError, AttributeError, LookupError):
-        return True, "Any"
+        return _ResultType(True, "Any")
     if result is None:
-        # A success status without content means the result None. But many specifications omit the
-        # content by mistake: None counts as declared only with a status, such as 204, that cannot
-        # have content.
-        statuses = _success_statuses(raw)
-        has_status_without_content = bool(_STATUSES_WITHOUT_CONTENT.intersection(statuses))
-        return has_status_without_content, "None" if statuses else "Any"
+        return _type_without_content(raw)
     _, kind, schema = result
     if kind == "json":
         if schema is None or schema == {}:
-            return False, "Any"
+            return _ResultType(False, "Any")
         if schema == {"type": "object"}:
-            return False, "dict"
-        return True, safe_text(shapes, schema, _OUTPUT, limit)
+            return _ResultType(False, "dict")
+        return _ResultType(True, safe_text(shapes, schema, _OUTPUT, limit))
     if kind == "text":
-        return True, "str"
-    binary = schema is None or is_binary(document.resolve_or_empty(schema)) or kind == "binary"
-    return True, "bytes" if binary else "str"
+        return _ResultType(True, "str")
+    is_bytes = kind == "binary" or schema is None or is_binary(document.resolve_or_empty(schema))
+    return _ResultType(True, "bytes" if is_bytes else "str")
+
+
+def _type_without_content(raw: Mapping[str, Any]) -> _ResultType:
+    """Return the type of a result for which no response declares content."""
+    statuses = _success_statuses(raw)
+    if not statuses:
+        return _ResultType(False, "Any")
+    # Many specifications omit the content by mistake. Only a status such as 204 shows that there
+    # is none.
+    has_status_without_content = not _STATUSES_WITHOUT_CONTENT.isdisjoint(statuses)
+    return _ResultType(has_status_without_content, "None")
 
 
 def _success_statuses(raw: Mapping[str, Any]) -> list[str]:

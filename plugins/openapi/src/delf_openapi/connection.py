@@ -113,8 +113,7 @@ class APITool(Connection[OpenAPISettings]):
             settings["spec"] = spec if isinstance(spec, str) else str(spec)
         for key in ("headers", "params", "path_params", "credentials"):
             if isinstance(settings.get(key), Mapping):
-                setting = cast("Mapping[str, Any]", settings[key])
-                settings[key] = {str(k): _text_or_secret(v) for k, v in setting.items()}
+                settings[key] = _with_text_values(settings[key])
         super().__init__(
             name=name or _name_from(spec) or self.type_name(),
             allow=allow,
@@ -125,12 +124,12 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._settings: OpenAPISettings = self.settings
-        # The core accepts only names of actions, but these selectors may be tags and patterns. When
-        # the specification is loaded, ``confirm`` is set to names, and ``allow`` selects the
-        # operations that become actions.
+        # The core accepts only names of actions, but these selectors may be tags and patterns. So
+        # the connection applies them, when the specification is loaded: it makes actions only of
+        # the operations that ``allow`` selects, and replaces ``confirm`` by names.
         self._allow_selectors: Permission = self.allow
         self._confirm_selectors: Permission = self.confirm
-        self.allow = False if self._allow_selectors is False else None
+        self.allow = False if self._allow_selectors is False else None  # None allows all actions
         self._api: API | None = None
         self._operation_effects: OperationEffects | None = None  # None until the API is loaded
         self._server_notices: tuple[str, ...] = ()
@@ -497,6 +496,10 @@ def _parameter(argument: Argument) -> Parameter:
         doc=argument.doc,
         notes=argument.notes,
     )
+
+
+def _with_text_values(setting: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(key): _text_or_secret(value) for key, value in setting.items()}
 
 
 def _text_or_secret(value: Any) -> Any:

@@ -67,27 +67,28 @@ class OperationDigests:
         Returns:
             The digest; None if the operation cannot be written as JSON.
         """
-        operation = locate_operation(self._document, endpoint)
-        root: dict[str, Any] = self._document.at("#")
-        holders = (operation.item, operation.raw)
-        servers = None
-        if not self._has_base_url:
-            servers = [holder.get("servers") for holder in (root, *holders)]
-        part = self._part_of(
-            [
-                endpoint.method,
-                endpoint.path,
-                [[holder.get(field) for field in _FIELDS] for holder in holders],
-                operation.raw.get("security", root.get("security")),
-                servers,
-            ]
-        )
+        part = self._part_of(self._request_of(endpoint))
         for ref in part.refs:
-            if ref not in self._numbers:
-                self._visit_all_from(ref)
+            if ref not in self._digests:
+                self._digest_all_from(ref)
         return self._digest_of([part], part.refs)
 
-    def _visit_all_from(self, first_ref: str) -> None:
+    def _request_of(self, endpoint: Endpoint) -> list[Any]:
+        """Return all that describes the request of an operation, as the specification has it."""
+        operation = locate_operation(self._document, endpoint)
+        root: dict[str, Any] = self._document.at("#")
+        servers = None
+        if not self._has_base_url:
+            servers = [holder.get("servers") for holder in (root, operation.item, operation.raw)]
+        return [
+            endpoint.method,
+            endpoint.path,
+            [_request_fields(operation.item), _request_fields(operation.raw)],
+            operation.raw.get("security", root.get("security")),
+            servers,
+        ]
+
+    def _digest_all_from(self, first_ref: str) -> None:
         """Set the digests of a target and of all targets that it leads to."""
         # A list and no recursion: a chain of references may be longer than the interpreter's stack.
         visits = [self._visit(first_ref)]
@@ -156,3 +157,8 @@ class OperationDigests:
             return self._document.absolute(ref)
         except ValueError:  # not a URL
             return ref
+
+
+def _request_fields(holder: dict[str, Any]) -> list[Any]:
+    """Return the fields of an operation or path item that describe requests."""
+    return [holder.get(field) for field in _FIELDS]

@@ -24,6 +24,10 @@ _ANNOTATIONS: Final = frozenset(
 )
 
 
+MAIN: Final = ""
+"""The key of the main document in :attr:`Trees.documents`."""
+
+
 class Trees:
     """The parsed documents of a specification; referenced documents are loaded lazily.
 
@@ -39,8 +43,8 @@ class Trees:
         self, uri: str, tree: dict[str, Any], allowed_roots: Iterable[str], read: Read
     ) -> None:
         self.uri = uri
-        # The documents read so far, by address; the main document has the key "".
-        self.documents: dict[str, dict[str, Any]] = {"": tree}
+        # The documents read so far, by address.
+        self.documents: dict[str, dict[str, Any]] = {MAIN: tree}
         self._allowed_roots = tuple(allowed_roots)
         self._read = read
         self._failed: dict[str, SpecError] = {}

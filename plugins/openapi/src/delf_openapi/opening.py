@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from delf_openapi.document import Document, Read, Trees
+from delf_openapi.document import MAIN, Document, Read, Trees
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.sources import Source
 from delf_openapi.swagger2 import convert, replace_item_lists
@@ -30,29 +30,28 @@ def open_document(
     Raises:
         SpecError: If the specification is invalid; the error has a pointer to the fault.
     """
-    tree = source.tree
-    version = _version(tree)
+    version = _version(source.tree)
     is_swagger = version == (2, 0)
-    if is_swagger:
-        tree = replace_item_lists(tree)
+    tree = replace_item_lists(source.tree) if is_swagger else source.tree
     trees = Trees(source.uri, tree, allowed_roots, read)
     document = Document(trees, version, converts_dates=converts_dates)
-    # A section such as ``paths`` may be a reference. Each step follows references in the tree of
-    # the step before, which ``trees`` has under the key "".
-    root = _resolve_sections(document, tree)
-    trees.documents[""] = root
+    # A section such as ``paths`` may be a reference, but later steps read the section itself.
+    tree = trees.documents[MAIN] = _resolve_sections(document, tree)
     if is_swagger:
         document.version = (3, 0)
-        root = convert(document, root)
-        trees.documents[""] = root
-    paths = root.get("paths")
+        tree = trees.documents[MAIN] = convert(document, tree)
+    _check_paths(tree, version)
+    return document
+
+
+def _check_paths(tree: dict[str, Any], version: tuple[int, int]) -> None:
+    paths = tree.get("paths")
     if paths is None:
-        may_lack_paths = version >= (3, 1) and ("webhooks" in root or "components" in root)
+        may_lack_paths = version >= (3, 1) and ("webhooks" in tree or "components" in tree)
         if not may_lack_paths:
             raise SpecError("the specification has no paths", pointer=pointer_of(["paths"]))
     elif not isinstance(paths, dict):
         raise SpecError("paths is not a mapping", pointer=pointer_of(["paths"]))
-    return document
 
 
 def _resolve_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:

@@ -140,29 +140,50 @@ def find_operations(document: Document, warnings: list[str]) -> list[Endpoint]:
     taken_names: set[str] = set()
     last_numbers: dict[str, int] = {}
     operations = list(_declared_operations(document, warnings))
-    # An id is shown without its path only if no other operation then has the same id.
-    short_id_counts = Counter(
-        _without_path(_operation_id(op), method, path) for method, path, _, op in operations
-    )
-    for method, path, tokens, operation in operations:
-        operation_id = _operation_id(operation)
-        short_id = _without_path(operation_id, method, path)
-        shown_id = short_id if short_id_counts[short_id] == 1 else operation_id
-        wanted_name = method_name(_operation_name(shown_id, method, path))
+    short_id_counts = Counter(operation.short_id for operation in operations)
+    for operation in operations:
+        is_short_id_unique = short_id_counts[operation.short_id] == 1
+        shown_id = operation.short_id if is_short_id_unique else operation.operation_id
+        method = operation.method
+        wanted_name = method_name(_operation_name(shown_id, method, operation.path))
         name = _free_name(wanted_name, method, taken_names, last_numbers)
         taken_names.add(name)
-        declared_tags: Any = operation.get("tags")
-        listed_tags = cast("list[Any]", declared_tags) if isinstance(declared_tags, list) else []
-        tags = tuple(tag for tag in listed_tags if isinstance(tag, str))
-        endpoints.append(Endpoint(name, method.upper(), path, tokens, operation_id, tags))
+        endpoints.append(operation.endpoint(name))
     return endpoints
 
 
-def _operation_id(operation: Mapping[str, Any]) -> str | None:
-    declared = operation.get("operationId")
-    if isinstance(declared, str) and declared:
-        return declared
-    return None
+class _DeclaredOperation(NamedTuple):
+    """An operation of the specification.
+
+    Args:
+        method: The lower-case HTTP method.
+        path: The path template.
+        tokens: The tokens of the JSON pointer to the operation.
+        fields: The operation as it is written.
+    """
+
+    method: str
+    path: str
+    tokens: tuple[str, ...]
+    fields: Mapping[str, Any]
+
+    @property
+    def operation_id(self) -> str | None:
+        """The declared operationId; None without one."""
+        declared = self.fields.get("operationId")
+        return declared if isinstance(declared, str) and declared else None
+
+    @property
+    def short_id(self) -> str | None:
+        """The operationId without the path and method that FastAPI appends."""
+        return _without_path(self.operation_id, self.method, self.path)
+
+    def endpoint(self, name: str) -> Endpoint:
+        """Return the operation as an endpoint with the name of its action."""
+        declared: Any = self.fields.get("tags")
+        listed = cast("list[Any]", declared) if isinstance(declared, list) else []
+        tags = tuple(tag for tag in listed if isinstance(tag, str))
+        return Endpoint(name, self.method.upper(), self.path, self.tokens, self.operation_id, tags)
 
 
 def _without_path(operation_id: str | None, method: str, path: str) -> str | None:
@@ -176,10 +197,8 @@ def _without_path(operation_id: str | None, method: str, path: str) -> str | Non
     return operation_id
 
 
-def _declared_operations(
-    document: Document, warnings: list[str]
-) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
-    """Yield each operation: method, path template, tokens of its JSON pointer, and fields."""
+def _declared_operations(document: Document, warnings: list[str]) -> Iterator[_DeclaredOperation]:
+    """Yield each operation that can be read; add a warning for each other operation or path."""
     paths = cast("dict[Any, Any]", document.at("#").get("paths") or {})
     for path, raw in paths.items():
         place = clean(pointer_of(["paths", str(path)]), 300)
@@ -206,7 +225,8 @@ def _declared_operations(
                 warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
                 continue
             fields = cast("dict[str, Any]", operation)
-            yield method, _template(document, path, item, fields), ("paths", path, method), fields
+            template = _template(document, path, item, fields)
+            yield _DeclaredOperation(method, template, ("paths", path, method), fields)
 
 
 def _template(

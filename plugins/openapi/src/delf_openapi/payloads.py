@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from delf_openapi.bodies import Body, kind_of
@@ -108,8 +108,8 @@ def _encoding(body: Body, name: str) -> Mapping[str, Any]:
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
     """Serialise a form to quoted pairs of names and values.
 
-    A nested value is written in its declared style. Without a declared style, it is written with
-    brackets if the form declares brackets for any property, otherwise as JSON, as OpenAPI says.
+    A nested value without a declared style is written with brackets if the form declares brackets
+    for any property, otherwise as JSON, which is the default of OpenAPI.
     """
     uses_brackets = any(
         _encoding(body, name).get("style") == "deepObject" for name in body.encoding
@@ -118,29 +118,37 @@ def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
     for name, part in value.items():
         encoding = _encoding(body, name)
         quoted_name = quote(name, safe=_UNRESERVED)
-        media = encoding.get("contentType")
-        style = encoding.get("style")
-        if style is None and uses_brackets and isinstance(part, (dict, list)):
-            style = "deepObject"
-        has_style = style is not None or "explode" in encoding
-        if isinstance(media, str) and kind_of(media) == "json":
-            pairs.append((quoted_name, _quoted_json(part)))
-        elif _is_nested(part) and not has_style:
-            # Each item of a list gets a pair of its own.
-            items: list[Any] = _list(part) if isinstance(part, list) else [part]
-            pairs += [(quoted_name, _quoted_json(item)) for item in items]
-        else:
-            style = str(style or "form")
-            explode = encoding.get("explode")
-            explodes_by_default = style == "form"
-            pairs += styled_pairs(
-                quoted_name,
-                part,
-                style,
-                explode=explode if isinstance(explode, bool) else explodes_by_default,
-                safe=_UNRESERVED,
-            )
+        pairs += _pairs_of_property(quoted_name, part, encoding, uses_brackets=uses_brackets)
     return pairs
+
+
+def _pairs_of_property(
+    name: str, value: Any, encoding: Mapping[str, Any], *, uses_brackets: bool
+) -> Pairs:
+    """Serialise a property of a form.
+
+    Args:
+        name: The quoted name.
+        value: The value.
+        encoding: The declared encoding of the property.
+        uses_brackets: Whether brackets are the style of nested values without a declared style.
+    """
+    media = encoding.get("contentType")
+    if isinstance(media, str) and kind_of(media) == "json":
+        return [(name, _quoted_json(value))]
+    style = encoding.get("style")
+    if style is None and uses_brackets and isinstance(value, (dict, list)):
+        style = "deepObject"
+    has_style = style is not None or "explode" in encoding
+    if _is_nested(value) and not has_style:
+        # Each item of a list gets a pair of its own.
+        items: list[Any] = _list(value) if isinstance(value, list) else [value]
+        return [(name, _quoted_json(item)) for item in items]
+    style = str(style or "form")
+    explode = encoding.get("explode")
+    if not isinstance(explode, bool):
+        explode = style == "form"
+    return styled_pairs(name, value, style, explode=explode, safe=_UNRESERVED)
 
 
 def _quoted_json(value: Any) -> str:
@@ -177,15 +185,28 @@ def _multipart(document: Document, body: Body, value: dict[str, Any], boundary_t
             items = _list(content)
             item_schema = document.resolve_or_empty(schema.get("items", {}))
         for item in items:
-            media, filename, data = _part(name, item, item_schema, declared)
-            parts.append(_part_header(boundary_text, name, filename, media) + data + b"\r\n")
+            part = _part(name, item, item_schema, declared)
+            header = _part_header(boundary_text, name, part.filename, part.media)
+            parts.append(header + part.data + b"\r\n")
     return b"".join(parts) + f"--{boundary_text}--\r\n".encode()
 
 
-def _part(
-    name: str, value: Any, schema: Mapping[str, Any], declared_media_types: Any
-) -> tuple[str | None, str | None, bytes]:
-    """Serialise a multipart part; return its media type, file name and bytes.
+class _Part(NamedTuple):
+    """A part of a multipart body.
+
+    Args:
+        media: The media type; None without one.
+        filename: The file name; None if the part is not a file.
+        data: The content.
+    """
+
+    media: str | None
+    filename: str | None
+    data: bytes
+
+
+def _part(name: str, value: Any, schema: Mapping[str, Any], declared_media_types: Any) -> _Part:
+    """Serialise a part of a multipart body.
 
     Args:
         name: The name of the part.
@@ -193,31 +214,33 @@ def _part(
         schema: The schema of the value.
         declared_media_types: The specification's media types, separated by commas, if any.
     """
-    filename = None
     media = None
     if isinstance(declared_media_types, str):
         media = declared_media_types.split(",")[0].strip()
-    if isinstance(value, dict) and "content" in value:
-        fields = cast("dict[str, Any]", value)
-        describes_file = is_binary(schema) or isinstance(fields["content"], bytes)
-        if describes_file:
-            filename = str(fields.get("filename") or name)
-            if fields.get("content_type"):
-                media = str(fields["content_type"])
-            value = fields["content"]
-    is_file = isinstance(value, bytes) or is_binary(schema)
-    if isinstance(value, (bytes, str)) and is_file:
-        filename = filename or name
-        media = media or "application/octet-stream"
-        data = value if isinstance(value, bytes) else value.encode()
-    elif isinstance(value, (dict, list)):
+    if _describes_file(value, schema):
+        filename = str(value.get("filename") or name)
+        media = str(value.get("content_type") or "") or media
+        return _content_part(name, value["content"], media, filename)
+    is_file = isinstance(value, bytes) or (isinstance(value, str) and is_binary(schema))
+    return _content_part(name, value, media, filename=name if is_file else None)
+
+
+def _describes_file(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Return True if a value is a dict with the content of a file, and not data of its own."""
+    if not isinstance(value, dict) or "content" not in value:
+        return False
+    return is_binary(schema) or isinstance(cast("dict[str, Any]", value)["content"], bytes)
+
+
+def _content_part(name: str, content: Any, media: str | None, filename: str | None) -> _Part:
+    if isinstance(content, (dict, list)):
         if media and kind_of(media) == "text":
             raise Misfit(name, f"must be text, because its media type is {media}")
-        media = media or "application/json"
-        data = _json(value).encode()
-    else:
-        data = text_of(value).encode()
-    return media, filename, data
+        return _Part(media or "application/json", filename, _json(content).encode())
+    if not media and filename is not None:
+        media = "application/octet-stream"
+    data = content if isinstance(content, bytes) else text_of(content).encode()
+    return _Part(media, filename, data)
 
 
 def _part_header(boundary_text: str, name: str, filename: str | None, media: str | None) -> bytes:

@@ -20,10 +20,11 @@ def choose(
 ) -> list[Endpoint]:
     """Return the operations that selectors match, in the order of the specification.
 
-    A selector is an action's name, an operationId, a tag, or a pattern of names (``repos_*``) or
-    of paths (``/repos/*``, ``GET /repos/*``). A tag that equals a name or an operationId, ignoring
-    case, is written ``tag:pets``. A selector of ``confirm`` that is a name and a tag selects the
-    operations of both, so that every possible meaning needs approval.
+    A selector is one of these:
+
+    - the name of an action, or an operationId
+    - a tag, written ``tag:pets`` if there is a name or an operationId ``pets``, in any case
+    - a pattern of names (``repos_*``), or of paths (``/repos/*``, ``GET /repos/*``)
 
     Args:
         endpoints: All operations.
@@ -40,6 +41,7 @@ def choose(
     for selector in selectors:
         names = [*matcher.find(selector)]
         if setting == "confirm":
+            # Ask for approval whatever is meant: ``pets`` may be a tag in addition to a name.
             names += matcher.tagged(selector)
         if not names:
             raise _unknown_selector_error(selector, endpoints, setting, connection_name)

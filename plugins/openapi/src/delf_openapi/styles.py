@@ -44,28 +44,41 @@ def path_text(param: Param, value: Any) -> str:
     Raises:
         Misfit: If the value would change the called path.
     """
-    name = quote(param.name, safe=_UNRESERVED)
-    if param.media is not None:
-        text = quote(_json(value), safe=_UNRESERVED)
-    elif param.style == "label":
-        text = "." + _expand(value, param.explode, ".", name, with_name=False)
-    # Only Swagger 2.0 allows other delimiters than a comma in a path.
-    elif param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
-        separator = _DELIMITERS[param.style]  # percent-encoded, as all of the path
-        text = separator.join(map(_quoted, cast("list[Any]", value)))
-    elif param.style == "matrix":
-        text = ";" + _expand(value, param.explode, ";", name, with_name=True)
-    else:
-        text = _expand(value, param.explode, ",", name, with_name=False)
+    text = _styled_path_text(param, value)
     if not text:
         raise Misfit(param.arg, "must not be empty: it is part of the address")
-    # Many servers decode a quoted slash, and then resolve ``.`` and ``..`` next to it. Some of them
-    # first remove ``;`` and the text after it from each step. The text may have a quoted ``;`` of
-    # the value, and a plain one of the style ``matrix``.
-    steps = re.split(r"%2F|%5C", text, flags=re.IGNORECASE)
-    if any(re.split("%3B|;", step)[0] in (".", "..") for step in steps):
+    if _has_dot_step(text):
         raise Misfit(param.arg, "must not hold '.' or '..' as a step: it would lead elsewhere")
     return text
+
+
+def _styled_path_text(param: Param, value: Any) -> str:
+    if param.media is not None:
+        return quote(_json(value), safe=_UNRESERVED)
+    # Only Swagger 2.0 allows other delimiters than a comma in a path.
+    if param.style in _SWAGGER_DELIMITERS and isinstance(value, list):
+        separator = _DELIMITERS[param.style]  # percent-encoded, as all of the path
+        return separator.join(map(_quoted, cast("list[Any]", value)))
+    name = quote(param.name, safe=_UNRESERVED)
+    if param.style == "label":
+        return "." + _expand(value, param.explode, ".", name, with_name=False)
+    if param.style == "matrix":
+        return ";" + _expand(value, param.explode, ";", name, with_name=True)
+    return _expand(value, param.explode, ",", name, with_name=False)
+
+
+def _has_dot_step(quoted_text: str) -> bool:
+    """Return True if a server may read a step ``.`` or ``..`` in a part of a path.
+
+    Many servers decode a quoted slash before they resolve the steps of a path.
+    """
+    for step in re.split(r"%2F|%5C", quoted_text, flags=re.IGNORECASE):
+        # Some servers ignore a semicolon, and the text after it, in each step. A semicolon of the
+        # value is quoted; the style ``matrix`` writes a plain one.
+        read_step = re.split("%3B|;", step)[0]
+        if read_step in (".", ".."):
+            return True
+    return False
 
 
 def _expand(value: Any, explode: bool, separator: str, name: str, *, with_name: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -32,6 +33,37 @@ def _unread_answer_error(method: str, text: str) -> ToolExecutionError:
     if method in IDEMPOTENT:
         return ToolExecutionError(text)
     return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=CHECK_HINT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A request without its URL, as it is sent before or after a redirect."""
+
+    method: str
+    query: str
+    headers: Mapping[str, str]
+    content: bytes | None
+
+    def after_redirect(self, status: int) -> _Message:
+        """Return the message for the new URL: a GET without content after some redirects."""
+        is_post_moved = status in (301, 302) and self.method == "POST"
+        if status != 303 and not is_post_moved:
+            return self
+        method = "HEAD" if self.method == "HEAD" else "GET"
+        headers = {name: text for name, text in self.headers.items() if name != "Content-Type"}
+        return replace(self, method=method, headers=headers, content=None)
+
+    def without_call_data(self) -> _Message:
+        """Return the message for another origin: without credentials, arguments and content."""
+        headers = {name: text for name, text in self.headers.items() if name == "Accept"}
+        return replace(self, query="", headers=headers, content=None)
+
+
+def _with_query(url: str, query: str) -> str:
+    if not query:
+        return url
+    separator = "&" if "?" in url else "?"
+    return f"{url}{separator}{query}"
 
 
 class Transport:
@@ -149,35 +181,24 @@ class Transport:
     async def _follow(self, request: Request) -> Answer:
         """Send a request and follow redirects; send credentials to the first origin only."""
         original_origin = origin_of(request.url)
-        method = request.method
-        content = request.content
-        url = request.url
         headers = {**request.headers, **request.secret_headers}
-        query = request.query
-        for hop in range(_MAX_REDIRECTS + 1):
-            target = url
-            # A redirect within the API may drop the query, which can hold the key: add it again.
-            needs_query = hop == 0 or query not in url
-            if query and needs_query:
-                separator = "&" if "?" in url else "?"
-                target = f"{url}{separator}{query}"
-            answer = await self._once(method, target, headers, content, request.label)
+        message = _Message(request.method, request.query, headers, request.content)
+        url = request.url
+        target = _with_query(url, request.query)
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = await self._once(
+                message.method, target, message.headers, message.content, request.label
+            )
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or not location:
                 return answer
             url = _redirect_url(url, location, request.label)
-            becomes_get = answer.status == 303 or (answer.status in (301, 302) and method == "POST")
-            if becomes_get:
-                if method != "HEAD":
-                    method = "GET"
-                content = None
-                headers.pop("Content-Type", None)
+            message = message.after_redirect(answer.status)
             if origin_of(url) != original_origin:
-                await check_redirect(url, original_origin, method, request.label)
-                # After leaving its origin, a request carries no call data, even on its way back.
-                headers = {k: v for k, v in headers.items() if k == "Accept"}
-                content = None
-                query = ""
+                await check_redirect(url, original_origin, message.method, request.label)
+                message = message.without_call_data()
+            # A redirect within the API may drop the query, which can hold the key: add it again.
+            target = url if message.query in url else _with_query(url, message.query)
         raise ToolExecutionError(f"{request.label}: over {_MAX_REDIRECTS} redirects")
 
     # -- one exchange -------------------------------------------------------------------

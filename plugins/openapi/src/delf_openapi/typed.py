@@ -183,20 +183,54 @@ def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmar
         SchemaUnmarshaller,
     )
 
-    validators, types = _validators_and_types(version < (3, 1))
+    is_old = version < (3, 1)
     root = SchemaPath.from_dict(spec)
     schema = root / "schema"
     formats = FormatsUnmarshaller({"date": date.fromisoformat, "date-time": _parse_date_time})
-    return SchemaUnmarshaller(schema, validators.create(root, schema), types, formats)
+    validator = _validators(is_old).create(root, schema)
+    return SchemaUnmarshaller(schema, validator, _converters(is_old), formats)
 
 
 @lru_cache
-def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
-    """Return the factory of validators, and the converters of values for each schema type.
+def _validators(is_old: bool) -> Any:
+    """Return the library's factory of validators, changed so that validation has a deadline.
 
-    The validators find the faults of a response. The converters make dates and other objects of its
-    values. Both are the library's, changed: validation has a deadline, and the converters keep a
-    value of the wrong type as it is.
+    Args:
+        is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
+    """
+    from openapi_core.validation.schemas.factories import SchemaValidatorsFactory
+
+    library: Any = import_module("openapi_schema_validator")
+    extend: Any = import_module("jsonschema.validators").extend
+    validator = library.OAS30ReadValidator if is_old else library.OAS31Validator
+    follow_reference = validator.VALIDATORS["$ref"]
+
+    # Only references can make validation endless, so they check the deadline.
+    def follow_until_deadline(current: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if time.monotonic() > _deadline.get():
+            raise _TooLongError
+        yield from follow_reference(current, ref, instance, schema) or ()
+
+    keywords = {"$ref": follow_until_deadline, "pattern": _pattern_faults}
+    # The formats of OpenAPI 3.0 are checked in all versions.
+    format_checker = library.OAS30ReadValidator.FORMAT_CHECKER
+    return SchemaValidatorsFactory(extend(validator, keywords), format_checker)
+
+
+def _pattern_faults(_validator: Any, regex: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    """Yield a fault if a text does not match the keyword ``pattern`` of its schema.
+
+    Patterns are matched in linear time; Python's ``re`` can take exponential time.
+    """
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(instance, str) and isinstance(regex, str) and not matches(regex, instance):
+        yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(regex, 60)!r}")
+
+
+@lru_cache
+def _converters(is_old: bool) -> Any:
+    """Return the library's converters of values, changed to keep values of the wrong type.
 
     Args:
         is_old: Whether the specification is of OpenAPI 3.0, not of a later version.
@@ -207,52 +241,26 @@ def _validators_and_types(is_old: bool) -> tuple[Any, Any]:
         ObjectUnmarshaller,
         TypesUnmarshaller,
     )
-    from openapi_core.validation.schemas.factories import SchemaValidatorsFactory
-
-    library: Any = import_module("openapi_schema_validator")
-    extend: Any = import_module("jsonschema.validators").extend
 
     class Items(ArrayUnmarshaller):
-        """Converts the items of a list; keeps any other value, which has a reported fault."""
+        """Converts the items of a list."""
 
         def __call__(self, value: Any) -> Any:
-            if isinstance(value, list):
-                return super().__call__(value)
-            return value
+            return super().__call__(value) if isinstance(value, list) else value
 
     class Properties(ObjectUnmarshaller):
-        """Converts the properties that an object has; adds no defaults, generates no classes."""
+        """Converts the properties of an object; adds no defaults, generates no classes."""
 
         def __call__(self, value: Any) -> Any:
             if not isinstance(value, dict):
                 return value
             properties = cast("dict[str, Any]", value)
-            typed = self._unmarshal_properties(properties)
-            return {name: typed.get(name, item) for name, item in properties.items()}
+            converted = self._unmarshal_properties(properties)  # with defaults for missing ones
+            return {name: converted.get(name, item) for name, item in properties.items()}
 
-    validator = library.OAS30ReadValidator if is_old else library.OAS31Validator
-    follow_reference = validator.VALIDATORS["$ref"]
-
-    # Only references can make validation endless, so they check the deadline.
-    def follow_until_deadline(current: Any, ref: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if time.monotonic() > _deadline.get():
-            raise _TooLongError
-        yield from follow_reference(current, ref, instance, schema) or ()
-
-    # Patterns are matched in linear time; Python's ``re`` can take exponential time.
-    def pattern(_current: Any, regex: Any, instance: Any, _schema: Any) -> Iterator[Any]:
-        from jsonschema.exceptions import ValidationError
-
-        if isinstance(instance, str) and isinstance(regex, str) and not matches(regex, instance):
-            yield ValidationError(f"{clean(instance, 60)!r} does not match {clean(regex, 60)!r}")
-
-    bounded_validator: Any = extend(validator, {"$ref": follow_until_deadline, "pattern": pattern})
-    # The formats of OpenAPI 3.0 are checked in all versions.
-    format_checker = library.OAS30ReadValidator.FORMAT_CHECKER
-    library_types = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
-    kinds = {**library_types.unmarshallers, "array": Items, "object": Properties}
-    types = TypesUnmarshaller(kinds, library_types.default, library_types.multi)
-    return SchemaValidatorsFactory(bounded_validator, format_checker), types
+    library = schemas.oas30_types_unmarshaller if is_old else schemas.oas31_types_unmarshaller
+    converters = {**library.unmarshallers, "array": Items, "object": Properties}
+    return TypesUnmarshaller(converters, library.default, library.multi)
 
 
 @lru_cache
