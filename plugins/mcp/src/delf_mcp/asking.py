@@ -183,35 +183,16 @@ class ServerQuestions:
     async def _elicit_form(
         self, call: PendingCall, params: types.ElicitRequestFormParams
     ) -> types.ElicitResult:
-        schema: Mapping[str, Any] = params.requested_schema
-        properties = schema.get("properties")
-        fields = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
-        if len(fields) > _MAX_FIELDS:
-            raise Unshowable(f"a form has at most {_MAX_FIELDS} fields")
-        checker = Checker(schema, "the form")
-
-        def check_form(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Return the values that a person entered into the form, without empty fields.
-
-            Raises:
-                ToolRefusedError: If a value does not match the form's schema.
-            """
-            values = {name: value for name, value in arguments.items() if value is not None}
-            fault = checker.fault(values)
-            if fault is not None:
-                raise ToolRefusedError(str(fault))
-            return values
-
-        values = {name: field.get("default") for name, field in _schemas_of_fields(fields)}
-        question = form_question(self._name, params.message, schema)
-        # consent() checks only values that the person edits; the defaults may be invalid.
+        form = _Form(params.requested_schema)
+        question = form_question(self._name, params.message, params.requested_schema)
         approved_arguments = await self._ask_consent(
-            call, question, values, name="elicitation", fit=check_form
+            call, question, form.defaults(), name="elicitation", fit=form.check
         )
         if approved_arguments is None:
             return types.ElicitResult(action="decline")
         try:
-            return types.ElicitResult(action="accept", content=check_form(approved_arguments))
+            # Without edits by the person, these are the server's defaults, still unchecked.
+            return types.ElicitResult(action="accept", content=form.check(approved_arguments))
         except ToolRefusedError:
             return types.ElicitResult(action="cancel")
 
@@ -279,12 +260,43 @@ class ServerQuestions:
         return self._calls[-1] if len(task_ids) == 1 else None
 
 
-def _schemas_of_fields(fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the name and the schema of each field; a malformed schema becomes empty."""
-    schemas: list[tuple[str, dict[str, Any]]] = []
-    for name, schema in fields.items():
-        schemas.append((name, cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}))
-    return schemas
+class _Form:
+    """A form that a server asks a person to fill in.
+
+    Args:
+        schema: The schema of the values, an object with a property for each field.
+
+    Raises:
+        Unshowable: If the form has too many fields.
+        ToolDefinitionError: If the schema is invalid.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        properties = schema.get("properties")
+        self._fields = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+        if len(self._fields) > _MAX_FIELDS:
+            raise Unshowable(f"a form has at most {_MAX_FIELDS} fields")
+        self._checker = Checker(schema, "the form")
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the default value of each field; None for a field without a default."""
+        defaults: dict[str, Any] = {}
+        for name, schema in self._fields.items():
+            field = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+            defaults[name] = field.get("default")
+        return defaults
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the filled-in fields.
+
+        Raises:
+            ToolRefusedError: If a value does not match the form's schema.
+        """
+        values = {name: value for name, value in arguments.items() if value is not None}
+        fault = self._checker.fault(values)
+        if fault is not None:
+            raise ToolRefusedError(str(fault))
+        return values
 
 
 def _settings(params: types.CreateMessageRequestParams) -> dict[str, Any]:

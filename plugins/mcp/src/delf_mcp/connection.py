@@ -7,7 +7,7 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -289,18 +289,10 @@ class MCP(Connection[MCPSettings]):
         Raises:
             TimeoutError: If the deadline passes.
         """
-        from delf_mcp.listing import (
-            OmittedItem,
-            deciding_selectors,
-            digest_of,
-            displayable,
-            reason,
-        )
+        from delf_mcp.listing import OmittedItem, digest_of, displayable, reason
 
-        tool_names = {tool.name for tool in tools}
-        tools_by_script_name = Counter(map(method_name, tool_names))
         actions: dict[str, Action] = {}
-        matches: dict[str, Match] = {}
+        tool_name_by_action: dict[str, str] = {}
         omitted: list[OmittedItem] = []
         seen_names: set[str] = set()
         for tool in tools:
@@ -317,29 +309,60 @@ class MCP(Connection[MCPSettings]):
                 omitted.append(OmittedItem("tools", displayable(tool.name), reason(error)))
                 continue
             name = unique(action.name, actions)
-            digest = digest_of(tool)
-            # The settings may name the tool ``get-user`` as the server does, or by the name for
-            # scripts, ``get_user``. The latter is ambiguous if the server has a tool ``get_user``,
-            # too, or another tool with the same name for scripts, such as ``get.user``.
-            is_ambiguous = name in tool_names or tools_by_script_name[action.name] > 1
-            names_in_settings = (tool.name,) if is_ambiguous else (tool.name, name)
-            if selectors := deciding_selectors(names_in_settings, self.settings.effects):
-                matches[name] = Match(selectors, digest)
-            actions[name] = replace(
-                action,
-                name=name,
-                permission=name,
-                effect=_IRREVERSIBLE,
-                version=digest,  # so that a changed tool needs new approvals
-            )
-        applied = self._declared_effects.apply(matches)
-        for name, effect in applied.effects.items():
-            # A server that only reads may still send data anywhere.
-            actions[name] = replace(actions[name], effect=effect, egress=effect == _READ)
-        self._read_tools = frozenset(
-            matches[name].digest for name, effect in applied.effects.items() if effect == _READ
+            tool_name_by_action[name] = tool.name
+            # With the digest as version, a changed tool needs new approvals.
+            actions[name] = replace(action, name=name, permission=name, version=digest_of(tool))
+        selectors = self._effect_selectors(tool_name_by_action, seen_names)
+        return actions, omitted, self._apply_effects(actions, selectors)
+
+    def _apply_effects(
+        self, actions: dict[str, Action], selectors: Mapping[str, list[str]]
+    ) -> Applied:
+        """Set the effect of each action; without a selector, an action counts as irreversible.
+
+        Args:
+            actions: The actions by name; updated.
+            selectors: The selectors of actions, from :meth:`_effect_selectors`.
+        """
+        applied = self._declared_effects.apply(
+            {name: Match(selectors[name], actions[name].version) for name in selectors}
         )
-        return actions, omitted, applied
+        for name, action in actions.items():
+            effect = applied.effects.get(name, _IRREVERSIBLE)
+            # A server that only reads may still send data anywhere.
+            actions[name] = replace(action, effect=effect, egress=effect == _READ)
+        self._read_tools = frozenset(
+            action.version for action in actions.values() if action.effect == _READ
+        )
+        return applied
+
+    def _effect_selectors(
+        self, tool_name_by_action: Mapping[str, str], tool_names: Collection[str]
+    ) -> dict[str, list[str]]:
+        """Return the keys of the setting ``effects`` that decide the effect of each action.
+
+        The setting may name the tool ``get-user`` as the server does, or by the name for scripts,
+        ``get_user``. The latter is ambiguous if the server has a tool ``get_user``, too, or another
+        tool with the same name for scripts, such as ``get.user``.
+
+        Args:
+            tool_name_by_action: The server's name for the tool of each action.
+            tool_names: The names of all tools at the server.
+
+        Returns:
+            A mapping from action name to selectors, without actions that no selector matches.
+        """
+        from delf_mcp.listing import deciding_selectors
+
+        tools_by_script_name = Counter(map(method_name, tool_names))
+        selectors_by_action: dict[str, list[str]] = {}
+        for name, tool_name in tool_name_by_action.items():
+            shares_script_name = tools_by_script_name[method_name(tool_name)] > 1
+            is_ambiguous = name in tool_names or shares_script_name
+            names_in_settings = (tool_name,) if is_ambiguous else (tool_name, name)
+            if selectors := deciding_selectors(names_in_settings, self.settings.effects):
+                selectors_by_action[name] = selectors
+        return selectors_by_action
 
     def accept_tools(self) -> None:
         """Let the setting ``effects`` apply to the tools as last listed.
@@ -610,27 +633,31 @@ class MCP(Connection[MCPSettings]):
         Raises:
             ConnectionConfigurationError: If the settings have no server, or two.
         """
-        settings = self.settings
-        if settings.config is not None:
-            server = settings.server or self.name
-            source = settings.source("config")
-            from_file = server_settings(Path(settings.config), server, current_environ(), source)
-            # Leave out values of environment variables: passed as options, they would count as set
-            # in code. for_instance() reads the variables again, for settings that are not passed.
-            from_options = {
-                key: value
-                for key, value in settings.model_dump(exclude_unset=True).items()
-                if settings.source(key) != "environment"
-            }
-            settings = MCPSettings.for_instance(
-                self.name, {**from_options, **from_file, "config": None}
-            )
+        config = self.settings.config
+        settings = self.settings if config is None else self._merged_settings(config)
         if (settings.command is None) == (settings.url is None):  # neither or both
             raise ConnectionConfigurationError(
                 f"connection {self.name!r} needs either command or url",
                 hint='command = "npx", args = ["-y", "…"]; or url = "https://host/mcp"; or config',
             )
         return settings
+
+    def _merged_settings(self, config: str) -> MCPSettings:
+        """Return the settings with those of an ``mcp.json``, which take precedence."""
+        settings = self.settings
+        server = settings.server or self.name
+        from_file = server_settings(
+            Path(config), server, current_environ(), settings.source("config")
+        )
+        given = settings.model_dump(exclude_unset=True)
+        # for_instance() reads environment variables itself, and regards all values that it is given
+        # as set in code. So it is not given the values that came from environment variables.
+        not_from_environment = {
+            key: value for key, value in given.items() if settings.source(key) != "environment"
+        }
+        return MCPSettings.for_instance(
+            self.name, {**not_from_environment, **from_file, "config": None}
+        )
 
 
 class _LostSessionError(ConnectionUnavailableError):

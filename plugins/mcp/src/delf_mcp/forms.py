@@ -107,19 +107,25 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         return Rejected(reason=reason or NO_REASON)
     if (question := request.question) is not None:
         return _answer_of(question, content.get(_ANSWER))
-    if request.outcome_unknown and content.get(_HAPPENED) is True:
-        if content.get(_APPROVE) is True:
-            return Rejected(
-                reason="the answer was to repeat the call, and that the call did happen"
-            )
+    did_happen = request.outcome_unknown and content.get(_HAPPENED) is True
+    is_approved = content.get(_APPROVE) is True
+    if did_happen and is_approved:
+        return Rejected(reason="the answer was to repeat the call, and that the call did happen")
+    if did_happen:
         return AlreadyDone(result=_parse_result(content.get(_RESULT)), reason=reason or None)
-    if content.get(_APPROVE) is not True:
+    if not is_approved:
         return Rejected(reason=reason or NO_REASON)
-    editable = _editable_arguments(request)
-    given = {name: content[name] for name in editable if name in content}
-    changed = {name: value for name, value in given.items() if value != editable[name]}
-    if changed:
-        return Edited(arguments={**request.arguments, **changed})
+    return _approval(request, content)
+
+
+def _approval(request: ApprovalRequest, content: Mapping[str, Any]) -> Approved | Edited:
+    """Return the approval of a call, with the arguments that the person edited in the form."""
+    edited: dict[str, Any] = {}
+    for name, value in _editable_arguments(request).items():
+        if name in content and content[name] != value:
+            edited[name] = content[name]
+    if edited:
+        return Edited(arguments={**request.arguments, **edited})
     return Approved()
 
 

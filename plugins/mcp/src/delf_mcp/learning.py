@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import ToolDefinitionError
@@ -61,14 +61,12 @@ class Results:
     async def record_types(self, tool: types.Tool, value: Any) -> str:
         """Record the types in a result that the tool's schema does not declare.
 
-        A type is recorded if it changes the result type that the model is shown. The types of data
-        in JSON texts are recorded, too. Without a schema, the type of the whole result is recorded.
+        Without a schema, the type of the whole result is recorded. With a schema, the types of data
+        in JSON texts are recorded, and undeclared types that change the type shown to the model.
 
         Returns:
-            A report of new types, such as ``None at a.b, str at c``, with the path of the first
-            value of each type. Types that no earlier result had at the same place are new. The
-            report has the new types that are recorded, and each new ``None``, because a script may
-            fail with ``None`` in any field. Empty without a schema.
+            A report of undeclared types that no earlier result had, such as ``None at a.b, str at
+            c``; empty without a schema.
         """
         samples = self._get_samples()
         tool_key = _sample_key(tool)
@@ -79,28 +77,29 @@ class Results:
             return ""
         for field, text in _texts_with_data(value):
             samples.note(_field_key(tool_key, field), text)
-        # The undeclared types. Each key is a place and a type, such as
-        # (("orders", "*", "date"), "None").
         path_by_type = await asyncio.to_thread(self._types_against_schema, tool, tool_key, value)
-        # The undeclared types of earlier results: at first those that earlier processes recorded,
-        # later also those of this process.
-        recorded_types = set(samples.undeclared_types(tool_key))
-        known_types = self._known_types.setdefault(tool_key, recorded_types)
-        new_types = [found for found in path_by_type if found not in known_types]
-        known_types.update(new_types)
-        # The result type as the model sees it. A type in a field that is not shown, for example,
-        # does not change it.
-        shown_type = result_text(tool.output_schema) if new_types else ""
-        types_that_change_shown_type = {
-            found for found in new_types if with_types(shown_type, [found]) != shown_type
-        }
-        samples.note_undeclared(tool_key, types_that_change_shown_type)
+        new_types = self._new_types(tool_key, path_by_type)
+        if not new_types:
+            return ""
+        shown_types = _types_that_change_text(tool.output_schema, new_types)
+        samples.note_undeclared(tool_key, shown_types)
         reports: list[str] = []
         for found in new_types:
             _, type_name = found
-            if type_name == "None" or found in types_that_change_shown_type:
+            # A script may fail with None in any field, also in a field that is not shown.
+            if type_name == "None" or found in shown_types:
                 reports.append(f"{type_name} at {path_by_type[found]}")
         return ", ".join(reports)
+
+    def _new_types(self, tool_key: str, undeclared_types: Iterable[Found]) -> list[Found]:
+        """Return the undeclared types that no earlier result had at the same place."""
+        if tool_key not in self._known_types:
+            # Begin with the types that earlier processes recorded.
+            self._known_types[tool_key] = set(self._get_samples().undeclared_types(tool_key))
+        known_types = self._known_types[tool_key]
+        new_types = [found for found in undeclared_types if found not in known_types]
+        known_types.update(new_types)
+        return new_types
 
     async def aclose(self) -> None:
         """Finish pending writes."""
@@ -149,6 +148,17 @@ class Results:
             if type_name and not fault.unchecked:
                 path_by_type[place_of(fault.path), type_name] = ".".join(map(str, fault.path))
         return path_by_type
+
+
+def _types_that_change_text(
+    schema: dict[str, Any], undeclared_types: Iterable[Found]
+) -> set[Found]:
+    """Return the undeclared types that change a result type as the model sees it.
+
+    A type in a field that is not shown, for example, changes nothing.
+    """
+    shown_type = result_text(schema)
+    return {found for found in undeclared_types if with_types(shown_type, [found]) != shown_type}
 
 
 def _texts_with_data(value: Any) -> Iterator[tuple[str, str]]:

@@ -395,47 +395,68 @@ def credential_guard(name: str, settings: MCPSettings, tokens: TokenFile) -> Req
         settings: The settings with addresses, secret and private key.
         tokens: The stored tokens.
     """
-    own_addresses = [url for url in (settings.url, settings.issuer) if url is not None]
-    own_hosts = {urlsplit(url).hostname or "" for url in own_addresses}
-    allowed_origins = {_origin(url) for url in own_addresses}
-    has_key = settings.client_secret is not None or settings.private_key is not None
+    return _CredentialGuard(name, settings, tokens).check
 
-    async def raise_if_private(host: str, origin: str) -> None:
-        if host in own_hosts or not await asyncio.to_thread(is_private, host):
+
+class _CredentialGuard:
+    """The checks of :func:`credential_guard`, with the same arguments."""
+
+    def __init__(self, name: str, settings: MCPSettings, tokens: TokenFile) -> None:
+        own_addresses = [url for url in (settings.url, settings.issuer) if url is not None]
+        self._name = name
+        self._tokens = tokens
+        self._own_hosts = {urlsplit(url).hostname or "" for url in own_addresses}
+        self._own_origins = {_origin(url) for url in own_addresses}
+        self._has_key = settings.client_secret is not None or settings.private_key is not None
+
+    async def check(self, request: httpx2.Request) -> None:
+        """Raise if a request of the login must not be sent.
+
+        Raises:
+            ConnectionConfigurationError: If the request's address is not acceptable.
+        """
+        origin = _origin(str(request.url))
+        fields = parse_qs(request.content.decode("latin-1")) if _is_form(request) else {}
+        await self._check_network(request.url.host, origin)
+        self._check_refresh_token(fields, origin)
+        if self._has_key and _sends_key(request, fields):
+            self._check_key(origin)
+        if "grant_type" in fields:  # the response has tokens
+            self._tokens.set_pending_issuer(origin)
+
+    async def _check_network(self, host: str, origin: str) -> None:
+        if host in self._own_hosts or not await asyncio.to_thread(is_private, host):
             return
-        for own_host in own_hosts:
+        for own_host in self._own_hosts:
             if await asyncio.to_thread(is_private, own_host):
                 return  # the login is in the user's own network
         raise ConnectionConfigurationError(
-            f"{name}: the MCP server wants the login to go to {origin}, a private address",
+            f"{self._name}: the MCP server wants the login to go to {origin}, a private address",
             hint="if that is right, set issuer to the address of the login server",
         )
 
-    async def check(request: httpx2.Request) -> None:
-        origin = _origin(str(request.url))
-        await raise_if_private(request.url.host, origin)
-        fields = parse_qs(request.content.decode("latin-1")) if _is_form(request) else {}
-        # A request for new tokens: the refresh token goes only to the server that issued it.
+    def _check_refresh_token(self, fields: Mapping[str, Any], origin: str) -> None:
+        tokens = self._tokens
         if "refresh_token" in fields and origin != tokens.issuer:
             raise ConnectionConfigurationError(
-                f"{name}: the MCP server wants the refresh token of "
+                f"{self._name}: the MCP server wants the refresh token of "
                 f"{tokens.issuer or 'an unknown server'} to go to {origin}",
                 hint=f"if the login has moved there, delete {tokens.path} and log in again",
             )
-        # Any request with the client's secret or a signature of its key: only to accepted servers.
-        has_basic_auth = request.headers.get("authorization", "").lower().startswith("basic ")
-        sends_key = has_basic_auth or "client_secret" in fields or "client_assertion" in fields
-        if has_key and sends_key and origin not in allowed_origins:
+
+    def _check_key(self, origin: str) -> None:
+        if origin not in self._own_origins:
             raise ConnectionConfigurationError(
-                f"{name}: the MCP server wants your client's key to go to {origin}, which you have "
-                "not accepted",
+                f"{self._name}: the MCP server wants your client's key to go to {origin}, which "
+                "you have not accepted",
                 hint=f'if that is right, set issuer = "{origin}"',
             )
-        # Any request for tokens: set_tokens() stores the response with this origin as the issuer.
-        if "grant_type" in fields:
-            tokens.set_pending_issuer(origin)
 
-    return check
+
+def _sends_key(request: httpx2.Request, fields: Mapping[str, Any]) -> bool:
+    """Return True if a request has the client's secret, or a signature by the client's key."""
+    has_basic_auth = request.headers.get("authorization", "").lower().startswith("basic ")
+    return has_basic_auth or "client_secret" in fields or "client_assertion" in fields
 
 
 def _is_form(request: httpx2.Request) -> bool:

@@ -49,28 +49,27 @@ def repaired(text: str) -> str:
     of a list that is nested too deeply is replaced, for :func:`delf_mcp.depth.is_too_deep`.
 
     Raises:
-        ValueError: If the text is not JSON, or is nested too deeply in a list, but not in an item.
+        ValueError: If the text is not JSON, or if a part that is nested too deeply does not belong
+            to an item of a list.
         RecursionError: If the text is nested too deeply.
     """
-    was_too_deep = has_deep_parts(text)
-    if was_too_deep:
-        text = without_deep_parts(text)
+    is_too_deep = has_deep_parts(text)
     reader = JSONReader("the server's answer")
-    value = reader.value(text)  # non-finite numbers become text
+    value = reader.value(without_deep_parts(text) if is_too_deep else text)
     # The call is not known here, so the notes are collected for the message.
     with notes_of_call() as notes:
-        reader.add_notes()
-    is_changed = was_too_deep
+        reader.add_notes()  # about numbers that are not finite, which have become texts
+    is_changed = is_too_deep or bool(notes) or _SURROGATE.search(text) is not None
     if isinstance(value, dict):
         message = cast("dict[str, Any]", value)
-        if was_too_deep:
+        if is_too_deep:
             replace_cut_items(message)
-        is_changed = _wrap_data(message) or _replace_closed_code(message) or is_changed
-    is_acceptable = not notes and not is_changed and not _SURROGATE.search(text)
-    if is_acceptable:
+        is_wrapped = _wrap_data(message)
+        has_new_code = _replace_closed_code(message)
+        is_changed = is_changed or is_wrapped or has_new_code
+        _attach_notes(message, notes)
+    if not is_changed:
         return text
-    if isinstance(value, dict):
-        _attach_notes(cast("dict[str, Any]", value), notes)
     repaired_text = json.dumps(value, ensure_ascii=False)
     if is_cut(repaired_text):
         raise ValueError("the message is nested too deeply")

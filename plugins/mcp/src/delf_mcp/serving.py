@@ -226,18 +226,15 @@ class Served:
         client then calls the tool again with the answer.
         """
         await self._list_once()
-        key = params.request_state
-        work = self._suspended.pop(key, None) if key else None
-        if work is not None:
-            work.cancel_abandonment()
-            if params.input_responses and _ANSWER in params.input_responses:
-                work.answer(params.input_responses[_ANSWER])
-        elif key:  # starting the work again could repeat its earlier calls
-            return _failed(_ABANDONED)
-        elif params.name not in self._tools:
-            return _failed(f"there is no tool {params.name!r}")
-        else:
+        if params.request_state:
+            work = self._suspended.pop(params.request_state, None)
+            if work is None:  # starting the work again could repeat its earlier calls
+                return _failed(_ABANDONED)
+            _resume(work, params.input_responses or {})
+        elif params.name in self._tools:
             work = Work(self._run_task_or_call(params.name, params.arguments or {}))
+        else:
+            return _failed(f"there is no tool {params.name!r}")
         try:
             async with work.sending_progress(context):
                 return await self._next_result(context, work)
@@ -393,6 +390,13 @@ def _supports_forms(context: ServerRequestContext[Any]) -> bool:
     if elicitation is None:
         return False
     return elicitation.form is not None or elicitation.url is None
+
+
+def _resume(work: Work, responses: Mapping[str, Any]) -> None:
+    """Continue suspended work with the client's responses."""
+    work.cancel_abandonment()
+    if _ANSWER in responses:
+        work.answer(responses[_ANSWER])
 
 
 def _failed(message: str) -> types.CallToolResult:
