@@ -114,6 +114,8 @@ async def test_command_gets_only_named_variables(
         ("cd a", "belongs to a shell"),
         ("A=1 ls", "variables cannot be set"),
         ("echo 'a", "a quote is not closed"),
+        ("echo a\\", "cannot end with a backslash"),
+        ("echo a && ;", "a part of the command is empty"),
         ("echo a ||", "a part of the command is empty"),
         ("", "a part of the command is empty"),
     ],

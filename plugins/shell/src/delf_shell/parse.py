@@ -12,7 +12,7 @@ import shlex
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from delf.errors import ToolRefusedError
 
@@ -70,40 +70,35 @@ def parse(text: str) -> tuple[Pipeline, ...]:
     pipelines: list[Pipeline] = []
     operator: Operator = ""
     commands: list[Words] = []
-    words: list[str] = []
-    for kind, value in _tokens(text):
-        if kind == "word":
-            words.append(value)
-            continue
-        _end_command(text, words, commands)
-        if value != "|":
+    for words, next_operator in _commands(text):
+        commands.append(words)
+        if next_operator != "|":
             pipelines.append(Pipeline(operator, tuple(commands)))
-            operator = _operator(value)
+            operator = next_operator
             commands = []
-    # The text may end with ";", but not with another operator.
-    ends_with_semicolon = operator == ";" and not words and not commands
-    if not ends_with_semicolon:
-        _end_command(text, words, commands)  # raises if no word follows the last operator
-        pipelines.append(Pipeline(operator, tuple(commands)))
     return tuple(pipelines)
 
 
-def _operator(value: str) -> Operator:
-    match value:
-        case "&&":
-            return "&&"
-        case "||":
-            return "||"
-        case _:
-            return ";"
+def _commands(text: str) -> Iterator[tuple[Words, Operator | Literal["|"]]]:
+    """Yield the words of each command, with the operator after the command; empty at the end."""
+    words: list[str] = []
+    operator = ""
+    for kind, value in _tokens(text):
+        if kind == "word":
+            words.append(value)
+        else:
+            _check_command(words, text)
+            operator = cast('Operator | Literal["|"]', value)
+            yield tuple(words), operator
+            words = []
+    # The text may end with ";", but no other operator may be the end.
+    if words or operator != ";":
+        _check_command(words, text)
+        yield tuple(words), ""
 
 
-def _end_command(text: str, words: list[str], commands: list[Words]) -> None:
-    """Move the words of a command to the list of commands.
-
-    Raises:
-        ToolRefusedError: If there are no words, or the first word is one of a shell's syntax.
-    """
+def _check_command(words: list[str], text: str) -> None:
+    """Raise if a command has no words, or if the first word belongs to a shell's syntax."""
     if not words:
         raise ToolRefusedError(f"a part of the command is empty: {text!r}")
     if _RESERVED.fullmatch(words[0]):
@@ -113,8 +108,6 @@ def _end_command(text: str, words: list[str], commands: list[Words]) -> None:
         )
     if _ASSIGNMENT.match(words[0]):
         raise ToolRefusedError(f"variables cannot be set for a command: {words[0]!r}")
-    commands.append(tuple(words))
-    words.clear()
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -151,20 +144,22 @@ def _parse_word(text: str, position: int) -> tuple[str, int]:
         elif character == '"':
             part, position = _double_quoted(text, position + 1)
         elif character == "\\":
-            # In a shell, a line break would follow a backslash at the end of the text, and line
-            # breaks outside of quotes are refused.
-            is_at_end = position + 1 == len(text)
-            part = _check_character("\n" if is_at_end else text[position + 1])
-            position = position + 2
+            part, position = _escaped(text, position + 1)
         elif character == "&":
             raise _not_understood("&", "commands in the background")
         elif character in _REFUSED:
             raise _not_understood(character, _REFUSED[character])
         else:
-            part = _check_character(character)
-            position = position + 1
+            part, position = _check_character(character), position + 1
         word.append(part)
     return "".join(word), position
+
+
+def _escaped(text: str, position: int) -> tuple[str, int]:
+    """Return the character after a backslash, and the position after the character."""
+    if position == len(text):
+        raise ToolRefusedError("a command cannot end with a backslash")
+    return _check_character(text[position]), position + 1
 
 
 def _single_quoted(text: str, position: int) -> tuple[str, int]:
