@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from delf.trust.folders import UntrustedFolder, is_file, leaves, texts_in
 
@@ -28,26 +29,49 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     configured, ``AGENTS.md``. Without such a connection, ``AGENTS.md`` is for other programs. Links
     out of the project are skipped, because the plugin ``skills`` refuses to read through them.
     """
-    root = folder.root.resolve()
-    skill_parents = {folder.root / name: None for name in SKILL_FOLDERS}  # an ordered set
+    if _has_skills_connection(folder) and is_file(folder.root / AGENTS):
+        yield folder.root / AGENTS
+    yield from islice(_files_of_skills(folder), _MAX_FILES)
+
+
+def _has_skills_connection(folder: UntrustedFolder) -> bool:
+    return any(
+        setting == "type" and value == "skills" for setting, value in _connection_settings(folder)
+    )
+
+
+def _connection_settings(folder: UntrustedFolder) -> Iterator[tuple[str, Any]]:
+    """Yield the name and value of each setting of a connection.
+
+    A value inside a table of settings has the name of the table.
+    """
     for keys, value in leaves(folder.document):
-        if keys[0] != "connections":
-            continue
-        setting = keys[2:]  # without "connections" and the connection's name
-        if setting == ("type",) and value == "skills" and is_file(folder.root / AGENTS):
-            yield folder.root / AGENTS
-        if setting[:1] == ("folders",):
-            for text in texts_in(value):
-                if path := folder.resolve_path(text):
-                    skill_parents[path] = None
-    remaining_files = _MAX_FILES
-    for skill_parent in skill_parents:
+        match keys:
+            case ("connections", _, setting, *_):
+                yield setting, value
+            case _:
+                pass
+
+
+def _files_of_skills(folder: UntrustedFolder) -> Iterator[Path]:
+    """Yield the Markdown files of all skills, except those outside of the project."""
+    root = folder.root.resolve()
+    for skill_parent in _skill_parents(folder):
         for skill_folder in folder.folders_of(skill_parent):
             if is_file(skill_folder / SKILL):
                 for path in _markdown_files(folder, skill_folder, depth=0):
-                    if remaining_files and path.resolve().is_relative_to(root):
-                        remaining_files -= 1
+                    if path.resolve().is_relative_to(root):
                         yield path
+
+
+def _skill_parents(folder: UntrustedFolder) -> Iterable[Path]:
+    """Return the folders that may contain folders of skills, in search order, each once."""
+    parents = [folder.root / name for name in SKILL_FOLDERS]
+    for setting, value in _connection_settings(folder):
+        if setting == "folders":
+            paths = map(folder.resolve_path, texts_in(value))
+            parents += [path for path in paths if path is not None]
+    return dict.fromkeys(parents)
 
 
 def _markdown_files(folder: UntrustedFolder, parent: Path, depth: int) -> Iterator[Path]:
