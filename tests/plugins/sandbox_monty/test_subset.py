@@ -30,6 +30,11 @@ MISSING = {
         "without __bool__ of classes: write a method of another name",
         2,
     ),
+    "naming a function": (
+        "def f(): pass\nf.__name__ = 'g'",
+        "'function' object has no attribute '__name__'",
+        2,
+    ),
     "a module": (
         "import uuid\nuuid.uuid4()",
         "without 'uuid'; it has: asyncio",

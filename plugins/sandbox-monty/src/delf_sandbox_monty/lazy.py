@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from delf_sandbox.guest.functions import Functions
 from delf_sandbox.guest.nodes import AmbiguousError, attribute, name, position_of
-from delf_sandbox.guest.scopes import FunctionNode
+from delf_sandbox.guest.scopes import FunctionNode, Scope
 
 # The variable of a rewritten generator function that holds the list of the yielded values.
 ITEMS: Final = "__delf_items__"
@@ -38,44 +38,61 @@ def check_generators(tree: ast.Module, functions: Functions) -> None:
     Raises:
         AmbiguousError: If the script has such a generator.
     """
-    parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.GeneratorExp, ast.Call)):
-            write_action = functions.write_action_for_each_item(node)
-            # The text continues the message below: "so save() is called for every item".
-            if write_action is not None:
-                effect_text = f"{write_action} is called"
-            else:
-                effect_text = _assignment_text(node)
-            if effect_text and not _is_consumed_completely(node, parents):
-                raise AmbiguousError.at_node(
-                    node,
-                    "this sandbox goes through generators and map() at once, so "
-                    f"{effect_text} for every item: make a list of it, or write a loop",
-                )
+    _check_generator_expressions(tree, functions)
     for scope in functions.syntax.functions:
         if isinstance(scope.node, FunctionNode) and scope.is_generator:
-            called_name = functions.write_action_in(scope) or _printed_in(scope.node)
-            if called_name:
-                raise AmbiguousError.at_node(
-                    scope.node,
-                    f"this sandbox runs a generator to its end at once, with each {called_name}: "
-                    "build a list and return it",
-                )
+            _check_generator_function(scope, functions)
 
 
-def _assignment_text(node: ast.AST) -> str | None:
-    """Return the text "x := … is evaluated" for a generator expression with an assignment to ``x``.
+def _check_generator_expressions(tree: ast.Module, functions: Functions) -> None:
+    """Raise for a generator expression or ``map`` call with effects, unless all items are used."""
+    parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        effect = _effect_of_each_item(node, functions)
+        if effect is not None and not _is_consumed_completely(node, parents):
+            raise AmbiguousError.at_node(
+                node,
+                "this sandbox goes through generators and map() at once, so "
+                f"{effect} for every item: make a list of it, or write a loop",
+            )
 
-    The text is a part of an error message: as Monty evaluates all items, the variable may later
-    have another value than in Python. Return None for any other node.
+
+def _effect_of_each_item(node: ast.AST, functions: Functions) -> str | None:
+    """Return an effect of evaluating an item of a lazy expression, such as "save is called".
+
+    None for an expression without such an effect, and for any other node.
+    """
+    write_action = functions.write_action_for_each_item(node)
+    if write_action is not None:
+        return f"{write_action} is called"
+    assigned_name = _name_assigned_in_generator(node)
+    if assigned_name is not None:
+        return f"{assigned_name} := … is evaluated"
+    return None
+
+
+def _name_assigned_in_generator(node: ast.AST) -> str | None:
+    """Return the variable to which a generator expression assigns by ``:=``, if any.
+
+    As Monty evaluates all items, the variable may later have another value than in Python.
     """
     if not isinstance(node, ast.GeneratorExp):
         return None
     for part in ast.walk(node):
         if isinstance(part, ast.NamedExpr):
-            return f"{part.target.id} := … is evaluated"
+            return part.target.id
     return None
+
+
+def _check_generator_function(scope: Scope, functions: Functions) -> None:
+    """Raise if a generator function has effects, because a caller may use fewer items."""
+    called_name = functions.write_action_in(scope) or _printed_in(scope.node)
+    if called_name:
+        raise AmbiguousError.at_node(
+            scope.node,
+            f"this sandbox runs a generator to its end at once, with each {called_name}: "
+            "build a list and return it",
+        )
 
 
 def _printed_in(function: ast.AST) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any, Final, cast
 
 from delf_sandbox.guest.functions import label_of
-from delf_sandbox.guest.names import BUILTINS
+from delf_sandbox.guest.names import BUILTINS, tool_of_item
 from delf_sandbox.guest.nodes import (
     AS_AWAITABLE,
     ASYNC_ITER,
@@ -78,6 +78,25 @@ _SUPPORTED_METHODS: Final = frozenset(
     | {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__"}
     | {"__radd__", "__iadd__", "__neg__"}
 )
+# The statements that replace ``async with MANAGER as TARGET: BODY``, as PEP 492 defines them. The
+# variable ``__delf_fine_…__`` prevents a second call of ``__aexit__`` after an error.
+_EXPANDED_ASYNC_WITH: Final = f"""
+__delf_manager_{{number}}__ = MANAGER
+TARGET = await {AS_AWAITABLE}(__delf_manager_{{number}}__.__aenter__())
+__delf_fine_{{number}}__ = True
+try:
+    try:
+        BODY
+    except BaseException as __delf_error_{{number}}__:
+        __delf_fine_{{number}}__ = False
+        if not await __delf_manager_{{number}}__.__aexit__(
+            type(__delf_error_{{number}}__), __delf_error_{{number}}__, None
+        ):
+            raise
+finally:
+    if __delf_fine_{{number}}__:
+        await __delf_manager_{{number}}__.__aexit__(None, None, None)
+"""
 _STORE: Final = ast.Store()
 _ORDERED: Final = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -177,6 +196,15 @@ class MontyRewriting(Rewriting):
     def awaitable_variant(self, function: Any) -> Any:
         """Return a function unchanged, because Monty needs no awaitable variants of functions."""
         return function
+
+    def must_rewrite_lazy(self, place: Place) -> bool:
+        """Return True if a list would not do for a lazy expression, which Monty evaluates at once.
+
+        An expression that is a statement is rewritten, too, so that its calls are awaited. An
+        assigned value must become an iterator, so that a second loop over the variable finds no
+        items.
+        """
+        return isinstance(place.container, (ast.Expr, ast.Assign))
 
     def let_call_accept_async_functions(self, place: CallPlace) -> None:
         """Rewrite a call such as ``sorted(names, key=fetch)`` if ``fetch`` may await tool calls.
@@ -374,85 +402,22 @@ class Lowering(ast.NodeTransformer):
     def _expand_async_with(
         self, node: Any, item: ast.withitem, body: list[ast.stmt]
     ) -> list[ast.stmt]:
-        """Expand ``async with`` as PEP 492 does; the flag prevents a second call of the exit.
-
-        ``async with item as target: body`` becomes::
-
-            manager = item
-            target = await AS_AWAITABLE(manager.__aenter__())
-            has_no_error = True
-            try:
-                try:
-                    body
-                except BaseException as error:
-                    has_no_error = False
-                    if not await manager.__aexit__(type(error), error, None):
-                        raise
-            finally:
-                if has_no_error:
-                    await manager.__aexit__(None, None, None)
-        """
-        # Numbered names, because statements nest: an inner one must not overwrite the outer flag.
+        """Build the statements that replace an ``async with`` with one item."""
+        # Numbered variables, because statements nest: an inner one must not overwrite an outer one.
         self._context_manager_count += 1
-        manager, has_no_error, error = (
-            f"__delf_{word}_{self._context_manager_count}__"
-            for word in ("manager", "fine", "error")
-        )
-
-        def exit_call(*arguments: Any) -> ast.expr:
-            function = attribute(name(node, manager), "__aexit__")
-            return await_node(call_of(function, list(arguments)))
-
-        nones = [ast.Constant(value=None, **position_of(node)) for _ in range(3)]
-        entered = await_node(
-            call(AS_AWAITABLE, call_of(attribute(name(node, manager), "__aenter__"), []))
-        )
-        enter: ast.stmt = ast.Expr(value=entered, **position_of(node))
-        if item.optional_vars is not None:
-            enter = ast.Assign(targets=[item.optional_vars], value=entered, **position_of(node))
-        failed = name(node, error)
-        caught = ast.ExceptHandler(
-            type=name(node, "BaseException"),
-            name=error,
-            body=[
-                build_assignment(
-                    node, has_no_error, ast.Constant(value=False, **position_of(node))
-                ),
-                ast.If(
-                    test=ast.UnaryOp(
-                        op=ast.Not(),
-                        operand=exit_call(call_of(name(node, "type"), [failed]), failed, nones[0]),
-                        **position_of(node),
-                    ),
-                    body=[ast.Raise(**position_of(node))],
-                    orelse=[],
-                    **position_of(node),
-                ),
-            ],
-            **position_of(node),
-        )
-        body_with_handler = ast.Try(
-            body=body, handlers=[caught], orelse=[], finalbody=[], **position_of(node)
-        )
-        exit_without_error = ast.If(
-            test=name(node, has_no_error),
-            body=[ast.Expr(value=exit_call(*nones), **position_of(node))],
-            orelse=[],
-            **position_of(node),
-        )
-        statement = ast.Try(
-            body=[body_with_handler],
-            handlers=[],
-            orelse=[],
-            finalbody=[exit_without_error],
-            **position_of(node),
-        )
-        return [
-            build_assignment(node, manager, item.context_expr),
-            enter,
-            build_assignment(node, has_no_error, ast.Constant(value=True, **position_of(node))),
-            statement,
-        ]
+        template = _EXPANDED_ASYNC_WITH.format(number=self._context_manager_count)
+        statements: list[Any] = list(ast.parse(template).body)
+        for statement in statements:
+            for part in ast.walk(statement):
+                ast.copy_location(part, node)
+        assign_manager, enter, _, run_body = statements
+        assign_manager.value = item.context_expr
+        if item.optional_vars is None:
+            statements[1] = ast.Expr(value=enter.value, **position_of(node))
+        else:
+            enter.targets = [item.optional_vars]
+        run_body.body[0].body = body
+        return statements
 
     def visit_Delete(self, node: ast.Delete) -> Any:
         """Rewrite ``del``, which Monty does not support: ``del rows[0]`` becomes ``rows.pop(0)``.
@@ -615,9 +580,13 @@ class Lowering(ast.NodeTransformer):
         """Replace an attribute missing in Monty; each case below begins with an example."""
         is_called = getattr(node, "is_called", False)  # as set by mark_called_attributes()
         self.generic_visit(node)
-        replacement = self._replace_method_or_name(node, is_called=is_called)
-        if replacement is not None:
-            return replacement
+        # tools["shop"].search, not called: the plain function that stands for the method
+        connection = tool_of_item(node.value)
+        if connection and not is_called:
+            return name(node, method_name(connection, node.attr))
+        # type(error).__name__, fetch.__name__: often another name in Monty
+        if node.attr in ("__name__", "__qualname__") and isinstance(node.ctx, ast.Load):
+            return self._replace_dunder_name(node)
         root = node.value.id if isinstance(node.value, ast.Name) else ""
         # functools.wraps: a function of the prelude
         if (root, node.attr) in _REPLACED_FUNCTIONS:
@@ -639,39 +608,24 @@ class Lowering(ast.NodeTransformer):
         text = ast.Constant(value=node.attr, **position_of(node))
         return call_of(name(node, "__delf_get__"), [node.value, text])
 
-    def _replace_method_or_name(self, node: ast.Attribute, *, is_called: bool) -> ast.expr | None:
-        """Return a replacement for a tool's method or for ``__name__``; None for the rest.
-
-        Args:
-            node: The attribute.
-            is_called: Whether the script calls the attribute.
-        """
-        match node:
-            # tools["shop"].search, not called: the plain function that stands for the method
-            case ast.Attribute(
-                value=ast.Subscript(
-                    value=ast.Name(id=table), slice=ast.Constant(value=str(connection))
-                )
-            ) if table == TOOLS and not is_called:
-                return name(node, method_name(connection, node.attr))
-            # type(error).__name__: delf's exceptions have other names in Monty
+    def _replace_dunder_name(self, node: ast.Attribute) -> ast.expr:
+        """Replace ``__name__`` or ``__qualname__`` of a function or of an object's class."""
+        match node.value:
+            # type(error).__name__, error.__class__.__name__: delf's exceptions have other names
             case (
-                ast.Attribute(
-                    attr="__name__", value=ast.Call(func=ast.Name(id="type"), args=[value])
-                )
-                | ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__", value=value))
-            ):
+                ast.Call(func=ast.Name(id="type"), args=[value])
+                | ast.Attribute(attr="__class__", value=value)
+            ) if node.attr == "__name__":
                 return call_of(name(node, "__delf_kind__"), [value])
             # fetch.__name__: the name of the function, as the script defines it
-            case ast.Attribute(attr="__name__" | "__qualname__", value=ast.Name(id=word)):
-                # A decorator may have replaced ``fetch`` by its inner function ``wrapper``. With
-                # ``functools.wraps``, its name is "fetch" in Python and "wrapper" in Monty. The
-                # attribute is then left unchanged.
-                if word in self._modules_and_classes or self._may_be_wrapper(word):
-                    return None
+            case ast.Name(id=word) if not self._has_own_name(word):
                 return call_of(name(node, "__delf_name_of__"), [node.value])
             case _:
-                return None
+                return node
+
+    def _has_own_name(self, word: str) -> bool:
+        """Return True if ``__name__`` of a value is right in Monty, or is unknown."""
+        return word in self._modules_and_classes or self._may_be_wrapper(word)
 
     def _may_be_wrapper(self, word: str) -> bool:
         """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,26 @@ from typing import Any
 from delf_sandbox.guest.names import BUILTINS, ToolNames, normalized_name
 from delf_sandbox.guest.nodes import AmbiguousError
 from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
+
+
+class ResultKind(enum.Enum):
+    """The kind of result that a call has."""
+
+    TOOL = enum.auto()
+    """The result of a tool call."""
+    COROUTINE = enum.auto()
+    """A coroutine, the result of an async function."""
+    ASYNC_GENERATOR = enum.auto()
+    PLAIN = enum.auto()
+    """A value that is neither awaitable nor an async generator."""
+    MAYBE_AWAITABLE = enum.auto()
+    """Any result, but probably an awaitable."""
+    UNKNOWN = enum.auto()
+    """Any result."""
+
+
+AWAITED_KINDS = frozenset({ResultKind.TOOL, ResultKind.COROUTINE})
+"""The kinds of results that are certainly awaitable."""
 
 
 class Functions:
@@ -149,28 +170,22 @@ class Functions:
         """Return the ``id()`` of each function that awaits, or calls a tool or async function."""
         calls = self.syntax.calls.values()
         blocks = [*self.syntax.loops, *self.syntax.contexts]
-        awaited_calls = [place for place in calls if self.result_kind(place) in ("tool", "async")]
+        awaited_calls = [place for place in calls if self.result_kind(place) in AWAITED_KINDS]
         async_blocks = [place for place in blocks if is_async_node(place.node)]
         awaiting_places = [*awaited_calls, *async_blocks, *self.syntax.awaits]
         return {id(place.scope.function) for place in awaiting_places}
 
-    def result_kind(self, place: CallPlace) -> str:
-        """Return what kind of result a call has.
-
-        Returns:
-            ``tool`` (the result of a tool call), ``async`` (a coroutine), ``stream`` (an async
-            generator), ``maybe_awaitable`` (the name suggests one of these), ``plain`` (none of
-            these) or ``unknown``.
-        """
+    def result_kind(self, place: CallPlace) -> ResultKind:
+        """Return what kind of result a call has."""
         if id(place.node) in self._tool_names.calls:
             if id(place.node) in self._tool_names.uncertain:
-                return "maybe_awaitable"
-            return "tool"
+                return ResultKind.MAYBE_AWAITABLE
+            return ResultKind.TOOL
         function = place.node.func
         scope = place.scope
         asyncio_name = self.syntax.asyncio_function(function, scope)
         if asyncio_name is not None:
-            return "async" if asyncio_name in AWAITABLE else "plain"
+            return ResultKind.COROUTINE if asyncio_name in AWAITABLE else ResultKind.PLAIN
         match function:
             case ast.Name(id=word):
                 return self.result_kind_of_name(word, scope)
@@ -178,62 +193,55 @@ class Functions:
                 owner = scope.find(word)
                 is_module = owner is not None and owner.binding_kinds[word] == {"import"}
                 if is_module:
-                    return "plain"
+                    return ResultKind.PLAIN
                 return self._result_kind_of_method(method)
             case ast.Attribute(value=ast.Constant()):  # such as ``", ".join(…)``
-                return "plain"
+                return ResultKind.PLAIN
             case ast.Attribute(attr=method):
                 return self._result_kind_of_method(method)
             case _:
-                return "unknown"
+                return ResultKind.UNKNOWN
 
-    def result_kind_of_name(self, word: str, scope: Scope) -> str:
-        """Return the kind of result of calling a name: one of the kinds of :meth:`result_kind`."""
+    def result_kind_of_name(self, word: str, scope: Scope) -> ResultKind:
+        """Return the kind of result of calling a name."""
         owner = scope.find(word)
         if owner is None:
             if self.initial_names.is_async(word):
-                return "async"
+                return ResultKind.COROUTINE
             if word in BUILTINS and not self.initial_names.is_bound(word):
-                return "plain"
-            return "unknown"
+                return ResultKind.PLAIN
+            return ResultKind.UNKNOWN
         binding_kinds = owner.binding_kinds[word]
         if binding_kinds == {"class"}:
-            return "plain"
+            return ResultKind.PLAIN
         # After ``word = value``, for example, only the running script shows what is called.
         if binding_kinds != {"function"}:
-            return "unknown"
+            return ResultKind.UNKNOWN
         functions = self.by_scope_and_name.get((id(owner), word), ())
         return _common(self._result_kind_of_function(function) for function in functions)
 
-    def _result_kind_of_method(self, method: str) -> str:
+    def _result_kind_of_method(self, method: str) -> ResultKind:
         """Return the kind of result of calling a method; the type of the object is unknown.
 
-        Returns:
-            ``maybe_awaitable`` if an action or an async method of the script has this name; else
-            ``unknown``.
+        The result is probably awaitable if an action or an async method has the same name.
         """
         if normalized_name(method) in self._normalized_action_names:
-            return "maybe_awaitable"
+            return ResultKind.MAYBE_AWAITABLE
         script_methods = self._methods_by_name.get(method, ())
         if any(map(self.is_async, script_methods)):
-            return "maybe_awaitable"
-        return "unknown"
+            return ResultKind.MAYBE_AWAITABLE
+        return ResultKind.UNKNOWN
 
-    def _result_kind_of_function(self, function: Scope) -> str:
-        """Return the kind of result of calling a function of the script.
-
-        Returns:
-            ``async`` (a coroutine), ``stream`` (an async generator), ``plain`` (a value),
-            ``maybe_awaitable`` (an async function, whose decorator may change the result) or
-            ``unknown``.
-        """
+    def _result_kind_of_function(self, function: Scope) -> ResultKind:
+        """Return the kind of result of calling a function of the script."""
+        # A decorator may replace the function.
         if function.node.decorator_list:
-            return "maybe_awaitable" if self.is_async(function) else "unknown"
+            return ResultKind.MAYBE_AWAITABLE if self.is_async(function) else ResultKind.UNKNOWN
         if self.is_async(function):
-            return "stream" if function.is_generator else "async"
+            return ResultKind.ASYNC_GENERATOR if function.is_generator else ResultKind.COROUTINE
         if id(function) in self.may_return_awaitable:
-            return "unknown"
-        return "plain"
+            return ResultKind.UNKNOWN
+        return ResultKind.PLAIN
 
     def raise_if_any_or_all_may_skip_write_action(self) -> None:
         """Raise if ``any`` or ``all`` goes through calls of write actions.
@@ -365,6 +373,6 @@ def label_of(function: Any) -> str | None:
             return None
 
 
-def _common(kinds: Iterator[str]) -> str:
+def _common(kinds: Iterator[ResultKind]) -> ResultKind:
     distinct_kinds = set(kinds)
-    return distinct_kinds.pop() if len(distinct_kinds) == 1 else "unknown"
+    return distinct_kinds.pop() if len(distinct_kinds) == 1 else ResultKind.UNKNOWN

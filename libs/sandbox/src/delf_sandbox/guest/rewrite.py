@@ -14,7 +14,14 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from delf_sandbox.guest.functions import Functions, enclosing_scopes, is_async_node, label_of
+from delf_sandbox.guest.functions import (
+    AWAITED_KINDS,
+    Functions,
+    ResultKind,
+    enclosing_scopes,
+    is_async_node,
+    label_of,
+)
 from delf_sandbox.guest.later import DeferredCalls
 from delf_sandbox.guest.misuse import check_uses
 from delf_sandbox.guest.names import InitialNames, ToolNames
@@ -83,7 +90,7 @@ class Rewriting:
         # The builtins any() and all() stop early. They must not skip the call of a write action,
         # which is an action that changes data.
         self._functions.raise_if_any_or_all_may_skip_write_action()
-        # The kind of result of each call, such as ``async``, by the ``id()`` of the call's node.
+        # The kind of result of each call, by the ``id()`` of the call's node.
         self._result_kinds = {
             node_id: self._functions.result_kind(call_place)
             for node_id, call_place in self._syntax.calls.items()
@@ -98,39 +105,43 @@ class Rewriting:
 
     def _rewrite_tree(self) -> None:
         """Rewrite all functions, loops, ``await`` expressions, calls and ``with`` statements."""
-        # Each place below is a node of the original tree with its position, where the node can
-        # be replaced.
-        #
-        # 1. Look at the tree before it is changed: the passes below add names, and wrap nodes.
+        # Look at the tree before it is changed: the steps below add names, and wrap nodes.
         may_return_awaitables = self.may_return_awaitables()
-        # Expressions such as ``map(send, names)``, which call the tool only when they are iterated.
-        lazy_expressions = self._find_lazily_made_calls()
-        # For ``await send()``, the place of the ``await``, by the ``id()`` of the node ``send()``.
-        await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
-        # 2. Rewrite cached functions, each ``await`` without a call, and functions in ``map``.
-        for scope in self._syntax.functions:
-            if isinstance(scope.node, ast.AsyncFunctionDef):
-                # An async function with ``@cache`` returns one coroutine to several callers.
-                self._make_cached_result_reusable(scope.node)
-        for place in self._syntax.awaits:
-            # ``await task``: the variable may have a plain value. Step 3 rewrites ``await send()``.
-            if not isinstance(place.node.value, ast.Call):
-                self._rewrite_await(place, is_surely_awaitable=False)
-        for place in self._deferred.passed_functions:  # the functions passed to ``map``
+        lazy_expressions = self._find_lazy_expressions()
+        self._rewrite_cached_functions()
+        self._rewrite_awaits_of_values()
+        for place in self._deferred.passed_functions:
             self.replace_passed_function(place)
-        # 3. Rewrite the calls, except for those of async generators in an ``async for``.
-        for place in self._syntax.loops:
-            self._exclude_async_generator(place)
-        for place in self._syntax.calls.values():
-            self._rewrite_call(place, await_of_call.get(id(place.node)), may_return_awaitables)
-        # 4. Wrap the rewritten expressions in further calls.
+        self._rewrite_calls(may_return_awaitables)
         for place in lazy_expressions:
-            self._rewrite_lazily_made_calls(place)
+            self._rewrite_lazy_expression(place)
         for place in self._syntax.loops:
             self._rewrite_loop(place)
         for place in self._syntax.contexts:
             self._rewrite_with(place)
-        # 5. Make functions async.
+        self._make_functions_async()
+
+    def _rewrite_cached_functions(self) -> None:
+        for scope in self._syntax.functions:
+            if isinstance(scope.node, ast.AsyncFunctionDef):
+                # An async function with ``@cache`` returns one coroutine to several callers.
+                self._make_cached_result_reusable(scope.node)
+
+    def _rewrite_awaits_of_values(self) -> None:
+        """Rewrite each ``await task``, because the variable may have a plain value."""
+        for place in self._syntax.awaits:
+            if not isinstance(place.node.value, ast.Call):
+                self._rewrite_await(place, is_surely_awaitable=False)
+
+    def _rewrite_calls(self, may_return_awaitables: bool) -> None:
+        # For ``await send()``, the place of the ``await``, by the ``id()`` of the node ``send()``.
+        await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
+        for place in self._syntax.loops:
+            self._exclude_async_generator(place)
+        for place in self._syntax.calls.values():
+            self._rewrite_call(place, await_of_call.get(id(place.node)), may_return_awaitables)
+
+    def _make_functions_async(self) -> None:
         for scope in self._syntax.functions:
             if id(scope) in self._functions.made_async:
                 # The plain function now has an ``await``. Change the class in place, because other
@@ -206,62 +217,62 @@ class Rewriting:
             await_place: The ``await`` expression around the call, if any.
             may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
-        kind = self._result_kinds[id(place.node)]  # such as ``tool``; see Functions.result_kind()
+        kind = self._result_kinds[id(place.node)]
         if await_place is not None:  # ``await send()``
             self._let_call_return_awaitable(place, kind, is_awaited=True)
-            self._rewrite_await(await_place, is_surely_awaitable=kind in ("tool", "async"))
+            self._rewrite_await(await_place, is_surely_awaitable=kind in AWAITED_KINDS)
         elif place.is_await_deferred:  # ``gather(send())`` or ``tasks.append(send())``
             self._let_call_return_awaitable(place, kind, is_awaited=False)
         else:  # ``send()`` alone: the script uses the result, such as in ``send().id``
             self._await_result_in_place(place, kind, may_return_awaitable)
 
-    def _let_call_return_awaitable(self, place: CallPlace, kind: str, *, is_awaited: bool) -> None:
+    def _let_call_return_awaitable(
+        self, place: CallPlace, kind: ResultKind, *, is_awaited: bool
+    ) -> None:
         """Rewrite a call that the script awaits, so that a tool returns an awaitable.
 
         Without that, a tool blocks until its result, and returns the result.
 
         Args:
             place: The call.
-            kind: The kind of result, as in :meth:`Functions.result_kind`.
+            kind: The kind of result.
             is_awaited: Whether the call is in an ``await``; otherwise the script awaits it later.
         """
-        if kind == "tool":
+        if kind is ResultKind.TOOL:
             self.make_awaitable(place, is_awaited=is_awaited)
-        elif kind in ("unknown", "maybe_awaitable"):
+        elif kind in (ResultKind.UNKNOWN, ResultKind.MAYBE_AWAITABLE):
             # The function may be a tool; only the running script shows that.
             place.node.func = self.awaitable_variant(place.node.func)
 
     def _await_result_in_place(
-        self, place: CallPlace, kind: str, may_return_awaitable: bool
+        self, place: CallPlace, kind: ResultKind, may_return_awaitable: bool
     ) -> None:
         """Rewrite a call without ``await`` so that the script gets the result, not an awaitable.
 
         Args:
             place: The call, whose result the script does not await later.
-            kind: The kind of result: ``tool``, ``async`` (a coroutine), ``stream`` (an async
-                generator), ``plain`` (a plain value), ``maybe_awaitable`` (any of these, but
-                the name suggests an awaitable) or ``unknown`` (any of these).
-            may_return_awaitable: Whether calls of the kind ``unknown`` may return an awaitable.
+            kind: The kind of result.
+            may_return_awaitable: Whether calls of unknown functions may return an awaitable.
         """
-        if kind == "unknown" and not may_return_awaitable:
-            return  # the script gets the result already
         node = place.node
         can_await = self._functions.can_await(place.scope)
         match kind:
-            case "tool":
+            case ResultKind.TOOL:
                 # Where ``await`` is not allowed, the call stays as it is: a tool blocks by itself.
                 if can_await:
                     self.make_awaitable(place, is_awaited=True)
                     place.put(await_node(node))
-            case "async":
+            case ResultKind.COROUTINE:
                 place.put(self.await_or_block(place, node))
-            case "plain":
+            case ResultKind.PLAIN:
                 self.let_call_accept_async_functions(place)
-            case "maybe_awaitable" if can_await:
+            case ResultKind.UNKNOWN if not may_return_awaitable:
+                pass  # the script gets the result already
+            case ResultKind.MAYBE_AWAITABLE if can_await:
                 node.func = self.awaitable_variant(node.func)
                 # AS_AWAITABLE lets the ``await`` accept a plain value.
                 place.put(await_node(call(AS_AWAITABLE, node)))
-            case _:  # "stream", "unknown", or "maybe_awaitable" where ``await`` is not allowed
+            case ResultKind.MAYBE_AWAITABLE | ResultKind.UNKNOWN | ResultKind.ASYNC_GENERATOR:
                 # The helper checks the result when the script runs: it waits for a coroutine, lets
                 # a plain ``for`` iterate an async generator, and returns any other value unchanged.
                 place.put(call(RESULT_OF_COROUTINE, node))
@@ -300,7 +311,7 @@ class Rewriting:
     def _is_async_name(self, node: Any, scope: Scope) -> bool:
         return (
             isinstance(node, ast.Name)
-            and self._functions.result_kind_of_name(node.id, scope) == "async"
+            and self._functions.result_kind_of_name(node.id, scope) is ResultKind.COROUTINE
         )
 
     def _exclude_async_generator(self, place: Place) -> None:
@@ -316,7 +327,7 @@ class Rewriting:
         if (
             call_place is not None
             and self._allows_async_for(place)
-            and self._result_kinds[id(call_place.node)] == "stream"
+            and self._result_kinds[id(call_place.node)] is ResultKind.ASYNC_GENERATOR
         ):
             call_place.is_await_deferred = True
 
@@ -366,37 +377,38 @@ class Rewriting:
         if helper == WITH:
             node.__class__ = ast.With
 
-    def _find_lazily_made_calls(self) -> list[Place]:
-        """Return the generator expressions, generator calls and ``map`` calls that make tool calls.
+    def _find_lazy_expressions(self) -> list[Place]:
+        """Return the expressions that make tool calls only when the script iterates the result.
 
-        The tool calls are made only when the script iterates the result.
+        Such an expression is a generator expression, or a call of ``map`` or a generator function.
         """
-        lazy_places = [
+        generators = [
             place
             for place in self._syntax.generators
             if self._makes_tool_calls(self._syntax.scopes[id(place.node)])
         ]
-        for place in self._syntax.calls.values():
+        calls = [
+            place
+            for place in self._syntax.calls.values()
             # In ``gather(*map(send, names))``, the script iterates and awaits the ``map`` itself.
-            if place.is_await_deferred:
-                continue
-            match place.node:
-                case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
-                    if self._makes_tool_call_for_each_item(function):
-                        lazy_places.append(place)
-                case _ if self._calls_generator_function(place):
-                    lazy_places.append(place)
-                case _:
-                    pass
-        if not self.await_everywhere:
-            return lazy_places
-        # Monty evaluates these expressions at once, to a list. For an argument, as in
-        # ``sum(map(send, names))``, a list is good enough. Two places are rewritten here, too: a
-        # whole statement (``ast.Expr``), and an assigned value (``ast.Assign``), which must become
-        # an iterator, so that a second loop over the variable finds no items.
-        return [
-            place for place in lazy_places if isinstance(place.container, (ast.Expr, ast.Assign))
+            if not place.is_await_deferred and self._is_lazy_call(place)
         ]
+        return [place for place in (*generators, *calls) if self.must_rewrite_lazy(place)]
+
+    def _is_lazy_call(self, place: CallPlace) -> bool:
+        match place.node:
+            case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
+                return self._makes_tool_call_for_each_item(function)
+            case _:
+                return self._calls_generator_function(place)
+
+    def must_rewrite_lazy(self, place: Place) -> bool:
+        """Return True if a lazy expression that makes tool calls has to be rewritten.
+
+        Args:
+            place: The lazy expression. Not used here, but in subclasses.
+        """
+        return True
 
     def _makes_tool_calls(self, scope: Scope) -> bool:
         """Return True if the code in a scope, or in a scope inside it, waits for tool calls.
@@ -405,7 +417,7 @@ class Rewriting:
         """
         for place in self._syntax.calls.values():
             # An async function, such as gather(), may wait for tool calls, too.
-            may_wait = self._result_kinds[id(place.node)] in ("tool", "async")
+            may_wait = self._result_kinds[id(place.node)] in AWAITED_KINDS
             if place.is_await_deferred or not may_wait:
                 continue
             if any(outer_scope is scope for outer_scope in enclosing_scopes(place.scope)):
@@ -440,13 +452,13 @@ class Rewriting:
                 if place.scope.function is lambda_scope
             }
             # A call of an async function may wait for tool calls, too.
-            return not result_kinds.isdisjoint({"tool", "async"})
+            return not result_kinds.isdisjoint(AWAITED_KINDS)
         tool_name, _, method = (label_of(function) or "").partition(".")
         if method:
             return self._initial_names.is_connection(tool_name)
         return self._initial_names.is_plain_tool(tool_name)
 
-    def _rewrite_lazily_made_calls(self, place: Place) -> None:
+    def _rewrite_lazy_expression(self, place: Place) -> None:
         """Make a lazy expression run now, or warn about it if the script never iterates it."""
         # A lazy call that is a whole statement is meant to run now; the script may iterate any
         # other lazy call later.
