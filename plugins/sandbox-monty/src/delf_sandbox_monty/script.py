@@ -242,31 +242,44 @@ def prelude() -> str:
     return text.replace("{ALIASES}", repr(delf_exceptions)).replace("{SUBSET}", SUBSET)
 
 
-def initial_names_of(
-    tools: Sequence[ToolNames], modules: frozenset[str]
-) -> tuple[InitialNames, set[str], set[str]]:
-    """Return the names that are defined when a session's scripts start.
+class ScriptNames:
+    """The names that the scripts of a session have defined so far."""
 
-    Two empty sets are returned as well, to which the session adds what its scripts define: all
-    names, and the names of async functions. The returned names look into these sets.
+    def __init__(self) -> None:
+        self.all: set[str] = set()
+        self.async_functions: set[str] = set()
+
+    def add(self, script: Prepared) -> None:
+        """Add the names that a script defines."""
+        self.all |= script.names
+        self.async_functions |= script.functions
+
+
+def initial_names_of(
+    tools: Sequence[ToolNames], modules: frozenset[str], script_names: ScriptNames
+) -> InitialNames:
+    """Return the names that are defined when a session's scripts start.
 
     Args:
         tools: The tools of the session.
         modules: The names of the importable modules.
+        script_names: The names that earlier scripts have defined. A name that is added later
+            counts from then on.
     """
-    names: set[str] = set()
-    async_functions: set[str] = set()
-    # The names of calls that change data, such as ``mail.send``. A tool that is a function has the
-    # method "", and the call has only the tool's name.
+    return InitialNames(
+        tools={tool.name: tool.methods for tool in tools},
+        write_actions=_write_actions(tools),
+        can_import=lambda module: module.partition(".")[0] in modules,
+        is_bound=script_names.all.__contains__,
+        is_async=script_names.async_functions.__contains__,
+    )
+
+
+def _write_actions(tools: Sequence[ToolNames]) -> set[str]:
+    """Return the names of calls that change data, such as ``mail.send``."""
     write_actions: set[str] = set()
     for tool in tools:
         for method in tool.changing:
+            # A plain tool has no methods; an empty method name stands for the tool itself.
             write_actions.add(f"{tool.name}.{method}" if method else tool.name)
-    initial_names = InitialNames(
-        tools={tool.name: tool.methods for tool in tools},
-        write_actions=write_actions,
-        can_import=lambda module: module.partition(".")[0] in modules,
-        is_bound=names.__contains__,
-        is_async=async_functions.__contains__,
-    )
-    return initial_names, names, async_functions
+    return write_actions

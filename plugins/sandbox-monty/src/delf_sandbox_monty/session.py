@@ -37,7 +37,13 @@ from delf_sandbox.modules import modules_of
 from delf_sandbox.wire import limits_by_name, size_in_memory
 from delf_sandbox_monty.aliases import ALIASES, PREAMBLE
 from delf_sandbox_monty.lowering import SHIMS, method_name
-from delf_sandbox_monty.script import Prepared, initial_names_of, prelude, prepare
+from delf_sandbox_monty.script import (
+    Prepared,
+    ScriptNames,
+    initial_names_of,
+    prelude,
+    prepare,
+)
 from delf_sandbox_monty.uses import UncalledTools, type_name
 from delf_sandbox_monty.values import for_monty, plain, plain_or_text
 from delf_sandbox_monty.words import STANDARD_MODULES, Source, describe, ended_itself
@@ -89,11 +95,10 @@ class MontySession:
         self.folder = folder
         self._forget = forget
         self._tools = {tool.name: tool.methods for tool in spec.tools}
-        # Each script adds all names that it defines to _script_names, and those of its async
-        # functions to _async_function_names. When the next script is rewritten, _initial_names
-        # looks up in these two sets what earlier scripts have defined.
-        names = initial_names_of(spec.tools, STANDARD_MODULES | SHIMS)
-        self._initial_names, self._script_names, self._async_function_names = names
+        self._script_names = ScriptNames()
+        self._initial_names = initial_names_of(
+            spec.tools, STANDARD_MODULES | SHIMS, self._script_names
+        )
         self._reassigned_tools: set[str] = set()
         self._uncalled_tools = UncalledTools(self._tools)
         # The number of calls that leftover tasks may make after the script's last line; else None.
@@ -107,11 +112,9 @@ class MontySession:
         self._requested_rerun: Rerun | None = None  # set by rerun(), which ends the script
         self._printed_characters = 0
         self._last_call_id = 0
-        # For the name and message of each exception, the number of the call that raised it. Monty
-        # creates a new exception from the name and message, so the number cannot be stored in it.
+        # The number and the HTTP status of the failed call, by the name and message of the
+        # exception. Exceptions in Monty cannot have attributes that store them.
         self._call_ids_by_exception: dict[tuple[str, str], int] = {}
-        # For the name and message of each exception, the HTTP status of the failed call, because
-        # exceptions in Monty cannot have attributes.
         self._statuses: dict[tuple[str, str], int | None] = {}
         self._budget = Budget(spec.limits)
         # The maximum size, estimated before the encoding, of a value that Monty passes, such as the
@@ -119,12 +122,16 @@ class MontySession:
         # Monty's memory, but its encoding has the text a thousand times.
         self._max_copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
-        self._files = FileSender(self._take_chunk)
-        self._files.limits = FileLimits(limits_by_name(spec.limits))
-        self._files.row_files = spec.row_files
-        self._files.scratch = Scratch(str(folder / "scratch"), SCRATCH)
+        self._files = self._make_file_sender()
         self._provided_names = self._make_provided_names()
         self._closed = False
+
+    def _make_file_sender(self) -> FileSender:
+        sender = FileSender(self._take_chunk)
+        sender.limits = FileLimits(limits_by_name(self._spec.limits))
+        sender.row_files = self._spec.row_files
+        sender.scratch = Scratch(str(self.folder / "scratch"), SCRATCH)
+        return sender
 
     @property
     def alive(self) -> bool:
@@ -157,8 +164,7 @@ class MontySession:
         if isinstance(prepared, Failed):
             return prepared
         await self._restore_tool_names()
-        self._script_names |= prepared.names
-        self._async_function_names |= prepared.functions
+        self._script_names.add(prepared)
         self._reassigned_tools.update(prepared.reassigned_tools)
         self._sources[f"<python-input-{self._run_count}>"] = Source(code, prepared.lines)
         self._reached_limit = None
