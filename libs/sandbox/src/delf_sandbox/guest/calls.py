@@ -275,33 +275,26 @@ class Caller:
         self._unawaited = _UnawaitedCalls()
 
         # -- calls in flight
-        # The number of the last call that was sent, counted over all scripts of the session.
-        self._last_call_number = 0
-        # The number of the last call before the running script. The script's first call has the
-        # next number, and has the number 1 in the recording.
-        self._last_call_number_of_earlier_scripts = 0
+        # Calls are numbered over the whole session, but in the recording of a script from 1.
+        self._call_count = 0
+        self._call_count_of_earlier_scripts = 0
+        # The futures of the unanswered calls, by the numbers of the calls.
         self._future_by_call: dict[int, asyncio.Future[Any]] = {}
-        # The call for whose answer the thread waits; 0 if the thread has not blocked yet.
+        # The last call that blocked the thread; 0 if no call has blocked the thread.
         self._number_of_blocking_call = 0
         # In a replay, the answers that arrived earlier than in the recorded run, by call number.
-        # Each of them is kept until the iteration of the event loop in which the recorded run got
-        # the answer.
         self._early_answers: dict[int, list[Any]] = {}
         # The future of :meth:`when_idle`, which completes when no call is in flight.
         self._all_calls_answered: asyncio.Future[None] | None = None
 
         # -- scripts
-        self._script_count = 0
-        # The number of the running script; None between the answer to a script and the next script.
-        self._script_number: int | None = None
-        # The number of the script to which a task belongs: tasks inherit the context of their
-        # creator.
-        self._script_of_task: ContextVar[int | None] = ContextVar("script_of_task", default=None)
-        # Futures that never complete. A task of an earlier script that makes a call waits for one
-        # of them.
+        # A new object for each script; None between the end of a script and the next script.
+        self._running_script: object | None = None
+        # The script that started a task: tasks inherit the context of their creator.
+        self._script_of_task: ContextVar[object | None] = ContextVar("script_of_task", default=None)
+        # Futures that never complete, for the calls of tasks whose script has ended.
         self._unanswerable_calls: set[asyncio.Future[Any]] = set()
-        # The number of calls that each task has made since the script's last line, to limit the
-        # calls of a task that runs on; None before the last line.
+        # The number of calls of each task since the script's last line; None before the last line.
         self._calls_after_end: Counter[Any] | None = None
 
     def block(self, call: Coroutine[Any, Any, Any]) -> Any:
@@ -339,12 +332,11 @@ class Caller:
 
     def begin_script(self) -> None:
         """Reset the state of the previous script as a new script begins."""
-        self._script_count += 1
-        self._script_number = self._script_count
-        self._script_of_task.set(self._script_number)
+        self._running_script = object()
+        self._script_of_task.set(self._running_script)
         self._unawaited.clear()
         self._early_answers.clear()
-        self._last_call_number_of_earlier_scripts = self._last_call_number
+        self._call_count_of_earlier_scripts = self._call_count
 
     def end_script(self) -> None:
         """Cancel the calls in flight, because the host answers no call of an ended script."""
@@ -358,8 +350,7 @@ class Caller:
         on how long the model thinks, and a replay does not wait for the model, so the calls could
         not be replayed.
         """
-        # The calls of a task are sent only while this is the number of the task's script.
-        self._script_number = None
+        self._running_script = None  # see _is_task_of_ended_script()
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
@@ -394,39 +385,41 @@ class Caller:
     async def _send_and_wait(self, line: int, fields: list[Any]) -> Any:
         """Send a call and wait for its answer.
 
-        The wait blocks the thread if nothing else can run in the guest. A call of a task whose
-        script has ended is not sent: the task waits until it is cancelled.
+        The wait blocks the thread if nothing else can run in the guest.
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        script_of_task = self._script_of_task.get()
-        is_of_ended_script = script_of_task is not None and script_of_task != self._script_number
-        if is_of_ended_script:
-            await self._wait_forever(future)  # does not return
+        if self._is_task_of_ended_script():
+            await self._wait_until_cancelled()
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
-        is_alone = not self._future_by_call
-        is_blocking = is_alone and self._loop.waits_only_for_host()
-        self._last_call_number += 1
-        number = self._last_call_number
+        is_only_call = not self._future_by_call
+        blocks_thread = is_only_call and self._loop.waits_only_for_host()
+        self._call_count += 1
+        number = self._call_count
         # Send a lone call at once; calls that the same iteration of the event loop makes are sent
         # together at the end of the iteration.
-        self._send(["call", number, *fields, is_blocking, line], is_alone)
+        self._send(["call", number, *fields, blocks_thread, line], is_only_call)
         # Register after the call is sent, because a call that could not be sent has no answer.
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._future_by_call[number] = future
         try:
-            if is_blocking:
-                self._number_of_blocking_call = number
-                while not future.done():
-                    self._receive()
+            if blocks_thread:
+                self._receive_answer(number)
             return await future
-        except BaseException:
-            # The script stopped waiting, because of a timeout, a cancellation or its end: the host
-            # shall cancel the call. An answered call, whose error is raised here, needs no message.
-            if not future.done() or future.cancelled():
-                self._send(["cancel", number], False)
-            raise
         finally:
             self._unregister_call(number)
+            is_answered = future.done() and not future.cancelled()
+            if not is_answered:  # the script stopped waiting, for example because of a timeout
+                self._send(["cancel", number], False)
+
+    def _is_task_of_ended_script(self) -> bool:
+        script = self._script_of_task.get()
+        return script is not None and script is not self._running_script
+
+    def _receive_answer(self, number: int) -> None:
+        """Block the thread until the answer to a call has arrived."""
+        self._number_of_blocking_call = number
+        while not self._future_by_call[number].done():
+            self._receive()
 
     def _unregister_call(self, number: int) -> None:
         """Ignore further answers to a call, and wake the waiter for all calls after the last."""
@@ -436,12 +429,13 @@ class Caller:
         if is_last_call and all_answered is not None and not all_answered.done():
             all_answered.set_result(None)
 
-    async def _wait_forever(self, future: asyncio.Future[Any]) -> None:
-        """Wait until the task is cancelled.
+    async def _wait_until_cancelled(self) -> None:
+        """Wait until the task is cancelled, instead of sending a call of an ended script.
 
         No exception is raised, because a task that catches every exception would call again and
         again.
         """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._unanswerable_calls.add(future)  # a task that nothing refers to is destroyed
         try:
             await future
@@ -472,7 +466,7 @@ class Caller:
         elif self._loop.is_replaying:
             self._early_answers[number] = frame
         elif number in self._future_by_call:
-            number_in_script = number - self._last_call_number_of_earlier_scripts
+            number_in_script = number - self._call_count_of_earlier_scripts
             is_of_earlier_script = number_in_script <= 0
             if not is_of_earlier_script:
                 # A replay must give this answer in the same iteration of the event loop.
@@ -489,7 +483,7 @@ class Caller:
                 whereas the host counts the calls of all scripts of the session.
         """
         for number in numbers:
-            number_in_session = number + self._last_call_number_of_earlier_scripts
+            number_in_session = number + self._call_count_of_earlier_scripts
             # The recorded run had the answer in this iteration, so wait if it has not arrived yet.
             while self._waits_for_answer(number_in_session):
                 self._receive()
