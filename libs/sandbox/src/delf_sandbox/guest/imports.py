@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf_sandbox.guest.nodes import position_of
 
@@ -30,9 +30,8 @@ _MEMBERS: Final[Mapping[str, Sequence[str]]] = {
     "zoneinfo": ("ZoneInfo",),
 }
 _MODULE_BY_MEMBER: Final = {word: module for module, words in _MEMBERS.items() for word in words}
-# Modules that contain a class or function of the same name, as ``datetime`` does.
-#
-# Each is mapped to the attributes that only the module has.
+# Modules that contain a class or function of the same name, as ``datetime`` does. Each module is
+# mapped to the attributes that the class or function does not have.
 _MODULE_ONLY_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone", "UTC"}),
     "time": frozenset({"monotonic", "perf_counter", "sleep", "strftime", "time"}),
@@ -40,7 +39,7 @@ _MODULE_ONLY_ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
 
 
 def missing_imports(
-    unknown: Mapping[str, list[str | None]], can_import: Callable[[str], bool], node: Any
+    unknown: Mapping[str, set[str | None]], can_import: Callable[[str], bool], node: Any
 ) -> list[ast.stmt]:
     """Return import statements for names that a script uses and does not define.
 
@@ -52,44 +51,42 @@ def missing_imports(
     """
     statements: list[ast.stmt] = []
     for word in sorted(unknown):
-        module, member = _import_for(word, unknown[word])
-        if not module or not can_import(module):
-            continue
-        alias = ast.alias(name=member or module, **position_of(node))
-        if member:
-            statements.append(
-                ast.ImportFrom(module=module, names=[alias], level=0, **position_of(node))
-            )
-        else:
-            statements.append(ast.Import(names=[alias], **position_of(node)))
+        module = _module_of(word, unknown[word])
+        if module is not None and can_import(module.name):
+            statements.append(_import_statement(word, module, node))
     return statements
 
 
-def _import_for(word: str, attributes: list[str | None]) -> tuple[str, str]:
-    """Return the import that defines a name.
+class _Module(NamedTuple):
+    """The module that a name means, or the module that has the name as a member."""
+
+    name: str
+    is_imported_itself: bool
+
+
+def _import_statement(word: str, module: _Module, node: Any) -> ast.stmt:
+    names = [ast.alias(name=word, **position_of(node))]
+    if module.is_imported_itself:
+        return ast.Import(names=names, **position_of(node))
+    return ast.ImportFrom(module=module.name, names=names, level=0, **position_of(node))
+
+
+def _module_of(word: str, attributes: set[str | None]) -> _Module | None:
+    """Return the module to import for an undefined name; None if the meaning is uncertain.
 
     Args:
         word: The undefined name.
         attributes: The attributes that the script reads from the name: ``year`` for a read of
             ``word.year``, and None for a read of ``word`` alone.
-
-    Returns:
-        The module, and the member to import from that module. Without a member, the module itself
-        is imported. Both are empty if the name is unknown or ambiguous.
     """
-    if word in _MODULES:
-        return word, ""
+    module_attributes = _MODULE_ONLY_ATTRIBUTES.get(word, frozenset())
+    if word in _MODULES or (module_attributes and attributes <= module_attributes):
+        return _Module(word, is_imported_itself=True)
     if word in _MODULE_BY_MEMBER:
-        return _MODULE_BY_MEMBER[word], word
-    if word in _MODULE_ONLY_ATTRIBUTES:
-        # The name may mean the module, or the class or function of the same name in this module.
-        are_of_module = [part in _MODULE_ONLY_ATTRIBUTES[word] for part in attributes]
-        if all(are_of_module):
-            return word, ""
-        if word == "datetime" and not any(are_of_module):
-            return "datetime", "datetime"
-        return "", ""
+        return _Module(_MODULE_BY_MEMBER[word], is_imported_itself=False)
+    is_class_datetime = word == "datetime" and attributes.isdisjoint(module_attributes)
     # ``date`` is also a likely name for a variable, so its attributes must fit the class.
-    if word == "date" and set(attributes) <= {None, "today", "fromisoformat"}:
-        return "datetime", "date"
-    return "", ""
+    is_class_date = word == "date" and attributes <= {None, "today", "fromisoformat"}
+    if is_class_datetime or is_class_date:
+        return _Module("datetime", is_imported_itself=False)
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -201,15 +202,10 @@ class ToolNames:
     ) -> None:
         """Record the call of an action, and let the call reach the connection.
 
-        The script may bind the connection's name to something else. After
-        ``shop = shop.search("pen")``, models still write ``shop.search("ink")`` for the action,
-        whereas ``shop.append(…)`` is a method of the new value, because there is no such action. A
-        parameter with the connection's name never means the connection.
-
         Args:
             place: The call.
             function: The called attribute of the connection.
-            connection: The connection's name.
+            connection: The connection's name, which the script may have bound to something else.
         """
         action_names = self.initial_names.tools[connection]
         meaning = self._meaning_of(connection, place.scope)
@@ -219,8 +215,9 @@ class ToolNames:
         if meaning == "tool":
             self._correct_method(function, action_names)
         elif function.attr in action_names:
+            # After ``shop = shop.search("pen")``, models still write ``shop.search("ink")``.
             function.value = tool(function, connection)
-        else:
+        else:  # a method of the new value, such as ``shop.append(…)``
             return
         self.calls[id(place.node)] = f"{connection}.{function.attr}"
 
@@ -344,12 +341,6 @@ class ToolNames:
             return attribute(connection, intended_tool.method)
         return connection
 
-    def _assignment_of_tool(self, node: Any, variable: str, intended_tool: _ToolName) -> ast.Assign:
-        """Return the statement that assigns a tool to a variable instead of importing the tool."""
-        target = ast.Name(id=variable, ctx=ast.Store(), **position_of(node))
-        value = self._tool_node(node, intended_tool)
-        return ast.Assign(targets=[target], value=value, **position_of(node))
-
     def _add_missing_imports(self, tree: ast.Module) -> bool:
         """Add the imports that the script forgot; return True if any were added."""
         attributes_by_unknown_name = self._attributes_by_unknown_name(tree)
@@ -368,13 +359,20 @@ class ToolNames:
         tree.body[index:index] = new_imports  # in place, because places refer to this list
         return bool(new_imports)
 
-    def _attributes_by_unknown_name(self, tree: ast.Module) -> dict[str, list[str | None]]:
+    def _attributes_by_unknown_name(self, tree: ast.Module) -> dict[str, set[str | None]]:
         """Return the attributes that the script reads of each unknown name.
 
-        An attribute is None for each read of the name alone.
+        None among the attributes stands for a read of the name alone.
         """
-        attributes_by_unknown_name: dict[str, list[str | None]] = {}
-        attribute_of_name_node = {
+        attributes_by_unknown_name: dict[str, set[str | None]] = {}
+        for word, attribute_name in self._reads_of_unknown_names(tree):
+            attributes_by_unknown_name.setdefault(word, set()).add(attribute_name)
+        return attributes_by_unknown_name
+
+    def _reads_of_unknown_names(self, tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+        """Yield each unknown name that the script reads, with the attribute of the name, if any."""
+        # For ``datetime.date``, the attribute ``date`` by the ``id()`` of the node ``datetime``.
+        attribute_of_node = {
             id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
         }
         for place, _ in self.syntax.loads:
@@ -382,19 +380,10 @@ class ToolNames:
             # Another spelling of a tool's name is corrected elsewhere, and needs no import.
             is_tool = normalized_name(word) in self._tool_by_spelling
             if self._is_unknown(word, place.scope) and not is_tool:
-                member = attribute_of_name_node.get(id(place.node))
-                attributes_by_unknown_name.setdefault(word, []).append(member)
-        for node in _annotations(tree):
-            match node:
-                case ast.Attribute(value=ast.Name(id=word), attr=member):
-                    pass
-                case ast.Name(id=word):
-                    member = None
-                case _:
-                    continue
+                yield word, attribute_of_node.get(id(place.node))
+        for word, attribute_name in _names_in_annotations(tree):
             if self._is_unknown(word, self.syntax.module):
-                attributes_by_unknown_name.setdefault(word, []).append(member)
-        return attributes_by_unknown_name
+                yield word, attribute_name
 
     def _remove_needless_imports(self) -> bool:
         """Remove imports of tools, and imports of missing modules that the script does not use.
@@ -420,58 +409,75 @@ class ToolNames:
             is_in_try: Whether the script catches a failure of the import.
         """
         node = place.node
-        is_from_import = isinstance(node, ast.ImportFrom)
-        module = getattr(node, "module", None) or ""
         kept_aliases: list[ast.alias] = []
-        replacement: list[ast.stmt] = []
+        assignments: list[ast.stmt] = []
         for item in node.names:
-            full_name = module if is_from_import else item.name
-            is_absolute = getattr(node, "level", 0) == 0
-            if is_absolute and self.initial_names.can_import(full_name):
+            if self._can_import(node, item):
                 kept_aliases.append(item)
                 continue
-            bound_name = item.asname or item.name.partition(".")[0]
-            intended_tool = self._imported_tool(item.name, module, is_from_import)
+            intended_tool = self._imported_tool(node, item)
             if intended_tool is not None:
-                # A script can use a connection or plain tool by its own name without an import. Any
-                # other name must be assigned.
-                is_own_name = item.asname is None and intended_tool.connection == bound_name
-                if intended_tool.is_action or not is_own_name:
-                    replacement.append(self._assignment_of_tool(node, bound_name, intended_tool))
-                continue
-            if item.name == "*":
-                is_used = self._reads_undefined_names()
-            else:
-                is_used = self._is_read(bound_name)
+                assignments += self._assignments_of_tool(node, item, intended_tool)
             # An unused import that would fail is left out, so that the script can run.
-            if is_in_try or is_used:
+            elif is_in_try or self._is_used(item):
                 kept_aliases.append(item)
         if len(kept_aliases) == len(node.names):
             return None
-        if kept_aliases:
-            node.names = kept_aliases
-            replacement.insert(0, node)
-        return replacement
+        if not kept_aliases:
+            return assignments
+        node.names = kept_aliases
+        return [node, *assignments]
 
-    def _imported_tool(self, word: str, module: str, is_from_import: bool) -> _ToolName | None:
-        """Return the tool that a script imports, if any.
+    def _can_import(self, node: ast.Import | ast.ImportFrom, item: ast.alias) -> bool:
+        if isinstance(node, ast.Import):
+            return self.initial_names.can_import(item.name)
+        is_absolute = node.level == 0
+        return is_absolute and self.initial_names.can_import(node.module or "")
+
+    def _assignments_of_tool(
+        self, node: ast.stmt, item: ast.alias, intended_tool: _ToolName
+    ) -> list[ast.stmt]:
+        """Return the statement that assigns a tool to a variable instead of importing the tool.
+
+        Return nothing for the own name of a connection or plain tool, which needs no import.
 
         Args:
-            word: The imported name.
-            module: The module in ``from module import word``, such as ``tools.mail``.
-            is_from_import: Whether the statement is ``from module import word``. The statement
-                ``import word`` cannot import an action.
+            node: The import statement.
+            item: The imported name.
+            intended_tool: The tool that the name means.
         """
-        connection = module.rpartition(".")[2]
-        if is_from_import and word in self.initial_names.tools.get(connection, ()):
-            return _ToolName(connection, word)
+        variable = _bound_name(item)
+        is_own_name = item.asname is None and intended_tool.connection == variable
+        if is_own_name and not intended_tool.is_action:
+            return []
+        target = ast.Name(id=variable, ctx=ast.Store(), **position_of(node))
+        value = self._tool_node(node, intended_tool)
+        return [ast.Assign(targets=[target], value=value, **position_of(node))]
+
+    def _imported_tool(
+        self, node: ast.Import | ast.ImportFrom, item: ast.alias
+    ) -> _ToolName | None:
+        """Return the tool that a script imports, if any.
+
+        The statement ``import word`` cannot import an action.
+        """
+        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        connection = module.rpartition(".")[2]  # such as ``mail`` in ``tools.mail``
+        if connection and item.name in self.initial_names.tools.get(connection, ()):
+            return _ToolName(connection, item.name)
         # The module is not a connection, or has no such action: go by the imported name
         # alone, which may be another spelling of a tool's name.
-        intended_tool = self._tool_by_spelling.get(normalized_name(word))
+        intended_tool = self._tool_by_spelling.get(normalized_name(item.name))
         is_action = intended_tool is not None and intended_tool.is_action
-        if is_action and not is_from_import:
+        if is_action and isinstance(node, ast.Import):
             return None
         return intended_tool
+
+    def _is_used(self, item: ast.alias) -> bool:
+        """Return True if the script reads an imported name; for ``*``, any undefined name."""
+        if item.name == "*":
+            return self._reads_undefined_names()
+        return self._is_read(_bound_name(item))
 
     def _reads_undefined_names(self) -> bool:
         """Return True if the script reads an undefined name that is not like the name of a tool."""
@@ -501,8 +507,13 @@ def _is_record(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 
-def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield all nodes inside the type annotations of a script."""
+def _bound_name(item: ast.alias) -> str:
+    """Return the name that an import binds, such as ``os`` for ``import os.path``."""
+    return item.asname or item.name.partition(".")[0]
+
+
+def _names_in_annotations(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+    """Yield each name in a type annotation, with the attribute of the name, if any."""
     annotations: list[ast.expr | None] = []
     for node in ast.walk(tree):
         match node:
@@ -514,10 +525,15 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
                 pass
     pending_nodes: list[ast.AST] = [node for node in annotations if node is not None]
     while pending_nodes:
-        node = pending_nodes.pop()
-        yield node
-        if not isinstance(node, ast.Attribute):  # ``datetime.date`` is one name
-            pending_nodes.extend(ast.iter_child_nodes(node))
+        match pending_nodes.pop():
+            case ast.Attribute(value=ast.Name(id=word), attr=attribute_name):
+                yield word, attribute_name
+            case ast.Attribute():
+                pass
+            case ast.Name(id=word):
+                yield word, None
+            case node:
+                pending_nodes.extend(ast.iter_child_nodes(node))
 
 
 def tool_of_item(node: ast.expr) -> str:
@@ -555,23 +571,27 @@ def _tools_by_spelling(tools: Mapping[str, Sequence[str]]) -> dict[str, _ToolNam
         tools: A mapping from the name of each connection or plain tool to its action names; a plain
             tool has none.
     """
-    tools_by_spelling: dict[str, list[_ToolName]] = {}
+    tools_by_spelling: defaultdict[str, set[_ToolName]] = defaultdict(set)
+    for spelling, intended_tool in _spellings(tools):
+        tools_by_spelling[normalized_name(spelling)].add(intended_tool)
+    return {
+        spelling: intended_tools.pop()
+        for spelling, intended_tools in tools_by_spelling.items()
+        if len(intended_tools) == 1
+    }
 
-    def tools_spelt(spelling: str) -> list[_ToolName]:
-        return tools_by_spelling.setdefault(normalized_name(spelling), [])
 
+def _spellings(tools: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, _ToolName]]:
+    """Yield the spellings of connections, plain tools and actions, each with its tool."""
+    normalized_tool_names = set(map(normalized_name, tools))
     for tool_name, action_names in tools.items():
-        tools_spelt(tool_name).append(_ToolName(tool_name, ""))
+        yield tool_name, _ToolName(tool_name, "")
         other_form = tool_name[:-1] if tool_name.endswith("s") else tool_name + "s"
         for action_name in action_names:
             action = _ToolName(tool_name, action_name)
-            tools_spelt(tool_name + action_name).append(action)
-            tools_spelt(other_form + action_name).append(action)
-    for tool_name, action_names in tools.items():
-        for action_name in action_names:
-            namesakes = tools_spelt(action_name)
+            yield tool_name + action_name, action
+            yield other_form + action_name, action
             # The name of an action alone means the action, unless a connection or a plain tool has
             # the same name.
-            if all(namesake.is_action for namesake in namesakes):
-                namesakes.append(_ToolName(tool_name, action_name))
-    return {spelling: items[0] for spelling, items in tools_by_spelling.items() if len(items) == 1}
+            if normalized_name(action_name) not in normalized_tool_names:
+                yield action_name, action
