@@ -43,10 +43,12 @@ class DeferredCalls:
             self._mark_calls_in(part.expression, part.scope, part.path)
 
     def _mark_calls_in(self, node: ast.expr, scope: Scope, path: Path) -> None:
-        """Mark the calls that make the awaitables to which a path leads in an expression's value.
+        """Mark the calls that create the awaitables in the value of an expression.
 
-        The value ``[a]`` has ``a`` as an item, so ``a`` is searched with the path ``path[1:]``. The
-        value ``a[0]`` is an item of ``a``, so ``a`` is searched with ``(EACH_ITEM, *path)``.
+        Args:
+            node: The expression.
+            scope: The scope of the expression.
+            path: The path from the value to the awaitables.
         """
         match node:
             case ast.Call():
@@ -56,37 +58,59 @@ class DeferredCalls:
                 self._mark_calls_in_results(function, scope, path)
             case ast.Name(id=name):
                 self._mark_calls_in_variable(name, scope, path)
-            # The type of the object in ``self.tasks`` is unknown, so the attributes ``tasks`` of
-            # all objects are followed.
             case ast.Attribute(attr=name):
-                if self._is_first_visit(self._syntax, name, path):
-                    self._mark_calls_in_parts(self._syntax.stores.get(name, ()), path)
+                self._mark_calls_in_attribute(name, path)
             case ast.IfExp(body=first, orelse=second):
-                self._mark_calls_in(first, scope, path)
-                self._mark_calls_in(second, scope, path)
+                self._mark_calls_in_all([first, second], scope, path)
             case ast.BoolOp(values=choices):
-                for choice in choices:
-                    self._mark_calls_in(choice, scope, path)
+                self._mark_calls_in_all(choices, scope, path)
             case ast.BinOp(left=first, right=second):  # ``tasks + more_tasks``
-                self._mark_calls_in(first, scope, _to_any_item(path))
-                self._mark_calls_in(second, scope, _to_any_item(path))
-            case ast.Subscript(value=collection, slice=ast.Slice()):  # ``tasks[1:]``
-                self._mark_calls_in(collection, scope, _to_any_item(path))
-            # In ``tasks[number]``, the number is unknown, so all items are followed.
-            case ast.Subscript(value=collection) | ast.Starred(value=collection):
-                self._mark_calls_in(collection, scope, (EACH_ITEM, *path))
+                self._mark_calls_in_all([first, second], scope, _to_any_item(path))
+            case ast.Subscript() | ast.Starred():
+                self._mark_calls_in_selected_items(node, scope, path)
+            case _:
+                self._mark_calls_in_new_collection(node, scope, path)
+
+    def _mark_calls_in_all(self, nodes: Sequence[ast.expr], scope: Scope, path: Path) -> None:
+        for node in nodes:
+            self._mark_calls_in(node, scope, path)
+
+    def _mark_calls_in_attribute(self, name: str, path: Path) -> None:
+        """Mark the calls in the values that the script assigns to an attribute.
+
+        The type of the object in ``self.tasks`` is unknown, so the attributes ``tasks`` of all
+        objects are followed.
+        """
+        if self._is_first_visit(self._syntax, name, path):
+            self._mark_calls_in_parts(self._syntax.stores.get(name, ()), path)
+
+    def _mark_calls_in_selected_items(
+        self, node: ast.Subscript | ast.Starred, scope: Scope, path: Path
+    ) -> None:
+        """Mark the calls in a collection of which the script uses one item, a slice or all items.
+
+        The collection is ``tasks`` in ``tasks[number]``, ``tasks[1:]`` and ``*tasks``. Which items
+        the script selects is unknown, so all items are followed.
+        """
+        is_slice = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+        path_in_collection = _to_any_item(path) if is_slice else (EACH_ITEM, *path)
+        self._mark_calls_in(node.value, scope, path_in_collection)
+
+    def _mark_calls_in_new_collection(self, node: ast.expr, scope: Scope, path: Path) -> None:
+        """Mark the calls in the items of a display or comprehension, such as ``[send()]``."""
+        path_in_item = path[1:]  # the first step leads from the collection to its item
+        match node:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 self._mark_calls_in_items(items, scope, path)
             case ast.Set(elts=items) | ast.Dict(values=items):
-                for item in items:
-                    self._mark_calls_in(item, scope, path[1:])
+                self._mark_calls_in_all(items, scope, path_in_item)
             case (
                 ast.ListComp(elt=item)
                 | ast.SetComp(elt=item)
                 | ast.GeneratorExp(elt=item)
                 | ast.DictComp(value=item)
             ):
-                self._mark_calls_in(item, self._syntax.scopes[id(node)], path[1:])
+                self._mark_calls_in(item, self._syntax.scopes[id(node)], path_in_item)
             case _:
                 pass
 
@@ -146,12 +170,12 @@ class DeferredCalls:
                 pass
 
     def _mark_calls_in_arguments_of_builtin(self, name: str, place: CallPlace, path: Path) -> None:
-        """Mark the calls in the arguments of a builtin, such as ``zip``.
+        """Mark the calls in the arguments of a builtin.
 
         Args:
             name: The name of the builtin.
             place: The call of the builtin.
-            path: The path from the builtin's result.
+            path: The path from the builtin's result to the awaitables.
         """
         scope = place.scope
         match name, place.node.args:
@@ -162,23 +186,44 @@ class DeferredCalls:
                 self._mark_calls_in(collection, scope, _to_any_item(path))
             case "enumerate", [collection, *_]:
                 self._mark_calls_in(collection, scope, _without_pairs(path))
-            case "zip", columns if len(path) > 1:
-                # The item ``zip(names, tasks)[0][1]`` is ``tasks[0]``: row 0 and column 1 of the
-                # result are item 0 of argument 1.
-                row, column, *path_in_item = path
-                self._mark_calls_in_items(columns, scope, (column, row, *path_in_item))
+            case "zip", collections:
+                self._mark_calls_in_zipped(collections, scope, path)
             case "map", [function, *_]:
-                # The script awaits the items of the ``map`` itself, so its call is marked, too.
-                place.is_await_deferred = True
-                if not isinstance(function, ast.Lambda):
-                    passed = Place(function, scope, container=place.node.args, key=0)
-                    self.passed_functions.append(passed)
-                self._mark_calls_in_results(function, scope, path[1:])
+                self._mark_mapped_calls(function, place, path)
             case "dict", _:  # ``dict(first=send(1), second=send(2))``
                 for keyword in place.node.keywords:
                     self._mark_calls_in(keyword.value, scope, path[1:])
             case _:
                 pass
+
+    def _mark_calls_in_zipped(
+        self, collections: Sequence[ast.expr], scope: Scope, path: Path
+    ) -> None:
+        """Mark the calls in the collections that are the arguments of ``zip``.
+
+        The awaitable ``zip(names, tasks)[0][1]`` is ``tasks[0]``, an item of the collection 1.
+        """
+        match path:
+            case (item_index, collection_index, *path_in_item):
+                path_in_collections = (collection_index, item_index, *path_in_item)
+                self._mark_calls_in_items(collections, scope, path_in_collections)
+            case _:
+                pass
+
+    def _mark_mapped_calls(self, function: ast.expr, place: CallPlace, path: Path) -> None:
+        """Mark a call of ``map``, and the calls that the passed function makes.
+
+        Args:
+            function: The function that is passed to ``map``.
+            place: The call of ``map``.
+            path: The path from the result of ``map`` to the awaitables.
+        """
+        # The script awaits the items itself, so the call of ``map`` must stay as it is.
+        place.is_await_deferred = True
+        if not isinstance(function, ast.Lambda):
+            passed = Place(function, place.scope, container=place.node.args, key=0)
+            self.passed_functions.append(passed)
+        self._mark_calls_in_results(function, place.scope, path[1:])
 
     def _mark_calls_in_results(self, function: ast.expr, scope: Scope, path: Path) -> None:
         """Mark the calls that make the awaitables in the results of a function of the script.

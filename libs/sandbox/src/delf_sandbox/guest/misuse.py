@@ -157,10 +157,6 @@ class _Uses:
     def _check_use(self, use: _Use) -> list[_Use]:
         """Record an error if the script uses a tool as a value instead of calling the tool.
 
-        A tool that is printed, compared or left as a statement without a call is an error. A tool
-        that is called, or passed to a function of the script, is not an error. Where the use gives
-        its value another name, the uses of that name decide.
-
         Returns:
             The uses to check next. After ``send = mail.send``, these are the reads of ``send``.
         """
@@ -169,55 +165,47 @@ class _Uses:
         match parent:
             case ast.Attribute(attr=name):
                 return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
-            case ast.Call():
-                return self._check_use_in_call(use, node, parent)
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
+            ) if value is node:
+                return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
             case ast.NamedExpr(target=ast.Name(id=name)):
-                # The whole expression ``send := mail.send`` has the tool as its value, too.
-                parent_of_whole = self._parents[id(parent)]
-                if self._needs_value(parent_of_whole, parent):
-                    return self._record_misuse(use, node)
+                # The tool is the value of the name, and also of ``send := mail.send`` as a whole.
                 use_of_whole_expression = replace(use, node=parent)
-                uses_of_name = self._uses_of_alias(use, node, name, is_expression=True)
-                return [use_of_whole_expression, *uses_of_name]
+                return [use_of_whole_expression, *self._uses_of_alias(use, node, name)]
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
             ) if value is node:
-                return self._uses_of_alias(use, node, name)
+                if any(read.id == name for read, _ in self._name_reads):
+                    return self._uses_of_alias(use, node, name)
+                return self._record_misuse(use, node)
+            case _ if self._is_misuse(use, node, parent):
+                return self._record_misuse(use, node)
+            case _:
+                return []
+
+    def _is_misuse(self, use: _Use, node: Any, parent: Any) -> bool:
+        """Return True if a tool must not stand at its place in the script without being called.
+
+        Args:
+            use: The use of the tool.
+            node: The outermost expression whose value is the tool.
+            parent: The node around the expression.
+        """
+        match parent:
+            case ast.Call(func=function) if function is node:
+                # A connection cannot be called with arguments, as in ``mail("Oslo")``. The allowed
+                # call ``mail()`` in ``mail().send(…)`` is a part of ``node``.
+                return use.is_connection
+            case ast.Call() if self._is_argument_of_lazy_function(node, parent):
+                return self._is_unused(parent, use.scope)
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
                 # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the script
                 # does not use the collection or prints it.
-                is_misuse = self._is_unused_collection(parent) or self._are_items_shown(parent)
+                return self._is_unused_collection(parent) or self._are_items_shown(parent)
             case _:
-                is_misuse = self._needs_value(parent, node)
-        return self._record_misuse(use, node) if is_misuse else []
-
-    def _check_use_in_call(self, use: _Use, node: Any, function_call: ast.Call) -> list[_Use]:
-        """Check the use of a tool as the function or an argument of a call.
-
-        Args:
-            use: The use.
-            node: The outermost expression whose value is the tool.
-            function_call: The call.
-        """
-        if function_call.func is node:
-            # A connection cannot be called with arguments, as in ``mail("Oslo")``. The allowed call
-            # ``mail()`` in ``mail().send(…)`` is a part of ``node``, and so never this call.
-            return self._record_misuse(use, function_call) if use.is_connection else []
-        match function_call:
-            case ast.Call(
-                func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
-            ) if value is node:
-                return self._uses_of_attribute(
-                    use, attribute_node=function_call, attribute_name=name
-                )
-            case _:
-                pass
-        if self._is_argument_of_lazy_function(node, function_call):
-            is_misuse = self._is_unused(function_call, use.scope)
-        else:
-            is_misuse = self._needs_value(function_call, node)
-        return self._record_misuse(use, node) if is_misuse else []
+                return self._needs_value(parent, node)
 
     def _outermost_expression(self, use: _Use) -> Any:
         """Return the outermost expression around a use whose value is the same tool.
@@ -267,38 +255,25 @@ class _Uses:
         label = f"{use.label}.{attribute_name}"
         return [_Use(label, methods=(), node=attribute_node, scope=use.scope)]
 
-    def _uses_of_alias(
-        self, use: _Use, value: Any, name: str, *, is_expression: bool = False
-    ) -> list[_Use]:
-        """Return each read of a name to which the script assigned a tool, as a use of that tool.
+    def _uses_of_alias(self, use: _Use, value: Any, name: str) -> list[_Use]:
+        """Return the reads of a name to which the script assigned a tool, as uses of that tool.
 
-        Return nothing if the script may also assign other values to the name. If the script never
-        reads the name, record an error.
+        Return nothing if the script may also assign other values to the name.
 
         Args:
             use: The use of the tool in the assigned value.
             value: The node of the assigned value.
             name: The name.
-            is_expression: Whether the assignment is an expression (``:=``), which uses the tool
-                even if the script never reads the name.
         """
-        reads = [(node, scope) for node, scope in self._name_reads if node.id == name]
-        if not reads and not is_expression:
-            return self._record_misuse(use, value)
-        if name in self._tools:
-            return []  # _direct_uses() returns the reads of a tool's own name already
         owner = use.scope.owner(name)
-        # The name refers to the tool for certain only if this assignment is its only binding.
-        assigned_values = [part.expression for part in owner.assigned_values.get(name, [])]
-        is_only_assignment = len(assigned_values) == 1 and assigned_values[0] is value
-        is_only_variable = owner.binding_kinds.get(name) == {"variable"}
-        if not is_only_assignment or not is_only_variable:
+        # A tool's own name may mean either tool after the assignment; ToolNames decides that.
+        if name in self._tools or not _is_only_value(value, owner, name):
             return []
         # Another function may have a variable of the same name, with another value.
         return [
-            _Use(use.label, use.methods, node, scope)
-            for node, scope in reads
-            if scope.find(name) is owner
+            replace(use, node=node, scope=scope)
+            for node, scope in self._name_reads
+            if node.id == name and scope.find(name) is owner
         ]
 
     def _check_lazy_call(self, node: ast.Call) -> None:
@@ -308,26 +283,30 @@ class _Uses:
         """
         function = node.args[0]
         if isinstance(function, ast.Name):
-            inner = self._functions_of_script.get(function.id)
-        else:
-            inner = function
-        if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
+            function = self._functions_of_script.get(function.id)
+        if not isinstance(function, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
-        label = next(self._tools_in(inner), None)
-        place = self._names.syntax.calls.get(id(node))
-        if label is None or place is None:
-            return
-        name = self._original_name_of(node)
-        is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
-        # The rewriting makes a loop of the statement ``map(lambda x: send(x), names)``, but not of
-        # ``map(function, names)``.
-        is_never_iterated = is_statement and not isinstance(inner, ast.Lambda)
-        if is_never_iterated or self._is_unused(node, place.scope):
+        label = next(self._tools_in(function), None)
+        if label is not None and self._is_never_iterated(node, function):
+            name = self._original_name_of(node)
             message = (
                 f"the result of {name}(…) is never iterated here, so no call of {label} is made: "
                 f"loop over the result, or write list({name}(…))"
             )
             self._add_misuse(node, message)
+
+    def _is_never_iterated(self, node: ast.Call, function: ast.AST) -> bool:
+        """Return True if the script does not iterate the result of a lazy call.
+
+        Args:
+            node: The lazy call, such as ``map(lambda x: send(x), names)``.
+            function: The function of the script that is passed to the call.
+        """
+        is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
+        if is_statement and not isinstance(function, ast.Lambda):
+            return True  # the rewriting makes loops only of statements with a lambda
+        place = self._names.syntax.calls.get(id(node))
+        return place is not None and self._is_unused(node, place.scope)
 
     def _tools_in(self, function: Any) -> Iterator[str]:
         """Yield the names of the actions and tools that a function of the script mentions."""
@@ -417,10 +396,13 @@ class _Uses:
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return True if ``node`` names a tool without calling it where only a result makes sense.
+        """Return True if a node must have a result as its value, and not a tool.
 
-        Examples of such a parent node are a sum, a condition, and a statement that consists of the
-        tool's name alone.
+        Examples are an operand of a sum, a condition, and an expression that is a statement.
+
+        Args:
+            parent: The node around the node.
+            node: The node.
         """
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
@@ -442,16 +424,22 @@ class _Uses:
                 return parent.value is node
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 return node in parent.decorator_list or node in getattr(parent, "bases", ())
-            case ast.Call() if self._is_tool(parent.func):
-                return node in parent.args
+            case ast.Call():
+                return node in parent.args and self._requires_results(parent.func)
             case ast.keyword():
                 return self._is_argument_of_tool(parent)
-            case ast.Call(func=ast.Name(id=name), args=args):
-                return node in args and name in _FUNCTIONS_THAT_NEED_VALUES and name in BUILTINS
-            case ast.Call(func=ast.Attribute(value=ast.Constant()), args=args):
-                return node in args  # "{}".format(mail.read)
             case _:
                 return False
+
+    def _requires_results(self, function: ast.expr) -> bool:
+        """Return True if a called function needs results as arguments, and not tools."""
+        match function:
+            case ast.Name(id=name) if name in _FUNCTIONS_THAT_NEED_VALUES:
+                return True
+            case ast.Attribute(value=ast.Constant()):  # "{}".format(mail.read)
+                return True
+            case _:
+                return self._is_tool(function)
 
     def _record_misuse(self, use: _Use, node: Any) -> list[_Use]:
         """Record the misuse of a tool at a node, and return no further uses to check."""
@@ -461,6 +449,19 @@ class _Uses:
     def _add_misuse(self, node: Any, message: str) -> None:
         error = ToolMisuseError.at_node(node, message)
         self._misuses.append(_Misuse(node.lineno, node.col_offset, error))
+
+
+def _is_only_value(value: Any, owner: Scope, name: str) -> bool:
+    """Return True if the assignment of a value is the only binding of a name.
+
+    Args:
+        value: The node of the assigned value.
+        owner: The scope that binds the name.
+        name: The name.
+    """
+    assigned_values = [part.expression for part in owner.assigned_values.get(name, [])]
+    is_only_assignment = len(assigned_values) == 1 and assigned_values[0] is value
+    return is_only_assignment and owner.binding_kinds.get(name) == {"variable"}
 
 
 def _is_assigned(attribute: ast.Attribute) -> bool:
