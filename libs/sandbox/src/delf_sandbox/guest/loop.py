@@ -17,8 +17,9 @@ import selectors
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from time import monotonic_ns  # the real clock; scripts get a patched one
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 _thread_count = _thread._count  # pyright: ignore[reportPrivateUsage]
 # The maximum number of recorded events; a replay does not order any events after these.
@@ -65,6 +66,93 @@ class _Timer(asyncio.TimerHandle):
         self.number = number  # of the timers of this script, in the order of their creation
 
 
+class _RecordedEvent(NamedTuple):
+    """An event that the loop handled in a run.
+
+    Args:
+        iteration: The number of the iteration, from 1 in each script.
+        event: The number of the call that the host answered, the negative number of the timer that
+            fired, or ``_SENT_FRAME``.
+    """
+
+    iteration: int
+    event: int
+
+
+class _EventLog:
+    """The events that a script repeats from a recorded run, and the events that are new.
+
+    A recording is a list that alternates between the number of an iteration and an event of that
+    iteration; see :class:`_RecordedEvent`.
+    """
+
+    def __init__(self) -> None:
+        self.iteration_number = 0
+        # The iteration of the last event that was recorded or replayed.
+        self._last_event_iteration = 0
+        self._events_to_replay: deque[_RecordedEvent] = deque()
+        self._new_recording: list[int] = []
+        # How many further events of this script record() stores.
+        self._recordable_events_left = 0
+
+    def begin(self, recording: Sequence[int]) -> None:
+        """Reset the log for a new script.
+
+        Args:
+            recording: The recording to replay; empty for no replay.
+        """
+        self.iteration_number = 0
+        self._last_event_iteration = 0
+        iteration_numbers = recording[::2]
+        events = recording[1::2]
+        self._events_to_replay = deque(
+            starmap(_RecordedEvent, zip(iteration_numbers, events, strict=True))
+        )
+        self._recordable_events_left = _MAX_EVENTS - len(events)
+        self._new_recording.clear()
+
+    def end(self) -> None:
+        """Record nothing until the next script begins."""
+        self._recordable_events_left = 0
+
+    def record(self, event: int) -> None:
+        """Record an event of this iteration."""
+        if self._recordable_events_left > 0:
+            self._recordable_events_left -= 1
+            self._last_event_iteration = self.iteration_number
+            self._new_recording.extend((self.iteration_number, event))
+
+    def take_new_recording(self) -> list[int]:
+        """Return the recording of the events since the last call of this method."""
+        count = len(self._new_recording)  # another thread may add events
+        recording = self._new_recording[:count]
+        del self._new_recording[:count]
+        return recording
+
+    @property
+    def is_soon_after_last_event(self) -> bool:
+        """True if few iterations were run since an event was recorded or replayed."""
+        iterations = self.iteration_number - self._last_event_iteration
+        return iterations <= _MAX_HOLD_BACK_ITERATIONS
+
+    @property
+    def next_event_iteration(self) -> int | None:
+        """The iteration of the next event to replay; None if all events were replayed."""
+        return self._events_to_replay[0].iteration if self._events_to_replay else None
+
+    def take_due_events(self) -> list[int]:
+        """Return the events to replay in this iteration, and remove these events."""
+        due_events: list[int] = []
+        while self._events_to_replay:
+            iteration, event = self._events_to_replay[0]
+            if iteration > self.iteration_number:
+                break
+            self._events_to_replay.popleft()
+            self._last_event_iteration = iteration
+            due_events.append(event)
+        return due_events
+
+
 class GuestLoop(asyncio.SelectorEventLoop):
     """An event loop that records in which iteration it handled each event.
 
@@ -101,21 +189,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._read_clock: Callable[[Callable[[], int]], int] | None = None
 
         # -- recording and replay
-        # An event is the number of the call that the host answered, the negative number of the
-        # timer that fired, or _SENT_FRAME. Each event to replay comes with the number of its
-        # iteration. Iterations and timers are numbered from 1 in each script.
-        self._events_to_replay: deque[tuple[int, int]] = deque()
-        # The number of an iteration and an event of that iteration, alternately.
-        self._recording: list[int] = []
-        # How many further events of this script record() stores.
-        self._recordable_events_left = 0
-        self._iteration_number = 0
-        # The iteration of the last event that was recorded or replayed.
-        self._last_event_iteration = 0
+        self._event_log = _EventLog()
+        # The number of timers that this script has set.
         self._timer_count = 0
-        # While this is True, answers that arrive are kept, and the script runs on without them. Set
-        # by begin(); _run_once() ends this when the script can only wait, or has run for
-        # _MAX_HOLD_BACK_ITERATIONS since the last event.
+        # While this is True, the script runs on without the answers that arrive; see
+        # _handle_events().
         self._holds_back_answers = False
         # How far the loop's clock is ahead of the real clock. Not 0 after a replay has set the
         # loop's clock to a recorded time.
@@ -171,26 +249,19 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Reset the loop for a new script.
 
         Args:
-            recording: The recording to replay: the number of an iteration and an event of that
-                iteration, alternately. The event is the number of the answered call, the negative
-                number of the fired timer, or ``_SENT_FRAME``. Empty for no replay.
+            recording: The recording to replay, as :meth:`take_recording` returns recordings; empty
+                for no replay.
         """
         self._cancel_timers()  # those that tasks set between the scripts
         self.task_count = 0
         self._tasks.clear()
         self._discarded_errors.clear()
-        self._iteration_number = 0
-        self._last_event_iteration = 0
         self._timer_count = 0
-        iteration_numbers = recording[::2]
-        events = recording[1::2]
-        self._recordable_events_left = _MAX_EVENTS - len(events)
+        self._event_log.begin(recording)
         # A first run, too, delivers no answer before the script waits. With a fast host, the first
         # answer would otherwise arrive between two steps of the script; with a slow host, after
         # both. The first run and each replay therefore number their iterations in the same way.
         self._holds_back_answers = True
-        self._events_to_replay = deque(zip(iteration_numbers, events, strict=True))
-        self._recording.clear()
 
     def end(self) -> None:
         """End a script: cancel its timers, and record nothing until the next script begins.
@@ -199,7 +270,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         model thinks, and a replay does not wait for the model.
         """
         self._cancel_timers()
-        self._recordable_events_left = 0
+        self._event_log.end()
 
     def _cancel_timers(self) -> None:
         for timer in self._scheduled:
@@ -210,10 +281,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
         The list alternates between the number of an iteration and an event of that iteration.
         """
-        count = len(self._recording)  # another thread may add events
-        recording = self._recording[:count]
-        del self._recording[:count]
-        return recording
+        return self._event_log.take_new_recording()
 
     def record(self, event: int) -> None:
         """Record an event of this iteration.
@@ -222,10 +290,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             event: The number of the call that was answered, the negative number of the timer that
                 fired, or ``_SENT_FRAME``.
         """
-        if self._recordable_events_left > 0:
-            self._recordable_events_left -= 1
-            self._last_event_iteration = self._iteration_number
-            self._recording.extend((self._iteration_number, event))
+        self._event_log.record(event)
 
     def record_sent_frame(self) -> None:
         """Record an event if the script sends a frame long after the last recorded event.
@@ -235,13 +300,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         event, and for ``_MAX_HOLD_BACK_ITERATIONS`` after that event. A call that is sent still
         later needs an event of its own.
         """
-        if not self._is_soon_after_last_event:
+        if not self._event_log.is_soon_after_last_event:
             self.record(_SENT_FRAME)
-
-    @property
-    def _is_soon_after_last_event(self) -> bool:
-        iterations = self._iteration_number - self._last_event_iteration
-        return iterations <= _MAX_HOLD_BACK_ITERATIONS
 
     @property
     def is_replaying(self) -> bool:
@@ -253,7 +313,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         - All events are replayed, but the script has not yet come to a point at which it can only
           wait for the host. Like the recorded run, it gets no answer before that point.
         """
-        return bool(self._events_to_replay) or self._holds_back_answers
+        return self._event_log.next_event_iteration is not None or self._holds_back_answers
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -402,42 +462,53 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return monotonic_ns() + self._clock_offset_ns
 
     def _run_once(self) -> None:
-        """Run one iteration of the loop: wait for events, then run the callbacks that are ready.
+        """Run one iteration of the loop: handle events, then run the callbacks that are ready."""
+        # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
+        # script would see another order.
+        self._remove_cancelled_timers()
+        # Flush before the wait, because the host can answer only calls that were sent.
+        self._flush()
+        self._event_log.iteration_number += 1
+        self._handle_events()
+        if not self._ready:
+            # Nothing to run: the loop woke up for nothing. Do not count this as an iteration,
+            # because the number of such wake-ups depends on the machine.
+            self._event_log.iteration_number -= 1
+        self._run_ready_callbacks()
 
-        A replay of a script has three phases; a first run begins with the second one:
+    def _handle_events(self) -> None:
+        """Replay the recorded events, or wait for events.
 
-        1. The loop replays the recorded events.
-        2. The loop only runs the callbacks that are ready, and delivers no new answer of the host.
-           The phase ends when no callback is ready: the script can then only wait. For a script
-           that always has a ready callback, it ends after ``_MAX_HOLD_BACK_ITERATIONS``.
-        3. The loop waits for answers, and delivers them as they arrive.
+        A script has three phases:
+
+        1. In a replay, the loop replays the recorded events, and keeps the other answers that
+           arrive.
+        2. The loop handles no events until the script has no ready callback, and can only wait.
+           For a script that always has a ready callback, the phase ends after
+           ``_MAX_HOLD_BACK_ITERATIONS``.
+        3. The loop waits for events, and handles them as they arrive.
 
         Without the second phase, the speed of the host would decide the order of events. Suppose
         that a script makes two calls, one after the other. A fast host's first answer would arrive
         before the second call, and a slow host's first answer after it. A replay with another host
         could then make other calls than the first run.
         """
-        # In asyncio's method, the order of descriptors and timers depends on timing, so a repeated
-        # script would see another order.
-        self._remove_cancelled_timers()
-        # Flush before the wait, because the host can answer only calls that were sent.
-        self._flush()
-        self._iteration_number += 1
-        can_only_wait = not self._ready
-        if self._events_to_replay:  # phase 1
-            self._replay_iteration()
-        elif self._holds_back_answers and (can_only_wait or not self._is_soon_after_last_event):
-            # The end of phase 2: deliver the answers that arrived during the first two phases.
+        next_event_iteration = self._event_log.next_event_iteration
+        if next_event_iteration is not None:
+            self._replay_iteration(next_event_iteration)
+            return
+        if self._holds_back_answers:
+            if self._ready and self._event_log.is_soon_after_last_event:
+                return
             self._holds_back_answers = False
-            self._deliver(())
-        if not self.is_replaying:  # phase 3
-            self._wait()
-        if not self._ready:
-            # Nothing to run: the loop woke up for nothing. Do not count this as an iteration,
-            # because the number of such wake-ups depends on the machine.
-            self._iteration_number -= 1
-        # Run only the callbacks that are ready now: callbacks that these schedule belong to the
-        # next iteration.
+            self._deliver(())  # the answers that were kept
+        self._wait()
+
+    def _run_ready_callbacks(self) -> None:
+        """Run the callbacks that are ready now.
+
+        Callbacks that these callbacks schedule belong to the next iteration.
+        """
         for _ in range(len(self._ready)):
             if not self._ready:  # a callback ran the loop, and with it the remaining callbacks
                 break
@@ -518,29 +589,22 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if any(key is self._wire for key, _ in events):
             self._receive()
 
-    def _replay_iteration(self) -> None:
+    def _replay_iteration(self, next_event_iteration: int) -> None:
         """Replay the recorded events of this iteration, if any.
 
-        Suppose that this is iteration 5, and the next event was recorded in iteration 8. If a
-        callback is ready, the loop runs the callback in this iteration, and the event has to wait.
-        If no callback is ready, only the event can make the script continue. The loop then skips
-        the iterations 5 to 7: it replays the event now, and counts this iteration as iteration 8.
+        Args:
+            next_event_iteration: The iteration of the next recorded event.
         """
-        next_iteration, _ = self._events_to_replay[0]
-        if next_iteration > self._iteration_number:
+        if next_event_iteration > self._event_log.iteration_number:
             self._wait_for_threads()  # returns at once if a callback is ready
             if self._ready:
                 return
-            self._iteration_number = next_iteration
-        answered_call_numbers: list[int] = []
-        fired_timer_numbers: list[int] = []
-        while self._events_to_replay and self._events_to_replay[0][0] <= self._iteration_number:
-            self._last_event_iteration, event = self._events_to_replay.popleft()
-            if event > 0:  # the number of an answered call
-                answered_call_numbers.append(event)
-            elif event < 0:  # the negative number of a fired timer
-                fired_timer_numbers.append(-event)
-            # Nothing is to do for _SENT_FRAME: the script sends the frame itself.
+            # Only the next event can make the script continue, so skip to the event's iteration.
+            self._event_log.iteration_number = next_event_iteration
+        # Nothing is to do for _SENT_FRAME: the script sends the frame itself.
+        events = self._event_log.take_due_events()
+        answered_call_numbers = [event for event in events if event > 0]
+        fired_timer_numbers = [-event for event in events if event < 0]
         if answered_call_numbers:
             self._deliver(answered_call_numbers)
         for number in fired_timer_numbers:
