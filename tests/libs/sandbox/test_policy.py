@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delf_sandbox.guest.policy import make_open
+from delf_sandbox.guest.policy import RestrictedOpen
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def restricted_open(tmp_path: Path) -> Callable[..., Any]:
     """Return ``open`` for the input file ``data.csv`` and the scratch folder ``scratch``."""
     (tmp_path / "data.csv").write_text("input")
     (tmp_path / "scratch").mkdir()
-    return make_open([str(tmp_path / "data.csv")], [str(tmp_path / "scratch")])
+    return RestrictedOpen([str(tmp_path / "data.csv")], [str(tmp_path / "scratch")])
 
 
 def test_open_replaces_a_link_to_an_input_in_the_scratch_folder(

@@ -60,7 +60,7 @@ def make_builtins(
     for name, instead in _REFUSED.items():
         names[name] = _refusing_function(name, instead)
     names["open"] = FunctionWithUsage("open(file, mode)", open_file)
-    names["__import__"] = _build_importer(modules, stand_ins)
+    names["__import__"] = _Importer(modules, stand_ins)
     names["exit"] = names["quit"] = FunctionWithUsage("exit(code)", leave)
     return names
 
@@ -84,38 +84,52 @@ def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) 
     return name in stand_ins or _is_covered(name, frozenset(modules))
 
 
-def _build_importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[..., Any]:
-    """Build the function that scripts see as ``__import__``, which imports only allowed modules.
+class _Importer:
+    """The function that scripts see as ``__import__``, which imports only allowed modules.
 
-    An import that C code makes is not checked.
+    Args:
+        modules: The names of the modules that scripts may import.
+        stand_ins: A mapping from module name to the module that scripts get instead.
     """
-    allowed_names = frozenset(modules)
-    # Read the builtin before a script runs, because a script may replace it.
-    real_import = builtins.__import__
 
-    def import_module(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    def __init__(self, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> None:
+        self._allowed_names = frozenset(modules)
+        self._stand_ins = stand_ins
+        # Read the builtin before a script runs, because a script may replace it.
+        self._real_import = builtins.__import__
+
+    def __call__(
+        self,
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
         if level:
             raise ImportError("scripts cannot use relative imports")
-        if isinstance(fromlist, list):
-            # The import is by C code, such as that of strptime(): import statements pass a tuple.
-            # C code needs no check, because the check only serves to give scripts a clear error.
-            # No names are passed on: C code then takes the module from ``sys.modules``.
-            return real_import(name, globals, locals, (), 0)
-        if name in stand_ins:
+        # Import statements pass a tuple. C code, such as that of strptime(), passes a list. C code
+        # ignores the result, and needs no check: the check only gives scripts a clear error.
+        is_import_by_c_code = isinstance(fromlist, list)
+        if is_import_by_c_code:
+            return self._real_import(name, globals, locals)
+        if name in self._stand_ins:
             # ``import os.path`` binds the module ``os`` and so needs this module;
             # ``from os.path import join`` needs ``os.path``.
             top_level_name = name.partition(".")[0]
-            return stand_ins[name if fromlist else top_level_name]
-        submodules = [f"{name}.{item}" for item in fromlist or ()]
-        # For example, ``from os import path`` needs only ``os.path``.
-        are_submodules_allowed = bool(submodules) and allowed_names.issuperset(submodules)
-        if not _is_covered(name, allowed_names) and not are_submodules_allowed:
-            raise ImportError(import_refusal(name, modules))
-        return real_import(name, globals, locals, fromlist, 0)
+            return self._stand_ins[name if fromlist else top_level_name]
+        if not self._is_allowed(name, fromlist or ()):
+            raise ImportError(import_refusal(name, sorted(self._allowed_names)))
+        return self._real_import(name, globals, locals, fromlist)
 
-    return import_module
+    def _is_allowed(self, name: str, members: Sequence[str]) -> bool:
+        """Return True if a module is allowed, or all its members are allowed submodules.
+
+        For example, ``from os import path`` needs only ``os.path``.
+        """
+        submodules = [f"{name}.{member}" for member in members]
+        are_submodules_allowed = bool(submodules) and self._allowed_names.issuperset(submodules)
+        return are_submodules_allowed or _is_covered(name, self._allowed_names)
 
 
 def _is_covered(name: str, allowed_names: frozenset[str]) -> bool:
@@ -135,48 +149,67 @@ def import_refusal(name: str, modules: Sequence[str]) -> str:
     return f"there is no {name!r} in this sandbox: {instead}{allowed}"
 
 
-def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[..., Any]:
-    """Build a function like ``open`` that is restricted to certain files and folders.
+class RestrictedOpen:
+    """A function like ``open`` that is restricted to certain files and folders.
 
     Args:
         readable: Files and folders in which scripts may only read.
         writable: Files and folders in which scripts may read and write.
     """
-    input_paths = [os.path.realpath(path) for path in readable]
-    writable_paths = [os.path.realpath(path) for path in writable]
-    readable_paths = [*input_paths, *writable_paths]
 
-    def is_in_scratch_folder(name: str) -> bool:
-        folder = os.path.realpath(os.path.dirname(name))
-        return _is_inside_any(folder, writable_paths)
+    def __init__(self, readable: Sequence[str], writable: Sequence[str]) -> None:
+        self._input_paths = [os.path.realpath(path) for path in readable]
+        self._writable_paths = [os.path.realpath(path) for path in writable]
 
-    def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if isinstance(file, int):
-            raise PermissionError("open() takes a path, not a descriptor")
-        name = cast("str | bytes", os.fspath(file))
-        if isinstance(name, bytes):
-            raise TypeError("open() takes a path as text")
+    def __call__(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        name = _file_name(file)
+        if "w" in mode or "x" in mode:
+            self._remove_link_to_input(name)
         path = os.path.realpath(name)
-        makes_new_file = "w" in mode or "x" in mode
-        if makes_new_file and os.path.islink(name) and is_in_scratch_folder(name):
-            os.unlink(name)  # replace the link to an input file by a scratch file
-            path = os.path.realpath(name)
-        is_writing = any(letter in mode for letter in "wax+")
-        if is_writing and _is_inside_any(path, input_paths):
+        if any(letter in mode for letter in "wax+"):
+            self._check_write(name, path)
+        else:
+            self._check_read(name, path)
+        return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - scripts get another open()
+
+    def _remove_link_to_input(self, name: str) -> None:
+        """Remove a link in a writable folder, so that a new file can have the name of the link.
+
+        The working folder has a link to each input file; see :func:`link_inputs`.
+        """
+        folder = os.path.realpath(os.path.dirname(name))
+        if os.path.islink(name) and _is_inside_any(folder, self._writable_paths):
+            os.unlink(name)
+
+    def _check_write(self, name: str, path: str) -> None:
+        if _is_inside_any(path, self._input_paths):
             raise PermissionError(
                 f"{name!r} is an input file and can only be read; write to a file with "
                 "a relative name, or use add_to_output_files"
             )
-        allowed_paths = writable_paths if is_writing else readable_paths
-        if not _is_inside_any(path, allowed_paths):
-            purpose = "write" if is_writing else "read"
-            raise PermissionError(
-                f"{name!r} is outside the folders that scripts may {purpose}; "
-                "use a relative name for scratch files, add_to_output_files for results"
-            )
-        return io.open(path, mode, *args, **kwargs)  # noqa: UP020 - scripts get another open()
+        if not _is_inside_any(path, self._writable_paths):
+            raise _outside_error(name, "write")
 
-    return open_file
+    def _check_read(self, name: str, path: str) -> None:
+        if not _is_inside_any(path, [*self._input_paths, *self._writable_paths]):
+            raise _outside_error(name, "read")
+
+
+def _file_name(file: Any) -> str:
+    """Return the path that a script passed to ``open`` as a text."""
+    if isinstance(file, int):
+        raise PermissionError("open() takes a path, not a descriptor")
+    name = cast("str | bytes", os.fspath(file))
+    if isinstance(name, bytes):
+        raise TypeError("open() takes a path as text")
+    return name
+
+
+def _outside_error(name: str, purpose: str) -> PermissionError:
+    return PermissionError(
+        f"{name!r} is outside the folders that scripts may {purpose}; "
+        "use a relative name for scratch files, add_to_output_files for results"
+    )
 
 
 def link_inputs(links: Mapping[str, str], scratch: str) -> None:

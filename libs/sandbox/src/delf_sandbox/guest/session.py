@@ -46,7 +46,7 @@ from delf_sandbox.guest.frames import FrameTooLargeError
 from delf_sandbox.guest.loop import GuestLoop
 from delf_sandbox.guest.names import InitialNames, rebound_names_note
 from delf_sandbox.guest.output import FileLimits, FileSender, LimitReachedError, Printer
-from delf_sandbox.guest.policy import can_import, link_inputs, make_builtins, make_open
+from delf_sandbox.guest.policy import RestrictedOpen, can_import, link_inputs, make_builtins
 from delf_sandbox.guest.scratch import Scratch
 from delf_sandbox.guest.script import Script
 from delf_sandbox.guest.stand_ins import make_modules
@@ -280,7 +280,7 @@ class GuestSession:
             is_async=lambda name: _is_async(self._namespace.get(name)),
         )
         link_inputs(spec["links"], spec["scratch"])
-        restricted_open = make_open(spec["readable"], [spec["scratch"]])
+        restricted_open = RestrictedOpen(spec["readable"], [spec["scratch"]])
         self._namespace["__name__"] = "__main__"
         self._namespace["__builtins__"] = make_builtins(modules, replacements, restricted_open)
         self._namespace.update(self._provided_names)
@@ -323,30 +323,12 @@ class GuestSession:
         self._begin_script()
         filename = f"{SCRIPT_NAME}{number}>"
         self._source_by_filename[filename] = source
-        # The script gets a separate task: if it cancels the current task, the session goes on.
-        task = asyncio.ensure_future(self._run(source, filename))
-        while not task.done():
-            with contextlib.suppress(asyncio.CancelledError):  # a script may cancel all tasks
-                await wait({task})
-        if task.cancelled():
-            value = None
-            error = asyncio.CancelledError()
-        else:
-            value, error = task.result()
-        if is_a(error, SystemExit) and not error.code:  # exit() ends a script successfully
-            error = None
-        # Tasks that a successful script left running may still make calls; those of a failed
-        # script are cancelled. rerun() ends a script with an exception, and counts as a success.
-        is_success = error is None or self._rerun_request is not None
-        if is_success:
-            self._caller.limit_calls_of_tasks()
-            await self._finish_tasks()
-            self._caller.end_limit_on_tasks()
-        # Without this, even a task of a failed script would go on during the next script.
-        await self._cancel_remaining_tasks()
+        value, error = await self._run_in_task(source, filename)
+        # rerun() ends a script with an exception, and counts as a success.
+        await self._end_tasks(is_success=error is None or self._rerun_request is not None)
         self._caller.end_script()
         # The script's final frame is sent after this method. The event for this frame is recorded
-        # now, because loop.end() stops the recording. It also cancels the script's timers.
+        # now, because loop.end() stops the recording.
         self._loop.record_sent_frame()
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
@@ -354,13 +336,41 @@ class GuestSession:
         if error is None:
             # Check for unfinished calls first: a call that was never made explains a wrong value
             # and missing files.
-            error = self._unfinished_call_error() or misuse_in(value)
-        if error is None:
-            error = self._send_written_files()
+            error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
         with self._lock:
             self._send_buffered()
             self._printer.end()
         return self._build_final_frame(value, error)
+
+    async def _run_in_task(self, source: str, filename: str) -> tuple[Any, BaseException | None]:
+        """Run a script in its own task; return its final value and its error, if any.
+
+        If the script cancels the current task, the session goes on.
+        """
+        task = asyncio.ensure_future(self._run(source, filename))
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):  # a script may cancel all tasks
+                await wait({task})
+        if task.cancelled():
+            return None, asyncio.CancelledError()
+        value, error = task.result()
+        if is_a(error, SystemExit) and not error.code:  # exit() ends a script successfully
+            error = None
+        return value, error
+
+    async def _end_tasks(self, *, is_success: bool) -> None:
+        """End the tasks that the script left running.
+
+        Args:
+            is_success: Whether the tasks may still make calls. The tasks of a failed script are
+                only cancelled.
+        """
+        if is_success:
+            self._caller.limit_calls_of_tasks()
+            await self._finish_tasks()
+            self._caller.end_limit_on_tasks()
+        # Without this, a task would go on during the next script.
+        await self._cancel_remaining_tasks()
 
     def _begin_script(self) -> None:
         """Reset what an earlier script has left, and start the replay of the script, if any."""

@@ -10,7 +10,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
@@ -147,7 +147,8 @@ class RecordedClockAndRandom:
         """Patch the standard library. This is slow, so do it before there is a script to run."""
         self._patch_random()
         self._patch_clocks()
-        date_type, datetime_type = _date_types(self.now)
+        date_type = _date_type(self.now)
+        datetime_type = _datetime_type(self.now, date_type)
         # A module in Python gets the replacements even if a module in C imports it, and a module in
         # C always gets the real types.
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
@@ -356,17 +357,43 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
     setattr(_ComparableWithText, _name, _comparison_method(_name))
 
 
-def _date_types(unix_time: Callable[[], float]) -> tuple[Any, Any]:
-    """Build replacements for ``date`` and ``datetime`` that use the script's clock.
+class _DateMeta(abc.ABCMeta):
+    """A metaclass that counts instances of a replaced type as instances of the replacement.
 
-    The base class lets scripts use a date like its ISO 8601 text. The metaclass counts real dates,
-    which modules in C create, as instances of the replacements.
+    Modules in C create instances of the real types. A class that a script derives from a
+    replacement is an ordinary class.
     """
-    # A mapping from each replacement to the type that it replaces.
-    real_types: dict[type, type] = {}
-    metaclass = _date_metaclass(real_types)
 
-    class ScriptDate(_ComparableWithText, _REAL_DATE, metaclass=metaclass):
+    def _real_type(cls) -> type | None:
+        """Return the type that this class replaces, if any."""
+        return vars(cls).get("__delf_replaces__")
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        real_type = cls._real_type()
+        if real_type is not None:
+            return isinstance(instance, real_type)
+        return super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        real_type = cls._real_type()
+        if real_type is not None:
+            return issubclass(subclass, real_type)
+        return super().__subclasscheck__(subclass)
+
+
+def _make_replacement(replacement: Any, real_type: Any) -> None:
+    """Let scripts see a class as the date type that the class replaces."""
+    replacement.__delf_replaces__ = real_type
+    replacement.__name__ = replacement.__qualname__ = real_type.__name__
+    replacement.__module__ = "datetime"
+    replacement.min = replacement.fromisoformat(real_type.min)
+    replacement.max = replacement.fromisoformat(real_type.max)
+
+
+def _date_type(unix_time: Callable[[], float]) -> Any:
+    """Build a replacement for ``date`` that uses the script's clock."""
+
+    class ScriptDate(_ComparableWithText, _REAL_DATE, metaclass=_DateMeta):
         __slots__ = ()
 
         def __repr__(self) -> str:
@@ -379,7 +406,19 @@ def _date_types(unix_time: Callable[[], float]) -> tuple[Any, Any]:
         def today(cls) -> Any:
             return cls.fromtimestamp(unix_time())
 
-    class ScriptDatetime(_ComparableWithText, _REAL_DATETIME, metaclass=metaclass):
+    _make_replacement(ScriptDate, _REAL_DATE)
+    return ScriptDate
+
+
+def _datetime_type(unix_time: Callable[[], float], date_type: Any) -> Any:
+    """Build a replacement for ``datetime`` that uses the script's clock.
+
+    Args:
+        unix_time: Returns the time of the script's clock in seconds.
+        date_type: The replacement for ``date``.
+    """
+
+    class ScriptDatetime(_ComparableWithText, _REAL_DATETIME, metaclass=_DateMeta):
         __slots__ = ()
 
         def __repr__(self) -> str:
@@ -401,42 +440,10 @@ def _date_types(unix_time: Callable[[], float]) -> tuple[Any, Any]:
             return cls.fromtimestamp(unix_time(), _UTC).replace(tzinfo=None)
 
         def date(self) -> Any:
-            return ScriptDate(self.year, self.month, self.day)
+            return date_type(self.year, self.month, self.day)
 
-    for replacement, real_type in ((ScriptDate, _REAL_DATE), (ScriptDatetime, _REAL_DATETIME)):
-        real_types[replacement] = real_type
-        # A script sees the replacement under the name of the type.
-        replacement.__name__ = replacement.__qualname__ = real_type.__name__
-        replacement.__module__ = "datetime"
-    ScriptDate.min = ScriptDate(1, 1, 1)
-    ScriptDate.max = ScriptDate(9999, 12, 31)
-    ScriptDatetime.min = ScriptDatetime(1, 1, 1)
-    ScriptDatetime.max = ScriptDatetime(9999, 12, 31, 23, 59, 59, 999999)
-    return ScriptDate, ScriptDatetime
-
-
-def _date_metaclass(real_types: Mapping[type, type]) -> type[abc.ABCMeta]:
-    """Build a metaclass that counts real dates as instances of the script's date classes.
-
-    Args:
-        real_types: A mapping from each replacement to the type that it replaces. A class that a
-            script derives from a replacement is not in the mapping, and is an ordinary class.
-    """
-
-    class DateMeta(abc.ABCMeta):
-        def __instancecheck__(cls, instance: object) -> bool:
-            """Return True for a real date, too, if this class replaces the type of real dates."""
-            if cls in real_types:
-                return isinstance(instance, real_types[cls])
-            return super().__instancecheck__(instance)
-
-        def __subclasscheck__(cls, subclass: type) -> bool:
-            """Return True for the real type, too, if this class replaces the real type."""
-            if cls in real_types:
-                return issubclass(subclass, real_types[cls])
-            return super().__subclasscheck__(subclass)
-
-    return DateMeta
+    _make_replacement(ScriptDatetime, _REAL_DATETIME)
+    return ScriptDatetime
 
 
 _UTC = dt.UTC
