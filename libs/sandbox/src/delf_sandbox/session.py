@@ -285,40 +285,36 @@ class WireSession(asyncio.BufferedProtocol):
     def _handle(self, frame: list[Any], payload: bytes, size: int | None = None) -> None:
         """Handle a frame of the guest.
 
-        The frames ``clock`` and ``turns`` report what a replay of the script needs: the values of
-        the clock that the script read, and the iterations of its event loop. If the script ended
-        by calling ``rerun()``, the frame ``rerun`` replaces the frame with a result, and the model
-        writes a new script.
-
         Args:
             frame: The parsed frame.
             payload: The payload from which the frame was parsed.
             size: The size of the frame in memory, if known.
         """
-        kind = frame[0]
-        if kind == "call":
-            if size is None:
-                size = size_in_memory(payload)
-            self._start_call(parse_call(frame), len(payload), size)
-        elif kind == "print":
-            self._handle_print(frame)
-        elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
-            if self._host is not None:
-                self._host.abandon(frame[1])
-            self.calls.abandon(frame[1])
-        elif kind in ("file", "rows"):
-            self._handle_file_chunk(frame)
-        elif kind == "clock":
-            self._handle_clock_reads(parse_numbers(frame))
-        elif kind == "turns":
-            self._handle_loop_iterations(parse_numbers(frame))
-        elif kind == "ready" and len(frame) == 1:
-            if not self._booted.done():
-                self._booted.set_result(None)
-        elif kind in ("done", "failed", "limit", "rerun"):
-            self._finish(parse_outcome(frame))
-        else:
-            raise WireError(f"the sandbox sent an unknown frame {kind[:40]!r}")
+        match frame:
+            case ["call", *_]:
+                if size is None:
+                    size = size_in_memory(payload)
+                self._start_call(parse_call(frame), len(payload), size)
+            case ["cancel", int(call_id)]:
+                if self._host is not None:
+                    self._host.abandon(call_id)
+                self.calls.abandon(call_id)
+            case ["print", *_]:
+                self._handle_print(frame)
+            case ["file" | "rows", *_]:
+                self._handle_file_chunk(frame)
+            # A replay of the script repeats the clock reads, and the events ("turns") of the loop.
+            case ["clock", *_]:
+                self._handle_clock_reads(parse_numbers(frame))
+            case ["turns", *_]:
+                self._handle_loop_iterations(parse_numbers(frame))
+            case ["ready"]:
+                if not self._booted.done():
+                    self._booted.set_result(None)
+            case ["done" | "failed" | "limit" | "rerun", *_]:
+                self._finish(parse_outcome(frame))
+            case _:
+                raise WireError(f"the sandbox sent an unknown frame {frame[0][:40]!r}")
 
     def _finish(self, outcome: Outcome) -> None:
         """End the running script, if any, with an outcome."""
