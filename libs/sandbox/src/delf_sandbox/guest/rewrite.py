@@ -380,7 +380,7 @@ class Rewriting:
     def _find_lazy_expressions(self) -> list[Place]:
         """Return the expressions that make tool calls only when the script iterates the result.
 
-        Such an expression is a generator expression, or a call of ``map`` or a generator function.
+        The expressions are generator expressions, and calls of ``map`` and generator functions.
         """
         generators = [
             place
