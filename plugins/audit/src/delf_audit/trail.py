@@ -13,7 +13,7 @@ import hmac
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -53,6 +53,26 @@ class VerifiedTrail:
     damaged_line_numbers: tuple[int, ...] = ()
     records_after_given_digest: int = 0
     unproven: tuple[str, ...] = ()
+
+
+@dataclass
+class _Chain:
+    """The lines of a file up to the last one that was read.
+
+    Args:
+        lines: The number of lines, which is also the number of the last line.
+        records: The number of lines without the damaged ones.
+        last_digest: The digest of the last line.
+        damaged_line_numbers: The numbers, from 1, of incompletely written lines.
+        records_up_to_given_digest: The number of records up to the line with the given digest; None
+            if no line has this digest.
+    """
+
+    lines: int = 0
+    records: int = 0
+    last_digest: str = NO_PREDECESSOR
+    damaged_line_numbers: list[int] = field(default_factory=list[int])
+    records_up_to_given_digest: int | None = None
 
 
 class AuditTrail:
@@ -118,47 +138,55 @@ class AuditTrail:
             AuditTrailError: If a check fails; the message has the number of the line.
             ConfigurationError: If the file does not exist.
         """
-        previous_digest = NO_PREDECESSOR
-        record_count = 0  # without damaged lines
-        line_number = 0
-        damaged_line_numbers: list[int] = []
-        has_given_digest = given_digest not in (None, NO_PREDECESSOR)
-        is_digest_missing = has_given_digest  # until the loop finds the digest
-        records_up_to_digest = 0
-        for line_number, (line, record) in enumerate(self._lines(), 1):
-            if record is None:
-                damaged_line_numbers.append(line_number)
-            else:
-                self._check_record(line_number, record, previous_digest)
-                record_count += 1
-            previous_digest = _digest(line)
-            if previous_digest == given_digest:
-                records_up_to_digest = record_count
-                is_digest_missing = False
-        # The record after a damaged line has the digest of this line. After a damaged last line,
-        # nothing shows whether further records are missing.
-        if damaged_line_numbers and damaged_line_numbers[-1] == line_number:
-            raise AuditTrailError(
-                f"{self.path}:{line_number}: the last line is cut off or is not a record",
-                hint="a process may have died while it wrote; the next record continues the chain",
-            )
-        if is_digest_missing:
+        # The digest of an empty file is in no line, so it proves no more than a missing digest.
+        if given_digest == NO_PREDECESSOR:
+            given_digest = None
+        chain = self._read_chain(given_digest)
+        self._require_complete_last_line(chain)
+        if given_digest is not None and chain.records_up_to_given_digest is None:
             raise AuditTrailError(
                 f"{self.path}: no line has the digest {given_digest}",
                 hint="lines at the end were removed, or the file was rewritten",
             )
+        return VerifiedTrail(
+            records=chain.records,
+            head=chain.last_digest,
+            damaged_line_numbers=tuple(chain.damaged_line_numbers),
+            records_after_given_digest=chain.records - (chain.records_up_to_given_digest or 0),
+            unproven=self._unproven(given_digest),
+        )
+
+    def _read_chain(self, given_digest: str | None) -> _Chain:
+        """Read the whole file, checking the digest and the key of each record."""
+        chain = _Chain()
+        for line, record in self._lines():
+            chain.lines += 1
+            if record is None:
+                chain.damaged_line_numbers.append(chain.lines)
+            else:
+                self._check_record(chain.lines, record, chain.last_digest)
+                chain.records += 1
+            # A damaged line, too, has a digest, which the next record contains.
+            chain.last_digest = _digest(line)
+            if chain.last_digest == given_digest:
+                chain.records_up_to_given_digest = chain.records
+        return chain
+
+    def _require_complete_last_line(self, chain: _Chain) -> None:
+        # After a damaged last line, nothing shows whether further records are missing.
+        if chain.lines in chain.damaged_line_numbers:
+            raise AuditTrailError(
+                f"{self.path}:{chain.lines}: the last line is cut off or is not a record",
+                hint="a process may have died while it wrote; the next record continues the chain",
+            )
+
+    def _unproven(self, given_digest: str | None) -> tuple[str, ...]:
         unproven: list[str] = []
         if self._key is None:
             unproven.append(NO_KEY)
-        if not has_given_digest:
+        if given_digest is None:
             unproven.append(_NO_GIVEN_DIGEST)
-        return VerifiedTrail(
-            records=record_count,
-            head=previous_digest,
-            damaged_line_numbers=tuple(damaged_line_numbers),
-            records_after_given_digest=record_count - records_up_to_digest,
-            unproven=tuple(unproven),
-        )
+        return tuple(unproven)
 
     def _check_record(
         self, number: int, record: Mapping[str, Any], digest_of_previous_line: str

@@ -10,12 +10,12 @@ import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sa
@@ -133,6 +133,22 @@ class StoredFact(Fact):
     id: int
 
 
+class NewFact(NamedTuple):
+    """A fact to store.
+
+    Args:
+        content: The text.
+        source: The name of the task, document or person from which the fact comes, if known.
+        saved_at: The Unix time at which the fact was first saved; None for the present time.
+        vector: The vector as bytes; None for a fact that gets its vector later.
+    """
+
+    content: str
+    source: str | None
+    saved_at: float | None
+    vector: bytes | None = None
+
+
 class FactDatabase:
     """The facts of one namespace in a database. All methods block; call them in threads.
 
@@ -164,55 +180,49 @@ class FactDatabase:
         with self._begin():  # connects, and creates the tables
             pass
 
-    def save(
-        self,
-        facts: Sequence[tuple[str, str | None]],
-        vectors: Sequence[bytes | None] | None,
-        model: str,
-        saved_at: Sequence[float] | None = None,
-    ) -> None:
+    def save(self, facts: Sequence[NewFact], model: str) -> None:
         """Store facts with their vectors in one transaction.
 
         A new fact replaces a stored fact that differs only in case, spaces and word endings.
 
         Args:
-            facts: Pairs of a text and its source, if known.
-            vectors: The vector of each fact as bytes, or None for a fact without a vector; None
-                without an embedder.
+            facts: The facts; at least one.
             model: The name of the embedding model.
-            saved_at: The Unix time at which each fact was first saved; the present time when None.
         """
-        now = datetime.now(UTC).timestamp()
         # Of several facts with the same digest, the last is stored.
-        rows_by_digest: dict[str, dict[str, Any]] = {}
-        vectors_by_digest: dict[str, bytes | None] = {}
-        for index, (content, source) in enumerate(facts):
-            digest = digest_of(content)
-            rows_by_digest[digest] = {
-                "namespace": self.namespace,
-                "digest": digest,
-                "content": content,
-                "words": prepare_for_index(content),
-                "source": source,
-                "saved_at": now if saved_at is None else saved_at[index],
-            }
-            vectors_by_digest[digest] = None if vectors is None else vectors[index]
+        facts_by_digest = {digest_of(fact.content): fact for fact in facts}
         with self._begin() as connection:
             # Other processes watch two counters: after additions, they load the new facts; after
             # invalidations, they load all facts again.
             self._count(connection, additions=1)
-            if self._remove(connection, _facts.c.digest, rows_by_digest):
+            if self._remove(connection, _facts.c.digest, facts_by_digest):
                 self._count(connection, invalidations=1)
-            if not rows_by_digest:
-                return
-            insert = sa.insert(_facts).returning(_facts.c.id, sort_by_parameter_order=True)
-            ids = connection.scalars(insert, list(rows_by_digest.values()))
+            ids = self._insert_facts(connection, facts_by_digest)
             vector_rows: list[dict[str, Any]] = []
-            for number, vector in zip(ids, vectors_by_digest.values(), strict=True):
-                if vector is not None:
-                    vector_rows.append({"fact_id": number, "model": model, "vector": vector})
+            for fact_id, fact in zip(ids, facts_by_digest.values(), strict=True):
+                if fact.vector is not None:
+                    vector_rows.append({"fact_id": fact_id, "model": model, "vector": fact.vector})
             if vector_rows:
                 connection.execute(sa.insert(_vectors), vector_rows)
+
+    def _insert_facts(
+        self, connection: sa.Connection, facts_by_digest: Mapping[str, NewFact]
+    ) -> Sequence[int]:
+        """Insert facts without their vectors; return the new numbers in the order of the facts."""
+        now = datetime.now(UTC).timestamp()
+        rows = [
+            {
+                "namespace": self.namespace,
+                "digest": digest,
+                "content": fact.content,
+                "words": prepare_for_index(fact.content),
+                "source": fact.source,
+                "saved_at": now if fact.saved_at is None else fact.saved_at,
+            }
+            for digest, fact in facts_by_digest.items()
+        ]
+        insert = sa.insert(_facts).returning(_facts.c.id, sort_by_parameter_order=True)
+        return connection.scalars(insert, rows).all()
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]], model: str) -> None:
         """Store the vectors of facts; facts that do not exist any more are skipped.

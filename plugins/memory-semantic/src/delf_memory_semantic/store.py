@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -19,7 +19,7 @@ from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, SupportsLoading, Vectors
 from delf.protocols.embedding import embed_or_refuse, is_refusal
 from delf.settings import source_of
-from delf_memory_semantic.database import FactDatabase, StoredFact
+from delf_memory_semantic.database import FactDatabase, NewFact, StoredFact
 from delf_memory_semantic.fusion import RANKING_SIZE, fuse_rankings, share_of_words
 from delf_memory_semantic.nearest import VectorSearch
 from delf_postgresql.login import check_login
@@ -150,23 +150,35 @@ class SemanticStore:
         Raises:
             MemorySetupError: If the facts cannot be written.
         """
-        indexes = [index for index, text in enumerate(facts) if text.strip()]
-        texts = [facts[index] for index in indexes]
-        if not texts:
+        new_facts: list[NewFact] = []
+        for index, text in enumerate(facts):
+            if text.strip():
+                moment = None if saved_at is None else saved_at[index]
+                new_facts.append(NewFact(text, source, moment))
+        if not new_facts:
             return
-        moments = None if saved_at is None else [saved_at[index] for index in indexes]
-        # Without a loaded model, the next search adds the vectors.
-        outcomes = await self._embed(texts) if self._is_loaded else None
-        vectors: list[bytes | None] = [None] * len(texts)
-        for number, outcome in enumerate(outcomes or ()):
-            if not isinstance(outcome, DelfError):
-                vectors[number] = outcome
-        rows = [(text, source) for text in texts]
+        if self._is_loaded:  # otherwise the next search adds the vectors
+            new_facts = await self._with_vectors(new_facts)
+        await self._in_thread(self._store, new_facts)
+
+    async def _with_vectors(self, facts: list[NewFact]) -> list[NewFact]:
+        """Return facts with the vectors that the embedder makes at present."""
+        outcomes = await self._embed([fact.content for fact in facts])
+        if outcomes is None:
+            return facts
+        embedded_facts: list[NewFact] = []
+        for fact, outcome in zip(facts, outcomes, strict=True):
+            vector = None if isinstance(outcome, DelfError) else outcome
+            embedded_facts.append(fact._replace(vector=vector))
+        return embedded_facts
+
+    def _store(self, facts: Sequence[NewFact]) -> None:
         try:
-            await self._in_thread(self._database.save, rows, vectors, self._model, moments)
+            self._database.save(facts, self._model)
         finally:
-            # Not before the facts are stored: a search at that moment would find no gap.
-            if None in vectors:
+            # Not before the facts are stored: a search at that moment would find no fact without a
+            # vector, and clear the flag. After an error, the facts may be stored nevertheless.
+            if any(fact.vector is None for fact in facts):
                 self._has_gaps = True
 
     async def search(
@@ -177,10 +189,8 @@ class SemanticStore:
         Args:
             query: The query in plain words.
             top_k: The maximum number of facts.
-            threshold: A number from 0 to 1. A fact is returned if its score is at least
-                ``threshold`` times the best score. In addition, the fact's similarity to the query,
-                or the share of the query's words in the fact, must reach a minimum, which is a
-                little lower than ``threshold``.
+            threshold: A number from 0 to 1. The higher the number, the better a fact must match the
+                query, and the closer its score must be to the best score.
 
         Raises:
             MemoryRetrievalError: If the database cannot be read.
@@ -191,9 +201,15 @@ class SemanticStore:
             self._in_thread(self._database.with_words, query, RANKING_SIZE),
             self._nearest_facts(query),
         )
-        scores, similarities = await self._in_thread(
-            self._rank_facts, query, word_scores, vector, similarities
-        )
+        if vector is not None:
+            similarities |= await self._in_thread(
+                self._nearest.similarities,
+                vector,
+                self._model,
+                word_scores.keys() - similarities.keys(),  # the facts found by words only
+            )
+        matched_word_ratio = await self._in_thread(self._matched_word_ratio, query, word_scores)
+        scores = fuse_rankings(word_scores, similarities, matched_word_ratio)
         return await self._in_thread(
             self._above_threshold, query, scores, similarities, top_k, threshold
         )
@@ -215,36 +231,20 @@ class SemanticStore:
             await asyncio.wait({self._embedding}, timeout=VECTOR_SECONDS)
         return vector, await self._in_thread(self._nearest.find, vector, self._model, RANKING_SIZE)
 
-    def _rank_facts(
-        self,
-        query: str,
-        word_scores: dict[int, float],
-        vector: Any,
-        similarities: dict[int, float],
-    ) -> tuple[dict[int, float], dict[int, float]]:
-        """Rank facts that were found by words and by vector.
+    def _matched_word_ratio(self, query: str, word_scores: Mapping[int, float]) -> float:
+        """Return the share of the query's words that the best match by words has, from 0 to 1.
 
         Args:
             query: The query in plain words.
             word_scores: A mapping from fact number to word score, best first.
-            vector: The vector of the query; None without an embedder.
-            similarities: A mapping from the facts nearest to the vector to their similarities.
-
-        Returns:
-            The scores by fact number, best first, and the similarities of all these facts.
         """
-        if vector is not None:
-            found_by_words_only = word_scores.keys() - similarities.keys()
-            similarities = similarities | self._nearest.similarities(
-                vector, self._model, found_by_words_only
-            )
-        # The word scores are weighted by the share of the query's words that the best match has.
-        matched_word_ratio = 0.0
-        best_match = tuple(word_scores)[:1]
-        # There is no fact if no words matched, or if the fact was removed meanwhile.
-        for fact in self._database.facts(best_match).values():
-            matched_word_ratio = share_of_words(query, fact.content)
-        return fuse_rankings(word_scores, similarities, matched_word_ratio), similarities
+        best_match = next(iter(word_scores), None)
+        if best_match is None:
+            return 0.0
+        fact = self._database.facts([best_match]).get(best_match)
+        if fact is None:  # the fact was removed meanwhile
+            return 0.0
+        return share_of_words(query, fact.content)
 
     def _above_threshold(
         self,
@@ -256,13 +256,6 @@ class SemanticStore:
     ) -> Sequence[StoredFact]:
         """Return at most ``top_k`` of the ranked facts that match the query well enough.
 
-        A fact must meet two conditions:
-
-        - Its score is at least the best score times ``threshold``. The best score is the measure,
-          because an additional word in a query lowers the scores of all facts alike.
-        - Its similarity to the query, or the share of the query's words that it contains, is at
-          least a minimum that is a little below ``threshold``.
-
         Args:
             query: The query.
             scores: The score of each ranked fact, by the fact's number, best first.
@@ -270,26 +263,31 @@ class SemanticStore:
             top_k: The maximum number of facts.
             threshold: The threshold, from 0 to 1.
         """
+        # The best score is the measure, because an additional word in a query lowers the scores of
+        # all facts alike.
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
-        # The similarity is seldom near 1, even for the best fact, so the minimum is lower than the
-        # threshold, for example 0.23 for a threshold of 0.3. At 0 and 1, both are equal.
-        minimum = threshold * (2 + threshold) / 3
+        min_similarity = _min_similarity(threshold)
         selected: list[StoredFact] = []
-        size = max(2 * top_k, _MIN_BATCH)
-        for start in range(0, len(ranked), size):
-            batch = ranked[start : start + size]
+        for fact in self._facts_in_order(ranked, max(2 * top_k, _MIN_BATCH)):
+            is_similar = similarities.get(fact.id, 0.0) >= min_similarity
+            if is_similar or share_of_words(query, fact.content) >= min_similarity:
+                selected.append(fact)
+                if len(selected) == top_k:
+                    break
+        return selected
+
+    def _facts_in_order(self, numbers: Sequence[int], batch_size: int) -> Iterator[StoredFact]:
+        """Yield facts in the order of their numbers, loading ``batch_size`` facts at a time.
+
+        The numbers of removed facts are skipped.
+        """
+        for start in range(0, len(numbers), batch_size):
+            batch = numbers[start : start + batch_size]
             facts = self._database.facts(batch)
             for number in batch:
-                fact = facts.get(number)
-                if fact is None:
-                    continue
-                is_similar = similarities.get(number, 0.0) >= minimum
-                if is_similar or share_of_words(query, fact.content) >= minimum:
-                    selected.append(fact)
-            if len(selected) >= top_k:
-                break
-        return selected[:top_k]
+                if number in facts:
+                    yield facts[number]
 
     async def all(self) -> Sequence[StoredFact]:
         """Return all facts of the namespace, oldest first."""
@@ -312,16 +310,16 @@ class SemanticStore:
         Returns:
             The number of added vectors.
         """
+        if self._embedder is None:
+            return 0
         filled = 0
         last_number = 0
-        self._has_gaps = False  # save() sets it again for a fact without a vector
+        # save() and _vectors_of() set the flag again for a fact that has no vector after all.
+        self._has_gaps = False
         try:
-            while self._embedder is not None:
-                missing = await self._in_thread(
-                    self._database.without_vector, self._model, _BATCH, last_number
-                )
-                if not missing:
-                    return filled
+            while missing := await self._in_thread(
+                self._database.without_vector, self._model, _BATCH, last_number
+            ):
                 last_number = missing[-1][0]
                 vectors = await self._vectors_of(missing)
                 if vectors is None:
@@ -329,8 +327,6 @@ class SemanticStore:
                 if vectors:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
                 filled += len(vectors)
-            self._has_gaps = True  # no embedder works at present
-            return filled
         except BaseException:
             self._has_gaps = True
             raise
@@ -338,9 +334,12 @@ class SemanticStore:
             # Also after an exception, searches have to load the vectors that were stored before it.
             if filled:
                 await self._in_thread(self._database.mark_altered)
+        return filled
 
     async def _vectors_of(self, facts: Sequence[tuple[int, str]]) -> list[tuple[int, bytes]] | None:
         """Return the number and vector of each fact that the embedder accepts.
+
+        If the embedder fails for a fact, the next search tries the fact again.
 
         Args:
             facts: The numbers and texts of the facts.
@@ -351,6 +350,7 @@ class SemanticStore:
         accepted = [fact for fact in facts if fact[0] not in self._refused]
         outcomes = await self._embed([content for _, content in accepted])
         if outcomes is None:
+            self._has_gaps = True
             return None
         vectors: list[tuple[int, bytes]] = []
         for (number, _), outcome in zip(accepted, outcomes, strict=True):
@@ -359,7 +359,7 @@ class SemanticStore:
             elif is_refusal(outcome):
                 self._report_refusal(number, outcome)
             else:
-                self._has_gaps = True  # the next search tries this fact again
+                self._has_gaps = True
         return vectors
 
     def _report_refusal(self, number: int, error: DelfError) -> None:
@@ -522,6 +522,15 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
             raise
         _log.warning("facts are found by words alone: %s", error)
         return None
+
+
+def _min_similarity(threshold: float) -> float:
+    """Return the least similarity to the query, and share of its words, for a threshold.
+
+    The similarity is seldom near 1, even for the best fact, so the result is lower than the
+    threshold, for example 0.23 for 0.3. For the thresholds 0 and 1, both are equal.
+    """
+    return threshold * (2 + threshold) / 3
 
 
 def _log_failure(embedding: asyncio.Task[int]) -> None:
