@@ -21,6 +21,7 @@ _MAX_TITLE_LENGTH: Final = 200
 # The maximum number of conversations removed in one transaction, so that others can write in
 # between.
 _PRUNE_BATCH_SIZE: Final = 20
+_NO_LIMIT: Final = 2**31 - 1
 REMEMBERED_SECONDS: Final = 86_400.0
 """The time for which the row of a cleared conversation is kept, in seconds.
 
@@ -178,34 +179,14 @@ class SqlConversations:
         Raises:
             JournalError: If a write fails, after which some conversations may have been removed.
         """
-
-        def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
-            no_limit = 2**31 - 1
-            newest_first = _find_records(connection, self._namespace, no_limit)
-            candidates = newest_first[keep:]
-            if before is not None:
-                candidates = [
-                    (key, record) for key, record in candidates if record.updated_at < before
-                ]
-            return list(reversed(candidates))  # oldest first
-
-        def delete_old_rows_without_messages(connection: Connection) -> None:
-            # The row of a removed conversation is kept for a while, so that a summary of the
-            # removed messages that is still being written cannot be stored for new messages.
-            connection.execute(
-                "DELETE FROM delf_conversations "
-                "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",
-                {"namespace": self._namespace, "before": time.time() - REMEMBERED_SECONDS},
-            )
-
-        chosen = await self.run_read(choose)
+        candidates = await self.run_read(lambda c: _find_prunable(c, self._namespace, before, keep))
         if dry_run:
-            return [record for _, record in chosen]
+            return [record for _, record in candidates]
         removed: list[ConversationRecord] = []
-        for start in range(0, len(chosen), _PRUNE_BATCH_SIZE):
-            batch = chosen[start : start + _PRUNE_BATCH_SIZE]
+        for start in range(0, len(candidates), _PRUNE_BATCH_SIZE):
+            batch = candidates[start : start + _PRUNE_BATCH_SIZE]
             removed += await self.run_write(functools.partial(_clear_batch, batch=batch))
-        await self.run_write(delete_old_rows_without_messages)
+        await self.run_write(lambda c: _delete_rows_cleared_long_ago(c, self._namespace))
         await self._reclaim_space()
         return removed
 
@@ -238,6 +219,30 @@ def _find_records(
         )
         for row in rows
     ]
+
+
+def _find_prunable(
+    connection: Connection, namespace: str, before: float | None, keep: int
+) -> list[tuple[int, ConversationRecord]]:
+    """Return the keys and records of the conversations that may be removed, oldest first.
+
+    For the arguments see :meth:`SqlConversations.prune`.
+    """
+    newest_first = _find_records(connection, namespace, _NO_LIMIT)
+    prunable: list[tuple[int, ConversationRecord]] = []
+    for key, record in reversed(newest_first[keep:]):
+        if before is None or record.updated_at < before:
+            prunable.append((key, record))
+    return prunable
+
+
+def _delete_rows_cleared_long_ago(connection: Connection, namespace: str) -> None:
+    """Delete the rows of conversations that were cleared before ``REMEMBERED_SECONDS``."""
+    connection.execute(
+        "DELETE FROM delf_conversations "
+        "WHERE namespace = :namespace AND messages = 0 AND updated_at < :before",
+        {"namespace": namespace, "before": time.time() - REMEMBERED_SECONDS},
+    )
 
 
 def _clear_batch(

@@ -114,12 +114,11 @@ class StopRequests:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held during find()
-        # The position of the newest note that the previous call of find() saw. A note is a message
-        # in the journal to the process that runs a task, such as a request to stop the task.
+        # The tasks of the previous search, and for those that must stop, the person who asked.
+        self._checked_ids: set[str] = set()
+        self._stops: dict[str, StoppedBy] = {}
+        # The position of the newest note at the previous search.
         self._position = 0
-        # The result for each task that the previous call of find() checked: the person who asked to
-        # stop the task; None if nobody did.
-        self._stops: dict[str, StoppedBy | None] = {}
 
     def find(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
         """Return a mapping from each task that must stop to the person who asked first.
@@ -128,25 +127,20 @@ class StopRequests:
             connection: A connection in a transaction for reading.
             task_ids: The ids of the tasks to check.
         """
+        wanted_ids = set(task_ids)
         with self._lock:
-            newest_position = newest_note(connection)
-            cached_stops = self._stops
-            wanted_ids = dict.fromkeys(task_ids)
-            # Read all stop requests to a task that the last search did not check.
-            unchecked_ids = [task_id for task_id in wanted_ids if task_id not in cached_stops]
-            requests = _stops_of(connection, unchecked_ids)
-            # Of the requests to the other tasks, read those posted since the last search.
-            if newest_position > self._position:
-                for _, note in notes_from(connection, self._position):
-                    if note is not None and note.kind == STOP:
-                        requests.append(note)
-            self._position = newest_position
-            self._stops = {task_id: cached_stops.get(task_id) for task_id in wanted_ids}
+            requests = _stops_of(connection, sorted(wanted_ids - self._checked_ids))
+            requests += _stops_after(connection, self._position)
+            # This may be lower than before: the connection may see an older state of the journal
+            # than the connection of the previous search, and miss requests that the latter saw.
+            self._position = newest_note(connection)
+            stops = {task_id: by for task_id, by in self._stops.items() if task_id in wanted_ids}
             for note in requests:
-                is_wanted = note.task_id in wanted_ids
-                if is_wanted and self._stops[note.task_id] is None:
-                    self._stops[note.task_id] = _stopped_by(note)
-            return {task_id: stop for task_id, stop in self._stops.items() if stop is not None}
+                if note.task_id in wanted_ids:
+                    stops.setdefault(note.task_id, _stopped_by(note))  # the first request counts
+            self._checked_ids = wanted_ids
+            self._stops = stops
+            return dict(stops)
 
 
 def _stopped_by(note: Note) -> StoppedBy:
@@ -171,6 +165,12 @@ def _stops_of(connection: Connection, task_ids: Sequence[str]) -> list[Note]:
     return stops
 
 
+def _stops_after(connection: Connection, position: int) -> list[Note]:
+    """Return all requests to stop a task after a position, oldest first."""
+    notes = [note for _, note in notes_from(connection, position)]
+    return [note for note in notes if note is not None and note.kind == STOP]
+
+
 def find_requests(
     connection: Connection, now: float, *, id_prefix: str, waiting: bool, limit: int
 ) -> list[RequestRecord]:
@@ -187,10 +187,34 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If ``id_prefix`` may mean a request of a task with unreadable events,
-            because it is not the whole id of another request.
+        UnreadableEventError: If a request that was left out may be the one with ``id_prefix``.
     """
-    condition = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
+    requests, errors_by_task = _read_requests(connection, now, id_prefix, only_running=waiting)
+    prefixes = (id_prefix, f"req_{id_prefix}")
+    found: list[RequestRecord] = []
+    for request_id, record in requests.items():
+        is_readable = record.task.task_id not in errors_by_task
+        is_in_wanted_state = record.waits or not waiting
+        if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
+            found.append(record)
+    # If the prefix is the whole id of a found request, no other request is meant.
+    is_whole_id = any(record.requested.request_id in prefixes for record in found)
+    if id_prefix and errors_by_task and not is_whole_id:
+        raise next(iter(errors_by_task.values()))
+    for error in errors_by_task.values():
+        warn_of_unreadable("the requests of a task are not listed", error.message)
+    first = max(0, len(found) - limit)  # [-limit:] would be all of them for 0
+    return found[first:]
+
+
+def _read_requests(
+    connection: Connection, now: float, id_prefix: str, *, only_running: bool
+) -> tuple[dict[str, RequestRecord], dict[str, UnreadableEventError]]:
+    """Return the requests by id, oldest first, and the first error of each unreadable task.
+
+    The result may include requests whose ids do not begin with ``id_prefix``.
+    """
+    condition = f"AND t.state = '{TaskState.RUNNING}' " if only_running else ""
     prefix_condition, parameters = _prefix_condition(id_prefix)
     rows = connection.execute(
         f"SELECT t.id, {EVENT}, {TASK}, {COLUMNS} "  # noqa: S608 - only names of this module
@@ -209,22 +233,9 @@ def find_requests(
             event = unpack(task.task_id, row, blob)
         except UnreadableEventError as error:
             errors_by_task.setdefault(task.task_id, error)
-            continue
-        _add_event(requests, event, task)
-    prefixes = (id_prefix, f"req_{id_prefix}")
-    matching_requests: list[RequestRecord] = []
-    for request_id, record in requests.items():
-        is_readable = record.task.task_id not in errors_by_task
-        is_in_wanted_state = record.waits or not waiting
-        if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
-            matching_requests.append(record)
-    is_whole_id = any(record.requested.request_id in prefixes for record in matching_requests)
-    if id_prefix and errors_by_task and not is_whole_id:
-        raise next(iter(errors_by_task.values()))
-    for error in errors_by_task.values():
-        warn_of_unreadable("the requests of a task are not listed", error.message)
-    first = max(0, len(matching_requests) - limit)  # [-limit:] would be all of them for 0
-    return matching_requests[first:]
+        else:
+            _add_event(requests, event, task)
+    return requests, errors_by_task
 
 
 def _add_event(requests: dict[str, RequestRecord], event: Event, task: TaskRecord) -> None:

@@ -647,21 +647,26 @@ class SqlJournal:
                 position.
             are_notes: Whether the items are notes, such as requests to stop, instead of events.
         """
-        call = Call(find_start, write=False)
-        start_position = call.done  # the future of the result of find_start()
-        subscription = Subscription(self._read, start_position, fetch, task_id, are_notes=are_notes)
-        # Reads wait for the start of these subscriptions, see _read().
+        start = Call(find_start, write=False)
+        subscription = Subscription(self._read, start.done, fetch, task_id, are_notes=are_notes)
+        self._queue_start(start)
+        self._running_watcher().add(subscription)
+        return subscription
+
+    def _queue_start(self, start: Call) -> None:
+        """Queue the start of a subscription; reads wait until the start is done."""
+        # Before the call is queued: afterwards, the writer may execute it at any time.
         with self._lock:
-            self._starting_subscriptions.add(start_position)
-        start_position.add_done_callback(self._remove_starting)
+            self._starting_subscriptions.add(start.done)
+        start.done.add_done_callback(self._remove_starting)
         # The writer executes the call after the appends that are already in the queue.
-        self._put(call)
+        self._put(start)
+
+    def _running_watcher(self) -> Watcher:
         with self._lock:
             if self._watcher is None:
                 self._watcher = Watcher(self.database, self._open)
-            watcher = self._watcher
-        watcher.add(subscription)
-        return subscription
+            return self._watcher
 
 
 def _make_file(path: Path) -> None:

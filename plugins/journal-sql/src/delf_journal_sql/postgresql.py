@@ -436,32 +436,66 @@ def _watched_connection(is_server_responding: Callable[[], bool]) -> type[psycop
 
     class Watched(psycopg.Connection[Any]):
         def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
-            """Wait for the server as psycopg does; raise if the server stops responding.
+            """Wait for the server as psycopg does; raise if the server stops responding."""
+            silence = _Silence(is_server_responding)
 
-            ``gen`` yields each time when psycopg must wait for the socket.
-            """
-            return super().wait(self._watched(gen), *args, **more)
+            def check_wait(has_data: bool) -> None:
+                if silence.is_server_gone(has_data):
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError("the server does not answer")
 
-        def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-            """Wait for the server as psycopg does; raise if the server does not answer a probe."""
-            ready = None
-            last_answer = time.monotonic()
-            while True:
-                try:
-                    socket_state = gen.send(ready)
-                except StopIteration as end:
-                    return end.value
-                ready = yield socket_state  # psycopg sends 0 after some time without data
-                if ready:
-                    last_answer = time.monotonic()
-                elif time.monotonic() - last_answer > SILENCE_SECONDS:
-                    if not is_server_responding():
-                        self.pgconn.finish()
-                        raise psycopg.OperationalError("the server does not answer")
-                    # The server is alive: the statement takes long or waits for a lock.
-                    last_answer = time.monotonic()
+            return super().wait(_check_each_wait(gen, check_wait), *args, **more)
 
     return Watched
+
+
+class _Silence:
+    """The time since a server last sent data, or answered on another connection.
+
+    Args:
+        is_server_responding: Returns True if the server answers on another connection.
+    """
+
+    def __init__(self, is_server_responding: Callable[[], bool]) -> None:
+        self._is_server_responding = is_server_responding
+        self._last_answer_at = time.monotonic()
+
+    def is_server_gone(self, has_data: bool) -> bool:
+        """Return True if the server is silent for too long, and does not answer elsewhere either.
+
+        Args:
+            has_data: Whether the server has just sent data.
+        """
+        if not has_data:
+            if time.monotonic() - self._last_answer_at <= SILENCE_SECONDS:
+                return False
+            if not self._is_server_responding():
+                return True
+            # The server is alive: the statement takes long or waits for a lock.
+        self._last_answer_at = time.monotonic()
+        return False
+
+
+def _check_each_wait(
+    statement: Generator[Any, Any, Any], check_wait: Callable[[bool], None]
+) -> Generator[Any, Any, Any]:
+    """Pass through psycopg's generator for a statement; call a function after each wait.
+
+    psycopg's generators yield when psycopg must wait for the socket. psycopg then sends them the
+    state of the socket, or 0 if no data came for a short time.
+
+    Args:
+        statement: The generator.
+        check_wait: Called with True if data came, else with False; raises to abort the statement.
+    """
+    socket_state = None
+    while True:
+        try:
+            awaited_state = statement.send(socket_state)
+        except StopIteration as end:
+            return end.value
+        socket_state = yield awaited_state
+        check_wait(bool(socket_state))
 
 
 @functools.lru_cache(256)

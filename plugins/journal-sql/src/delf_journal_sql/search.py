@@ -95,27 +95,40 @@ def find(
     is_alive = cached_is_alive(database.now(connection))
     before_key = None if before is None else key_of(connection, before)
     wanted_count = limit + 1  # the last of these tasks only shows that there are more
-    if not terms:
+    if terms:
+        tasks = _newest_tasks_with_terms(
+            connection, database, is_alive, wanted, terms, before_key, wanted_count
+        )
+    else:
         conditions = [] if before_key is None else [f"i.task < {before_key}"]
         newest = _newest_tasks(connection, is_alive, wanted, conditions, wanted_count)
-        tasks = [task for _, task in newest[:limit]]
-        return Found(tasks=tuple(tasks), more=len(newest) > limit, behind=unindexed)
-    # Each task with the index key of the event for its excerpt.
-    matches: list[tuple[FoundTask, int]] = []
-    for excerpt_keys_by_task in _matching_events(connection, database, terms, before_key):
-        if not excerpt_keys_by_task:
-            break  # only the last batch is empty
-        conditions = [f"i.task IN ({', '.join(map(str, excerpt_keys_by_task))})"]
-        newest = _newest_tasks(
-            connection, is_alive, wanted, conditions, wanted_count - len(matches)
-        )
-        matches += [(task, excerpt_keys_by_task[task_key]) for task_key, task in newest]
-        if len(matches) == wanted_count:
+        tasks = [task for _, task in newest]
+    return Found(tasks=tuple(tasks[:limit]), more=len(tasks) > limit, behind=unindexed)
+
+
+def _newest_tasks_with_terms(
+    connection: Connection,
+    database: Database,
+    is_alive: IsAlive,
+    wanted: TaskFilter,
+    terms: Sequence[Sequence[str]],
+    before_task: int | None,
+    limit: int,
+) -> list[FoundTask]:
+    """Return the newest tasks that match a filter and have an event with all phrases.
+
+    Each task has an excerpt of this event. For the arguments see :func:`_newest_tasks` and
+    :func:`_matching_events`.
+    """
+    tasks: list[FoundTask] = []
+    for event_by_task in _matching_events(connection, database, terms, before_task):
+        conditions = [f"i.task IN ({', '.join(map(str, event_by_task))})"]
+        newest = _newest_tasks(connection, is_alive, wanted, conditions, limit - len(tasks))
+        for key, task in newest:
+            tasks.append(_with_excerpt(connection, event_by_task[key], task, terms))
+        if len(tasks) == limit:
             break
-    tasks = [
-        _with_excerpt(connection, excerpt_key, task, terms) for task, excerpt_key in matches[:limit]
-    ]
-    return Found(tasks=tuple(tasks), more=len(matches) > limit, behind=unindexed)
+    return tasks
 
 
 def _newest_tasks(
@@ -167,35 +180,48 @@ def _matching_events(
         terms: The phrases, each as words.
         before_task: The database key of a task, to yield only older tasks; None for all.
     """
-    values: dict[str, Any] = {"query": database.text_search.query(terms), "limit": _BATCH_SIZE}
+    query = database.text_search.query(terms)
     while True:
-        end_condition = ""
-        if before_task is not None:
-            end_condition = "AND rowid < :end "  # a row's id is the index key of an event
-            values["end"] = index_key_of(before_task)
-        rows = connection.execute(
-            f"SELECT rowid FROM delf_index_words WHERE {database.text_search.match} "  # noqa: S608 - only names of this module
-            f"{end_condition}ORDER BY rowid DESC LIMIT :limit",
-            values,
-        )
-        keys_by_task: dict[int, int] = {}
-        for (index_key,) in rows:  # newest first, so that a task's first event overwrites others
-            task, _ = event_at(index_key)
-            keys_by_task[task] = index_key
-        if len(rows) < _BATCH_SIZE:
-            yield keys_by_task
+        index_keys = _matching_index_keys(connection, database, query, before_task)
+        if not index_keys:
             return
-        oldest_task = min(keys_by_task)
-        if len(keys_by_task) > 1:
-            # The oldest task may have earlier matching events beyond the limit, so the next query
-            # reads this task again, and begins with it.
-            del keys_by_task[oldest_task]
-            before_task = oldest_task + 1
-        else:
-            # The events of one task fill the batch. To read the task again would return the same
-            # events, so the next query begins with an older task.
-            before_task = oldest_task
-        yield keys_by_task
+        event_by_task: dict[int, int] = {}
+        for index_key in index_keys:  # newest first, so that a task's first event overwrites others
+            task, _ = event_at(index_key)
+            event_by_task[task] = index_key
+        is_last_batch = len(index_keys) < _BATCH_SIZE
+        if not is_last_batch and len(event_by_task) > 1:
+            # Earlier events of the oldest task may be beyond the batch. Leave the whole task to the
+            # next batch.
+            del event_by_task[min(event_by_task)]
+        yield event_by_task
+        if is_last_batch:
+            return
+        before_task = min(event_by_task)
+
+
+def _matching_index_keys(
+    connection: Connection, database: Database, query: str, before_task: int | None
+) -> list[int]:
+    """Return the index keys of the newest ``_BATCH_SIZE`` events that match a query, newest first.
+
+    Args:
+        connection: A connection for reading.
+        database: The database, for its SQL dialect.
+        query: The query in the database's form.
+        before_task: The database key of a task, to return only events of older tasks; None for all.
+    """
+    condition = ""
+    values: dict[str, Any] = {"query": query, "limit": _BATCH_SIZE}
+    if before_task is not None:
+        condition = "AND rowid < :end "
+        values["end"] = index_key_of(before_task)
+    rows = connection.execute(
+        f"SELECT rowid FROM delf_index_words WHERE {database.text_search.match} "  # noqa: S608 - only names of this module
+        f"{condition}ORDER BY rowid DESC LIMIT :limit",
+        values,
+    )
+    return [int(row.rowid) for row in rows]
 
 
 def figures(
@@ -264,8 +290,7 @@ def _figures_by_task(
 ) -> list[Figures]:
     """Compute statistics for groups of tasks, where each task is in exactly one group.
 
-    A child task counts neither as a task nor as a failed or stopped task, but its calls, the failed
-    ones among them, and its costs are counted.
+    The numbers of tasks are those of top-level tasks. Calls and costs include those of child tasks.
 
     Args:
         connection: A connection for reading.
@@ -312,8 +337,8 @@ def _figures_by_use(
 ) -> list[Figures]:
     """Compute statistics by model, action or connection.
 
-    A task counts in each group that it used. A child task counts neither as a task nor as a failed
-    or stopped task, but its calls, the failed ones among them, and its costs are counted.
+    A task counts in each group that it used. The numbers of tasks are those of top-level tasks.
+    Calls and costs include those of child tasks.
 
     Args:
         connection: A connection for reading.
@@ -326,37 +351,49 @@ def _figures_by_use(
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
     )
-    # A task may have several uses in a group, such as two actions of a connection. One row for each
-    # task and group keeps it from being counted twice; MAX takes the value that all its rows share.
-    tasks_by_group = (
-        f"SELECT {group_expression} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
-        f"MAX({_is_top_level_in(TaskState.FAILED)}) AS failed, "
-        f"MAX({_is_top_level_in(TaskState.STOPPED)}) AS stopped "
-        f"{source} GROUP BY 1, 2"
-    )
-    tasks = connection.execute(
-        "SELECT group_key, SUM(is_top_level), SUM(failed), SUM(stopped) "  # noqa: S608 - only names of this module
-        f"FROM ({tasks_by_group}) AS used "
-        "GROUP BY 1 ORDER BY 1",
-        values,
-    )
+    counts = connection.execute(_task_counts_by_use(group_expression, source), values)
     # Calls and costs are those of the uses themselves, so these are summed over all rows.
     sums = connection.execute(
         f"SELECT {group_expression} AS group_key, {_SUMS} {source} GROUP BY 1",
         {**values, "now": now},
     )
     sums_by_group = {row.group_key: row for row in sums}
-    return [
-        Figures(
-            group=str(name),
-            tasks=int(top_level_count),
-            failed=int(failed),
-            stopped=int(stopped),
-            **_call_figures(sums_by_group[name]),
-            **_cost_figures(sums_by_group[name]),
+    figures: list[Figures] = []
+    for row in counts:
+        sums_of_group = sums_by_group[row.group_key]
+        figures.append(
+            Figures(
+                group=str(row.group_key),
+                tasks=int(row.tasks),
+                failed=int(row.failed),
+                stopped=int(row.stopped),
+                **_call_figures(sums_of_group),
+                **_cost_figures(sums_of_group),
+            )
         )
-        for name, top_level_count, failed, stopped in tasks
-    ]
+    return figures
+
+
+def _task_counts_by_use(group_expression: str, source: str) -> str:
+    """Return an SQL query that counts the top-level tasks of each group.
+
+    Args:
+        group_expression: The SQL expression of the group of a use.
+        source: The FROM and WHERE clauses of a query with a row for each use.
+    """
+    # A task may have several uses in a group, such as two actions of a connection. The inner query
+    # has one row for each task and group, so that the task is counted once in the group. MAX takes
+    # the value that all uses of the task share.
+    tasks_by_group = (
+        f"SELECT {group_expression} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
+        f"MAX({_is_top_level_in(TaskState.FAILED)}) AS failed, "
+        f"MAX({_is_top_level_in(TaskState.STOPPED)}) AS stopped "
+        f"{source} GROUP BY 1, 2"
+    )
+    return (
+        "SELECT group_key, SUM(is_top_level) AS tasks, SUM(failed) AS failed, "  # noqa: S608 - only names of this module
+        f"SUM(stopped) AS stopped FROM ({tasks_by_group}) AS used GROUP BY 1 ORDER BY 1"
+    )
 
 
 def _is_top_level_in(state: TaskState) -> str:

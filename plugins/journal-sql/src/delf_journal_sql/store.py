@@ -345,45 +345,59 @@ def to_prune(
 ) -> list[str]:
     """Return the ids of tasks that may be removed, oldest first, except running and queued tasks.
 
+    The age of a task counts from its end, or from its start if the task has no end.
+
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
-        older_than: The minimum age of removed tasks in seconds, since the end or, without an end,
-            since the start; None for any age. If ages are given by state, tasks in other states are
-            kept.
+        older_than: The minimum age of the tasks in seconds; None for any age. A mapping gives the
+            minimum age for each state, and excludes the tasks in other states.
         keep: The number of newest tasks that are always kept.
         limit: The maximum number of ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
+    age_condition, values = _at_rest_since(connection, now, ages)
+    if keep > 0:
+        values["newer_tasks"] = keep - 1
+        keep_condition = f"(t.started_at, t.id) < ({_OLDEST_KEPT_TASK})"
+    else:
+        keep_condition = "TRUE"
+    rows = connection.execute(
+        "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
+        f"WHERE ({age_condition}) AND {keep_condition} ORDER BY t.started_at, t.id LIMIT :limit",
+        {**values, "limit": limit},
+    )
+    return [str(row.task_id) for row in rows]
+
+
+# The place of the oldest of the newest tasks that are kept, with which other tasks are compared.
+_OLDEST_KEPT_TASK: Final = (
+    "SELECT started_at, id FROM delf_tasks "
+    "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :newer_tasks"
+)
+
+
+def _at_rest_since(
+    connection: Connection, now: float, ages: Mapping[TaskState, float | None]
+) -> tuple[str, dict[str, Any]]:
+    """Return the SQL condition for tasks ``t`` with a minimum age by state, and its parameters.
+
+    Running and queued tasks, and tasks in states without an entry, do not meet the condition.
+    """
     is_alive = cached_is_alive(now)
-    state_conditions: list[str] = []
-    values: dict[str, Any] = {"limit": limit}
-    for number, (state, age) in enumerate(ages.items()):
-        if state not in AT_REST:
+    conditions: list[str] = []
+    values: dict[str, Any] = {}
+    for state in AT_REST:
+        if state not in ages:
             continue
         condition, parameters = in_state(connection, is_alive, state)
         values |= parameters
+        age = ages[state]
         if age is not None:
-            condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{number}"
-            values[f"before_{number}"] = now - age
-        state_conditions.append(f"({condition})")
-    if not state_conditions:
-        return []
-    except_newest = ""
-    if keep > 0:
-        # The oldest task to keep: only tasks before it may be removed.
-        values["offset_of_oldest_kept"] = keep - 1
-        except_newest = (
-            "AND (t.started_at, t.id) < (SELECT started_at, id FROM delf_tasks "
-            "ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET :offset_of_oldest_kept) "
-        )
-    rows = connection.execute(
-        "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
-        f"WHERE ({' OR '.join(state_conditions)}) {except_newest}"
-        "ORDER BY t.started_at, t.id LIMIT :limit",
-        values,
-    )
-    return [str(row.task_id) for row in rows]
+            condition += f" AND COALESCE(t.finished_at, t.started_at) < :before_{state}"
+            values[f"before_{state}"] = now - age
+        conditions.append(f"({condition})")
+    return " OR ".join(conditions) or "FALSE", values
 
 
 def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
@@ -528,36 +542,51 @@ def forget_prompts(connection: Connection, before: float, after: int, limit: int
         limit: The maximum number of events to change.
 
     Returns:
-        The position of the last event; None if there are no such events after ``after``.
+        The position of the last event, from which the next call continues; None if no event with
+        messages was found.
     """
     rows = connection.execute(
-        "SELECT pos, task, data, blobs FROM delf_events "
-        "WHERE type = 'ModelCalled' AND at < :before AND pos > :after "
-        'AND (data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\') '
+        "SELECT pos, task, data, blobs FROM delf_events "  # noqa: S608 - only names of this module
+        f"WHERE type = 'ModelCalled' AND at < :before AND pos > :after AND ({_HAS_PROMPT}) "
         "ORDER BY pos LIMIT :limit",
         {"before": before, "after": after, "limit": limit},
     )
+    last_position: int | None = None
     # Read to the end first: the loop changes the rows that the query runs over.
-    rows_to_change = list(rows)
-    for row in rows_to_change:
-        try:
-            fields = dict(json.loads(row.data))
-            digests = dict(json.loads(row.blobs or "{}"))
-        except DAMAGE:
-            continue  # a damaged event, which is removed with its task
-        fields.pop("prompt", None)
-        digest = digests.pop("prompt", None)
-        blobs = json.dumps(digests) if digests else None
-        connection.execute(
-            "UPDATE delf_events SET data = :data, blobs = :blobs WHERE pos = :pos",
-            {"data": json.dumps(fields), "blobs": blobs, "pos": row.pos},
-        )
-        if digest is not None:
-            # Another event of the task may have the same text.
-            connection.execute(
-                "DELETE FROM delf_blobs WHERE task = :task AND digest = :digest "
-                "AND NOT EXISTS (SELECT 1 FROM delf_events AS e WHERE e.task = :task "
-                "AND e.blobs LIKE :mention)",
-                {"task": row.task, "digest": digest, "mention": f"%{digest}%"},
-            )
-    return int(rows_to_change[-1].pos) if rows_to_change else None
+    for row in list(rows):
+        _remove_prompt(connection, row)
+        last_position = int(row.pos)
+    return last_position
+
+
+# A short prompt is a text in the field ``data``, as ``"prompt":"…"``. For a long prompt, the field
+# ``blobs`` has ``"prompt":`` with the digest of the blob.
+_HAS_PROMPT: Final = 'data LIKE \'%"prompt":"%\' OR blobs LIKE \'%"prompt":%\''
+
+
+def _remove_prompt(connection: Connection, row: SqlRow) -> None:
+    """Remove the messages from an event; a damaged event is kept until its task is removed."""
+    try:
+        fields = dict(json.loads(row.data))
+        digests = dict(json.loads(row.blobs or "{}"))
+    except DAMAGE:
+        return
+    fields.pop("prompt", None)
+    digest = digests.pop("prompt", None)
+    blobs = json.dumps(digests) if digests else None
+    connection.execute(
+        "UPDATE delf_events SET data = :data, blobs = :blobs WHERE pos = :pos",
+        {"data": json.dumps(fields), "blobs": blobs, "pos": row.pos},
+    )
+    if digest is not None:
+        _delete_unused_blob(connection, row.task, digest)
+
+
+def _delete_unused_blob(connection: Connection, task_key: int, digest: str) -> None:
+    """Delete a blob of a task, unless another event of the task has the same text."""
+    connection.execute(
+        "DELETE FROM delf_blobs WHERE task = :task AND digest = :digest "
+        "AND NOT EXISTS (SELECT 1 FROM delf_events AS e WHERE e.task = :task "
+        "AND e.blobs LIKE :mention)",
+        {"task": task_key, "digest": digest, "mention": f"%{digest}%"},
+    )

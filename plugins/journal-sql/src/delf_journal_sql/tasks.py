@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -10,9 +10,16 @@ from delf.events import Event, TaskFinished, TaskPostponed, TaskQueued
 from delf.protocols.journal import PerhapsAlive, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
-from delf_journal_sql.database import Connection, Database, SqlRow
+from delf_journal_sql.database import Connection, Database
 from delf_journal_sql.errors import JournalConflictError
-from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of, perhaps_alive
+from delf_journal_sql.owners import (
+    COLUMNS,
+    Owner,
+    Process,
+    is_alive,
+    owner_of,
+    perhaps_alive,
+)
 from delf_journal_sql.schema import OTHER_NAMES
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
@@ -58,28 +65,32 @@ class Tasks:
         token: a process that lost a task, because its lease expired, cannot store further events of
         that task, and so starts no further call. The same is true for a removed task.
         """
-        # One query checks the whole batch, because each transaction makes this check.
-        cached_ids = [task_id for task_id in task_ids if task_id in self.cached_tasks]
-        id_by_key = {self.cached_tasks[task_id].key: task_id for task_id in cached_ids}
+        id_by_key: dict[int, str] = {}
+        for task_id in task_ids:
+            if task_id in self.cached_tasks:
+                id_by_key[self.cached_tasks[task_id].key] = task_id
         if not id_by_key:
             return
-        # Only a running task can be lost to another process.
-        owned = (
-            f"FROM delf_tasks WHERE id IN ({', '.join(map(str, id_by_key))}) "
-            f"AND (state <> '{TaskState.RUNNING}' OR owner = :owner)"
-        )
-        parameters = {"owner": self.owner.key}
-        # In the usual case, counting is enough. Reading the rows is slower, because the thread may
-        # have to wait for the GIL after each row.
-        ((owned_count,),) = connection.execute(f"SELECT COUNT(*) {owned}", parameters)
-        if owned_count == len(id_by_key):
-            return
-        owned_keys = {row.id for row in connection.execute(f"SELECT id {owned}", parameters)}
-        for key in id_by_key.keys() - owned_keys:
+        for key in self._lost_keys(connection, id_by_key.keys()):
             lost_id = id_by_key[key]
             self.cached_tasks.pop(lost_id, None)
             self.claimed_tasks.discard(lost_id)
             self.tasks_of_other_processes.add(lost_id)
+
+    def _lost_keys(self, connection: Connection, keys: KeysView[int]) -> set[int]:
+        """Return the database keys of the tasks that were removed or that other processes own."""
+        # An owner is stored only for a running task, so a task in another state is not lost.
+        kept_tasks = (
+            f"FROM delf_tasks WHERE id IN ({', '.join(map(str, keys))}) "
+            f"AND (owner = :owner OR state <> '{TaskState.RUNNING}')"
+        )
+        parameters = {"owner": self.owner.key}
+        # In the usual case, counting is enough. Reading the rows is slower, because the thread may
+        # have to wait for the GIL after each row.
+        ((kept_count,),) = connection.execute(f"SELECT COUNT(*) {kept_tasks}", parameters)
+        if kept_count == len(keys):
+            return set()
+        return keys - {row.id for row in connection.execute(f"SELECT id {kept_tasks}", parameters)}
 
     def create(self, connection: Connection, events: Iterable[Packed]) -> None:
         """Insert each task whose first event is in ``events``, unless the task exists.
@@ -173,68 +184,71 @@ class Tasks:
     ) -> PerhapsAlive | None:
         """Claim a task that no live process owns, within a transaction.
 
+        Do nothing if the task is unknown or over, or if this process owns the task already.
+
         Args:
             connection: A connection in the transaction.
             task_id: The id of the task.
-            may_be_failed: Whether the task may be claimed even if it has failed.
+            may_be_failed: Whether a failed task may be claimed, too, and is then running again.
 
         Returns:
-            The previous owner if its lease has expired, but nothing proves that the process has
-            ended; otherwise None.
+            The previous owner if its lease has expired, but the process may still be alive;
+            otherwise None.
 
         Raises:
             JournalConflictError: If the present owner is alive or its lease has not expired.
         """
+        # The former owner may have appended events since this process read the task's position.
+        self.cached_tasks.pop(task_id, None)
         rows = connection.execute(
             f"SELECT t.id, t.state, t.owner, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - only names of this module
             "LEFT JOIN delf_owners AS o ON o.owner = t.owner WHERE t.task_id = :id",
             {"id": task_id},
         )
-        former_owner = None
-        if rows:  # the task is known
-            former_owner = self._claim_row(
-                connection, task_id, rows[0], may_be_failed=may_be_failed
-            )
-        # The former owner may have appended events since this process read the task's position.
-        self.cached_tasks.pop(task_id, None)
-        return former_owner
-
-    def _claim_row(
-        self, connection: Connection, task_id: str, row: SqlRow, *, may_be_failed: bool
-    ) -> PerhapsAlive | None:
-        """Claim a task whose row was read; for arguments and result see :meth:`claim`."""
-        parameters = {
-            "running": TaskState.RUNNING.value,
-            "owner": self.owner.key,
-            "key": row.id,
-        }
+        if not rows:
+            return None
+        (row,) = rows
         if may_be_failed and row.state == TaskState.FAILED:
-            connection.execute(
-                "UPDATE delf_tasks SET state = :running, owner = :owner, "
-                "error = NULL, finished_at = NULL WHERE id = :key",
-                parameters,
-            )
+            self._reopen(connection, row.id)
             return None
         is_over = row.state not in (TaskState.RUNNING, TaskState.QUEUED)
         is_own = row.owner == self.owner.key
         if is_over or is_own:
             return None
         former_owner = owner_of(row)
-        if row.owner is not None and is_alive(former_owner, self.database.now(connection)):
-            this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
-            if (former_owner.pid, former_owner.birth, former_owner.machine) == this_process:
-                raise _held_here_error(task_id)
-            raise JournalConflictError(
-                f"task {task_id} is being worked on by process {row.pid} on {row.host}",
-                hint="wait for it, or end that process first",
-            )
+        if row.owner is not None:
+            self._require_dead(connection, task_id, former_owner)
+        self._become_owner(connection, row.id)
+        return perhaps_alive(former_owner)
+
+    def _reopen(self, connection: Connection, key: int) -> None:
+        """Set a failed task to running, with this process as the owner."""
+        connection.execute(
+            "UPDATE delf_tasks SET state = :running, owner = :owner, "
+            "error = NULL, finished_at = NULL WHERE id = :key",
+            {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
+        )
+
+    def _require_dead(self, connection: Connection, task_id: str, owner: Process) -> None:
+        """Raise JournalConflictError if the owner of a task is alive."""
+        if not is_alive(owner, self.database.now(connection)):
+            return
+        this_process = (self.owner.pid, self.owner.birth, self.owner.machine)
+        if (owner.pid, owner.birth, owner.machine) == this_process:
+            raise _held_here_error(task_id)
+        raise JournalConflictError(
+            f"task {task_id} is being worked on by process {owner.pid} on {owner.host}",
+            hint="wait for it, or end that process first",
+        )
+
+    def _become_owner(self, connection: Connection, key: int) -> None:
+        """Set a running or queued task to running, with this process as the owner."""
         # ``losses`` counts how often a process lost the task. A queued task has no owner yet.
         connection.execute(
             "UPDATE delf_tasks SET losses = COALESCE(losses, 0) + CASE WHEN owner IS NULL "
             "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
-            parameters,
+            {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
         )
-        return perhaps_alive(former_owner)
 
     def take(
         self, connection: Connection, task_id: str, *, may_be_failed: bool = False
@@ -247,8 +261,7 @@ class Tasks:
             may_be_failed: As for :meth:`claim`.
 
         Returns:
-            The previous owner if its lease has expired, but nothing proves that the process has
-            ended; otherwise None.
+            As for :meth:`claim`.
 
         Raises:
             JournalConflictError: If this process has claimed the task, or the present owner is

@@ -272,29 +272,28 @@ class Writer:
         connection = self._connect()
         try:
             with transaction(connection, write=True):
-                # Write the heartbeat first, so that other processes see this one as alive.
-                self._write_heartbeat(connection)
-                self._tasks.mark_lost_tasks(
-                    connection, {operation.packed.event.task_id for operation in group}
-                )
-                self._tasks.create(connection, [operation.packed for operation in group])
-                for operation in group:
-                    # The transaction may be a repetition: errors of the first attempt do not count
-                    # any more.
-                    operation.error = None
-                    try:
-                        self._tasks.add(connection, operation.packed)
-                    except JournalConflictError as error:
-                        operation.error = error
-                self._tasks.flush(connection)
-            self._confirm_heartbeat()
+                self._add_events(connection, group)
         except BaseException:
-            # The rows were rolled back: with the cached positions, a retry would look like a
-            # conflict.
-            self._tasks.forget(operation.packed.event.task_id for operation in group)
+            # The cached positions include the events that were rolled back.
+            self._tasks.forget(append.packed.event.task_id for append in group)
             raise
-        # Not before the commit: a retry needs the positions of the tasks that end in this batch.
+        self._confirm_heartbeat()
+        # Only now: if the transaction had failed, a retry would need the tasks that end in it.
         self._tasks.drop_finished()
+
+    def _add_events(self, connection: Connection, group: Sequence[Append]) -> None:
+        """Append events within a transaction; store a conflict as the error of its operation."""
+        # Write the heartbeat first, so that other processes see this one as alive.
+        self._write_heartbeat(connection)
+        self._tasks.mark_lost_tasks(connection, {append.packed.event.task_id for append in group})
+        self._tasks.create(connection, [append.packed for append in group])
+        for append in group:
+            append.error = None  # of an earlier attempt, if the transaction is repeated
+            try:
+                self._tasks.add(connection, append.packed)
+            except JournalConflictError as error:
+                append.error = error
+        self._tasks.flush(connection)
 
     def _connect(self) -> Connection:
         if self._connection is None:
