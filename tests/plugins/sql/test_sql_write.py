@@ -217,6 +217,17 @@ async def test_statement_list_is_one_transaction(items, open_sql):
     assert names(items) == ["one"]
 
 
+async def test_sqlite_list_reports_changes_and_rows_of_all_statements(sqlite_database, open_sql):
+    sqlite_database.run(SETUP)
+    sql = open_sql(sqlite_database)
+    update = "UPDATE items SET price = 0"
+    select = "SELECT name FROM items WHERE id = 1"
+    for statements in ([update, select], [select, update]):
+        done = await sql.write(statements)
+        # A returned row counts as changed, as in the other databases.
+        assert done == {"rowcount": 3, "rows": [{"name": "one"}], "committed": True}
+
+
 async def test_failing_second_statement_rolls_back_the_first(items, open_sql):
     sql = open_sql(items)
     with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):

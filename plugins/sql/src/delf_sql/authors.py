@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -149,12 +149,9 @@ class OwnTables:
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
         """Return the names of the tables that a query reads.
 
-        Returns:
-            The names of the tables, with None for each source that may not be a table: a function,
-            a file or an ambiguous name. In ``WITH a AS (SELECT * FROM b), b AS …``, the first ``b``
-            is ambiguous: some databases read the table ``b``, others the common table expression
-            (CTE). Names that surely mean a CTE are omitted. The result is ``[None]`` if CTEs are
-            nested or recursive.
+        None stands for each source that may not be a table: a function, a file, or a name that may
+        also mean a common table expression (CTE) of a WITH clause. The result is ``[None]`` if CTEs
+        are nested or recursive.
         """
         from sqlglot import exp
 
@@ -164,26 +161,16 @@ class OwnTables:
         is_recursive = with_clause is not None and with_clause.args.get("recursive")
         if has_nested_ctes or is_recursive:
             return [None]
-        cte_names = {self._folded_name(cte.args["alias"].this) for cte in ctes}
-        earlier_cte_names: set[str] = set()
-        ids_of_tables_in_ctes: set[int] = set()
-        source_names: list[str | None] = []
-        for cte in ctes:
-            for table in cte.this.find_all(exp.Table):
-                ids_of_tables_in_ctes.add(id(table))
-                name = self._table(table)
-                if name in earlier_cte_names:
-                    continue  # this CTE reads the earlier one, whose tables are in the list already
-                is_ambiguous = name in cte_names  # the name of this CTE or of a later one
-                source_names.append(None if is_ambiguous else name)
-            earlier_cte_names.add(self._folded_name(cte.args["alias"].this))
-        for table in tree.find_all(exp.Table):
-            if id(table) in ids_of_tables_in_ctes:
-                continue
-            name = self._table(table)
-            if name not in cte_names:
-                source_names.append(name)
-        return source_names
+        cte_names = [self._folded_name(cte.args["alias"].this) for cte in ctes]
+        sources: list[str | None] = []
+        for number, cte in enumerate(ctes):
+            names = [self._table(table) for table in cte.find_all(exp.Table)]
+            sources += _resolve_names(names, cte_names[:number], cte_names[number:])
+        tables_outside = [
+            table for table in tree.find_all(exp.Table) if table.find_ancestor(exp.CTE) is None
+        ]
+        names = [self._table(table) for table in tables_outside]
+        return sources + _resolve_names(names, cte_names, [])
 
     def _table(self, table: exp.Table) -> str | None:
         """Return a table's name as in the setting ``trust``; None for a function or file."""
@@ -199,13 +186,13 @@ class OwnTables:
         """Return the trust level of the columns of a query that reads one table.
 
         A column of the result is trusted (``own``) if it is computed only from columns of the table
-        that are declared as the user's own.
+        that are declared as the user's own. No column is trusted if the query has ``*`` or a
+        subquery, or if another part of the query, such as a condition, uses a column that is not
+        the user's own.
 
         Returns:
             A mapping from the trusted columns to ``own``, and from ``*``, which stands for all
-            other columns, to ``outside``. If no column is trusted, only ``outside``. This is also
-            the result if the query has ``*`` or a subquery, or if a column outside of the select
-            list, such as in a condition, is not the user's own.
+            other columns, to ``outside``. If no column is trusted, only ``outside``.
         """
         from sqlglot import exp
 
@@ -217,12 +204,7 @@ class OwnTables:
         unselected_columns = _columns_outside_of_select_list(tree)
         if not all(self._is_own(table, column) for column in unselected_columns):
             return _OUTSIDE
-        own_names = {name for name, level in result_columns.items() if level == "own"}
-        other_names = result_columns.keys() - own_names
-        # The database may return the column ``total`` as ``TOTAL``: trust all spellings of a
-        # trusted name. But in capitals, ``straße`` and ``strasse`` are both ``STRASSE``. If only
-        # one of these columns is trusted, the common spelling is not trusted.
-        own_spellings = _spellings(own_names) - _spellings(other_names)
+        own_spellings = _spellings_of_own_columns(result_columns)
         if not own_spellings:
             return _OUTSIDE
         trust: dict[str, Trust] = dict.fromkeys(sorted(own_spellings), "own")
@@ -286,6 +268,21 @@ class OwnTables:
         return name.name.lower() if folds else name.name
 
 
+def _resolve_names(
+    names: Iterable[str | None], cte_names: Sequence[str], ambiguous_names: Sequence[str]
+) -> list[str | None]:
+    """Return which tables are read under some names in a query or common table expression (CTE).
+
+    Args:
+        names: The names; None for a source that is not a table.
+        cte_names: The CTEs that end before these names. Such a name surely means the CTE, whose
+            tables are resolved separately, and is left out.
+        ambiguous_names: The CTEs that begin later or contain these names. Some databases read the
+            table of this name, others the CTE, so None is returned.
+    """
+    return [None if name in ambiguous_names else name for name in names if name not in cte_names]
+
+
 def _names_columns_of_its_table(tree: exp.Select) -> bool:
     """Return True if a query has only columns that it names, and no inner query.
 
@@ -315,6 +312,17 @@ def _columns_outside_of_select_list(tree: exp.Select) -> list[exp.Column]:
     for each in tree.expressions:
         ids_of_selected.update(map(id, each.find_all(exp.Column)))
     return [column for column in tree.find_all(exp.Column) if id(column) not in ids_of_selected]
+
+
+def _spellings_of_own_columns(trust_by_name: Mapping[str, Trust]) -> set[str]:
+    """Return the names under which the database may return a trusted column, and no other column.
+
+    The database may return the column ``total`` as ``TOTAL``. But ``STRASSE`` may be ``straße`` or
+    ``strasse``, so this name is returned only if both columns are trusted.
+    """
+    own_names = {name for name, level in trust_by_name.items() if level == "own"}
+    other_names = trust_by_name.keys() - own_names
+    return _spellings(own_names) - _spellings(other_names)
 
 
 def _spellings(names: Iterable[str]) -> set[str]:

@@ -113,28 +113,26 @@ def _count_update_or_delete(
         None for a statement whose rows cannot be counted, such as one with a join.
     """
     text = statement.text
-    where = _first_with_word(outer_tokens, "WHERE")
-    where_start = end if where is None else where.start
-    if outer_tokens[0].word == "DELETE":
-        after_keyword = outer_tokens[2:]
-        name_start = outer_tokens[1].end
-        name_end = where_start
+    is_delete = outer_tokens[0].word == "DELETE"
+    tokens = outer_tokens[2:] if is_delete else outer_tokens[1:]  # after DELETE FROM or UPDATE
+    if _first_with_word(tokens, *_UNCOUNTED_KEYWORDS) is not None:
+        return None
+    where = _first_with_word(tokens, "WHERE")
+    condition_start = end if where is None else where.start
+    if is_delete:
+        name_end = condition_start
     else:
-        set_ = _first_with_word(outer_tokens, "SET")
-        if set_ is None:
+        set_keyword = _first_with_word(tokens, "SET")
+        if set_keyword is None:
             return None
-        after_keyword = outer_tokens[1:]
-        name_start = outer_tokens[0].end
-        name_end = set_.start
-    if _first_with_word(after_keyword, *_UNCOUNTED_KEYWORDS) is not None:
+        name_end = set_keyword.start
+    name_tokens = [token for token in tokens if token.start < name_end]
+    if not _is_table_name(name_tokens):
         return None
-    if not _is_table_name([token for token in after_keyword if token.start < name_end]):
-        return None
-    condition_tokens = _tokens_between(statement, where_start, end)
+    name = text[name_tokens[0].start : name_end]
+    condition_tokens = _tokens_between(statement, condition_start, end)
     condition_params = _used_params(statement, condition_tokens, params)
-    return _counting_query(
-        _ROWS_NOW, text[name_start:name_end], text[where_start:end], condition_params
-    )
+    return _counting_query(_ROWS_NOW, name, text[condition_start:end], condition_params)
 
 
 def _tokens_between(statement: Statement, start: int, end: int) -> list[Token]:

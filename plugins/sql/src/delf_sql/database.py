@@ -96,17 +96,18 @@ class Database:
         except TimeoutError:  # of the deadline, or raised by the work itself
             job.is_abandoned = True
             has_ended = await asyncio.shield(self._stop(future, job, read_only))
-            if not has_ended:
+            if not has_ended or self._has_lost_connection(future):
                 raise LostError from None
-            failure = future.exception()
-            if failure is None:  # the work was completed before it could be stopped
+            if future.exception() is None:  # the work was completed before it could be stopped
                 return future.result()
-            problem = self._backend.explain(failure)
-            if problem is not None and problem.is_connection_lost:
-                raise LostError from None
-            raise  # the TimeoutError: the work was stopped
+            raise
         finally:
             job.is_abandoned = True
+
+    def _has_lost_connection(self, ended: Future[Any]) -> bool:
+        failure = ended.exception()
+        problem = None if failure is None else self._backend.explain(failure)
+        return problem is not None and problem.is_connection_lost
 
     def _open_and_work(self, job: _Job, work: Callable[[Any], T], read_only: bool) -> T:
         """Open a session, and do a job's work in the session. Call this in a worker thread."""

@@ -101,23 +101,49 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
         TypeError: If the value does not fit, with the allowed values.
     """
     is_array = dimensions > 0
-    # A list for a column of JSON, text or bytes is a single value. Any other list has values of the
-    # column's type, or is an array, and is checked item by item.
-    takes_whole_list = family in ("json", "text", "bytes") and not is_array
+    # A column of JSON, text or bytes stores a list as a single value. For any other column, the
+    # list is an array, or belongs to IN or to a type that is not checked here.
+    takes_whole_list = not is_array and family in ("json", "text", "bytes")
     if isinstance(value, list) and not takes_whole_list:
-        dimensions_of_items = dimensions - 1 if is_array else 0
         for item in cast("list[Any]", value):
-            check_fits(item, family, dimensions_of_items)
-        return
-    if is_array:  # the database itself parses a text such as '{1,2}' as an array
-        return
+            check_fits(item, family, max(dimensions - 1, 0))
+    elif not is_array:  # the database itself parses a text such as '{1,2}' as an array
+        _check_single_value(cast("Any", value), family)
+
+
+def _check_single_value(value: Any, family: Family) -> None:
     if value is None or _fits(value, family):
         return
-    value_text = f"{_shorten(value)} ({type(cast('Any', value)).__name__})"
+    value_text = f"{_shorten(value)} ({type(value).__name__})"
     raise TypeError(
         f"{value_text} does not fit a column of type {family} as it is: {_ADVICE[family]}, "
         "or write CAST(… AS …) around the placeholder"
     )
+
+
+def check_values(bound: BoundStatement, kinds: Sequence[str | None]) -> None:
+    """Raise if a column's type would change a value or drop a part.
+
+    A value that the statement casts is not checked, because the database checks it.
+
+    Args:
+        bound: A statement with its values.
+        kinds: The type of each placeholder; None for a value that needs no check.
+
+    Raises:
+        ToolRefusedError: For the first value that does not fit.
+    """
+    for number, (value, kind) in enumerate(zip(bound.values, kinds, strict=True)):
+        if kind is None or bound.casts[number]:
+            continue
+        try:
+            check_fits(value, *family_of(kind))
+        except (TypeError, ValueError) as error:
+            raise _refused_parameter(bound, number, error) from None
+
+
+def _refused_parameter(bound: BoundStatement, number: int, error: Exception) -> ToolRefusedError:
+    return ToolRefusedError(f"parameter {bound.names[number]}: {error}")
 
 
 def convert_values(
@@ -133,6 +159,8 @@ def convert_values(
     Raises:
         ToolRefusedError: For the first value that does not fit.
     """
+    if is_write:
+        check_values(bound, kinds)
     values: list[Any] = []
     for number, (value, kind) in enumerate(zip(bound.values, kinds, strict=True)):
         if kind is None:
@@ -140,12 +168,9 @@ def convert_values(
             continue
         family, dimensions = family_of(kind)
         try:
-            # A value that the statement casts is checked by the database.
-            if is_write and not bound.casts[number]:
-                check_fits(value, family, dimensions)
             values.append(_convert(value, family, dimensions, is_write=is_write))
         except (TypeError, ValueError) as error:
-            raise ToolRefusedError(f"parameter {bound.names[number]}: {error}") from None
+            raise _refused_parameter(bound, number, error) from None
     return BoundStatement(bound.pieces, values, bound.names, bound.casts)
 
 

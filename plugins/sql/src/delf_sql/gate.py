@@ -11,13 +11,16 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ToolRefusedError
 from delf_sql.functions import grammar_words, is_listed, known_functions, words
 from delf_sql.placeholders import Params, without_placeholders
 from delf_sql.target import TESTED_DIALECTS, Dialect
 from delf_sql.tokens import Token, normalise, parse
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 MAX_LENGTH: Final = 200_000
 _SELECTS: Final = frozenset({"SELECT", "WITH", "VALUES"})
@@ -108,8 +111,9 @@ def check_query(
     _check_words(tokens)
     if dialect not in TESTED_DIALECTS:  # the database might take the text as two statements
         _check_one_statement(tokens)
-    alias_positions = _check_tree(without_placeholders(text, tokens, params, dialect), dialect)
-    _check_calls(tokens, dialect, allowed, alias_positions)
+    tree = _parse_query(without_placeholders(text, tokens, params, dialect), dialect)
+    _check_nodes(tree)
+    _check_calls(tokens, dialect, allowed, _positions_of_column_aliases(tree))
     calls, names_after_dot = folded_names(tokens, dialect)
     return Statement(text, tokens, calls, names_after_dot)
 
@@ -334,19 +338,14 @@ def _check_one_statement(tokens: Sequence[Token]) -> None:
             )
 
 
-def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
-    """Parse a query, and refuse the query if it has a syntax node of a kind that is not allowed.
-
-    Returns:
-        The positions in the text of table aliases that name columns, such as ``t(a, b)``. These
-        aliases look like calls, but are none.
-    """
+def _parse_query(text: str, dialect: Dialect) -> exp.Query | exp.Values:
+    """Parse a text; raise ToolRefusedError if the text is not one query."""
     from sqlglot import errors, exp
 
     trees: list[Any] = []
     reason = ""
     try:
-        trees = parse(query, dialect)
+        trees = parse(text, dialect)
     except errors.SqlglotError as error:
         reason = f"query cannot read this statement: {_reason(error)}"
     except RecursionError:
@@ -355,19 +354,33 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
         raise ToolRefusedError(reason)
     if len(trees) != 1 or not isinstance(trees[0], (exp.Query, exp.Values)):
         raise ToolRefusedError("query only reads, and this is not a plain query: use write")
-    alias_positions: set[int] = set()
-    families = (exp.Binary, exp.Unary, exp.Func)
-    for node in trees[0].walk():
+    return trees[0]
+
+
+def _check_nodes(tree: exp.Query | exp.Values) -> None:
+    """Raise ToolRefusedError if a query has a syntax node of a kind that is not allowed."""
+    from sqlglot import exp
+
+    for node in tree.walk():
         kind = type(node).__name__
-        is_known = (
-            kind in _ALLOWED_NODES or kind.startswith("JSONPath") or isinstance(node, families)
-        )
-        if not is_known:
+        is_operator_or_function = isinstance(node, (exp.Binary, exp.Unary, exp.Func))
+        is_named = kind in _ALLOWED_NODES or kind.startswith("JSONPath")
+        if not is_operator_or_function and not is_named:
             raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
-        # In FROM f() AS t(a, b) the tokens t(a, b) look like a call, and name columns.
-        if isinstance(node, exp.TableAlias) and node.this is not None and node.args.get("columns"):
-            alias_positions.add(node.this.meta.get("start", -1))
-    return frozenset(alias_positions)
+
+
+def _positions_of_column_aliases(tree: exp.Query | exp.Values) -> frozenset[int]:
+    """Return the positions in the text of table aliases with names for columns.
+
+    In ``FROM f() AS t(a, b)``, the tokens ``t(a, b)`` look like a call, but are such an alias.
+    """
+    from sqlglot import exp
+
+    positions: set[int] = set()
+    for alias in tree.find_all(exp.TableAlias):
+        if alias.this is not None and alias.args.get("columns"):
+            positions.add(alias.this.meta.get("start", -1))
+    return frozenset(positions)
 
 
 def _reason(error: Exception) -> str:

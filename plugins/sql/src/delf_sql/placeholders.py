@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], Any]
 """Converts a value for the driver. Raises TypeError if the database has no type for it."""
-# Stands for a value in a statement's text, which may not contain this character itself.
-_VALUE_MARKER: Final = "\x00"
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 # Dialects that compare JSON as text.
 _DIALECTS_COMPARING_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
@@ -171,22 +169,23 @@ def bind(
         return BoundStatement([text], [])
     placeholders = find_placeholders(text, tokens, named=isinstance(params, Mapping))
     _require_matching_params(placeholders, params, dialect)
-    bound = BoundStatement([], [])
-    parts: list[str] = []
+    bound = BoundStatement([""], [])
     position = 0
     for placeholder in placeholders:
         value = cast("Any", params)[placeholder.key]
         _check_not_compared_as_json(value, placeholder, tokens, dialect)
-        # One marker for each value that is added: several for a list after IN.
-        markers = _add_value(placeholder, value, adapt, bound)
+        values = _values_to_bind(placeholder, value, adapt)
+        bound.values.extend(values)
+        bound.names.extend([_shown(placeholder.key)] * len(values))
+        bound.casts.extend([placeholder.is_cast] * len(values))
+        # The text before the placeholder belongs to the last piece. Each value begins a new piece.
+        bound.pieces[-1] += text[position : placeholder.start]
         if placeholder.needs_parentheses:  # ``IN :ids`` becomes ``IN (?, ?)``
-            markers = f"({markers})"
-        parts += [text[position : placeholder.start], markers]
+            bound.pieces[-1] += "("
+        bound.pieces.extend([", "] * (len(values) - 1))
+        bound.pieces.append(")" if placeholder.needs_parentheses else "")
         position = placeholder.end
-    parts.append(text[position:])
-    text_with_markers = "".join(parts)
-    # ``id = :id AND x = 1`` has the pieces ``id = `` and `` AND x = 1``: each marker divides two.
-    bound.pieces.extend(text_with_markers.split(_VALUE_MARKER))
+    bound.pieces[-1] += text[position:]
     return bound
 
 
@@ -254,11 +253,8 @@ def without_placeholders(
     return "".join([*parts, text[position:]])
 
 
-def _add_value(placeholder: Placeholder, value: Any, adapt: Adapt, bound: BoundStatement) -> str:
-    """Add a parameter to ``bound``, and return the markers that stand for its values in the text.
-
-    A list after IN adds one value for each item.
-    """
+def _values_to_bind(placeholder: Placeholder, value: Any, adapt: Adapt) -> list[Any]:
+    """Return the values for a placeholder in the driver's form: all items of a list after IN."""
     items: list[Any] = [value]
     if placeholder.in_list and isinstance(value, (list, tuple, set, frozenset)):
         items = list(cast("Iterable[Any]", value))
@@ -267,12 +263,9 @@ def _add_value(placeholder: Placeholder, value: Any, adapt: Adapt, bound: BoundS
                 f"parameter {_shown(placeholder.key)} is an empty list: IN needs at least one value"
             )
     try:
-        bound.values.extend(map(adapt, items))
+        return [adapt(item) for item in items]
     except (TypeError, ValueError, OverflowError) as error:
         raise ToolRefusedError(f"parameter {_shown(placeholder.key)}: {error}") from None
-    bound.names.extend([_shown(placeholder.key)] * len(items))
-    bound.casts.extend([placeholder.is_cast] * len(items))
-    return ", ".join(_VALUE_MARKER for _ in items)
 
 
 def _shown(key: str | int) -> str:

@@ -10,7 +10,6 @@ imports only the standard library and ``delf_confined``.
 from __future__ import annotations
 
 import contextlib
-import functools
 import marshal
 import resource
 import signal
@@ -18,7 +17,7 @@ import sqlite3
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -96,6 +95,22 @@ class Work(NamedTuple):
     many: bool
 
 
+class _Written(NamedTuple):
+    """The result of the statements of a write.
+
+    Args:
+        columns: The names of the columns of the rows.
+        rows: The rows that the statements returned.
+        more: Whether there are more rows than allowed.
+        changed: The number of changed rows.
+    """
+
+    columns: list[str]
+    rows: list[Any]
+    more: bool
+    changed: int
+
+
 def weight(row: Sequence[Any]) -> int:
     """Estimate the size of a row in bytes."""
     size = _ROW_BYTES
@@ -149,6 +164,7 @@ class _FailedAtError(Exception):
 
 
 _FAILURES: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError)
+_REPORTED_ERRORS: Final = (*_FAILURES, MemoryError, _FailedAtError, _TooLargeError)
 
 
 class _Session:
@@ -249,34 +265,45 @@ class _Session:
             The column names, the rows, whether there are too many rows, the number of changed rows,
             and the names of columns with text that is not valid UTF-8.
         """
-        columns: list[str] = []
-        rows: list[Any] = []
-        changed = 0  # the number of changed rows
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            if work.many:  # one statement with several sets of values, without RETURNING
-                text, _ = work.statements[0]
-                values = [values for _, values in work.statements]
-                changed = self.connection.executemany(text, values).rowcount
-            else:
-                for number, (text, values) in enumerate(work.statements, 1):
-                    try:
-                        cursor = self.connection.execute(text, values)
-                        remaining_rows = work.limit - len(rows)
-                        columns, fetched, more = self._collect(cursor, remaining_rows)
-                    except _FAILURES as error:
-                        raise _FailedAtError(number) from error
-                    rows += fetched
-                    # With RETURNING, each changed row is fetched. The driver's count is -1 for a
-                    # statement that changes no rows, such as CREATE.
-                    changed += len(fetched) if columns else max(cursor.rowcount, 0)
-                    if more:  # too many rows: closing the connection rolls back all changes
-                        return columns, rows, True, 0, []
-            self.connection.commit()
+            written = self._execute_many(work) if work.many else self._execute_each(work)
+            if not written.more:  # else closing the connection rolls back all changes
+                self.connection.commit()
         finally:
             self.connection.close()
             self.connection = self._open()
-        return columns, rows, False, changed, _replace_invalid_bytes(columns, rows)
+        columns_with_invalid_text = _replace_invalid_bytes(written.columns, written.rows)
+        changed = 0 if written.more else written.changed
+        return written.columns, written.rows, written.more, changed, columns_with_invalid_text
+
+    def _execute_many(self, work: Work) -> _Written:
+        """Execute one statement with several sets of values; the statement has no RETURNING."""
+        text, _ = work.statements[0]
+        values = [values for _, values in work.statements]
+        cursor = self.connection.executemany(text, values)
+        return _Written([], [], more=False, changed=max(cursor.rowcount, 0))
+
+    def _execute_each(self, work: Work) -> _Written:
+        """Execute statements in turn, until one returns more rows than ``work.limit`` allows."""
+        columns: list[str] = []
+        rows: list[Any] = []
+        changed = 0
+        for number, (text, values) in enumerate(work.statements, 1):
+            try:
+                cursor = self.connection.execute(text, values)
+                own_columns, own_rows, more = self._collect(cursor, work.limit - len(rows))
+            except _FAILURES as error:
+                raise _FailedAtError(number) from error
+            if own_columns:  # RETURNING, with a row for each changed row
+                columns = own_columns
+                rows += own_rows
+                changed += len(own_rows)
+            else:  # the driver's count is -1 for a statement such as CREATE
+                changed += max(cursor.rowcount, 0)
+            if more:
+                return _Written(columns, rows, more=True, changed=changed)
+        return _Written(columns, rows, more=False, changed=changed)
 
     def _collect(
         self, cursor: sqlite3.Cursor, limit: int
@@ -455,30 +482,33 @@ def confine(open_options: OpenOptions) -> None:
         seccomp.install(allow_threads=True, allow_writes=True, allow_locks=True)
 
 
-def _outcome_frame(work: Callable[[], tuple[Any, ...]], *, read_only: bool) -> tuple[Any, ...]:
-    """Run ``work``, and return its outcome as a message for the parent process.
+def _failure_message(error: Exception, *, read_only: bool) -> tuple[Any, ...]:
+    """Return a message for the parent process about a failure.
 
-    The first item of the message is ``done``, ``failed``, or ``large`` if a result is too large.
+    The first item is ``large`` if a result is too large, else ``failed``.
 
     Args:
-        work: Returns the further items of the message after success.
+        error: One of ``_REPORTED_ERRORS``.
         read_only: Whether the process may only read the database.
     """
-    try:
-        return "done", *work()
-    except _FailedAtError as error:
+    if isinstance(error, _FailedAtError):
         return "failed", str(error.__cause__), error.args[0]
-    except _TooLargeError as error:
+    if isinstance(error, _TooLargeError):
         return "large", error.args[0]
-    except MemoryError:
+    if isinstance(error, MemoryError):
         return "failed", "out of memory: the statement needs more than it may have"
-    except sqlite3.OperationalError as error:
-        # A process that only reads writes only temporary files, up to a limit.
-        if read_only and error.sqlite_errorcode == sqlite3.SQLITE_IOERR_WRITE:
-            return "failed", NO_ROOM
-        return "failed", str(error)
-    except _FAILURES as error:
-        return "failed", str(error)
+    # A process that only reads writes only temporary files, up to a limit.
+    error_code = getattr(error, "sqlite_errorcode", None)
+    if read_only and error_code == sqlite3.SQLITE_IOERR_WRITE:
+        return "failed", NO_ROOM
+    return "failed", str(error)
+
+
+def _answer(session: _Session, work: Work, read_only: bool) -> tuple[Any, ...]:
+    try:
+        return "done", *session.run(work)
+    except _REPORTED_ERRORS as error:
+        return _failure_message(error, read_only=read_only)
 
 
 def main() -> None:
@@ -491,31 +521,18 @@ def main() -> None:
     _limit_resources(open_options)
     # Confine before the file is opened, because its content may attack the code that reads it.
     confine(open_options)
-    sessions: list[_Session] = []  # stays empty if the database cannot be opened
-
-    def open_session() -> tuple[Any, ...]:
-        """Open the only session; return the items of the answer to the first frame.
-
-        The only item is SQLite's message about a definition in the file that SQLite cannot parse
-        and therefore skips; None if there is no such definition. The parent process puts the
-        message into the description of the database.
-        """
+    try:
         session = _Session(open_options)
-        sessions.append(session)
-        return (session.unparsable_definition,)
-
-    send(answers, _outcome_frame(open_session, read_only=open_options.read_only))
-    if not sessions:
+    except _REPORTED_ERRORS as error:
+        send(answers, _failure_message(error, read_only=open_options.read_only))
         return
-    session = sessions[0]
+    # The parent puts the message, if any, into the description of the database.
+    send(answers, ("done", session.unparsable_definition))
     if not open_options.read_only:  # a write must be rolled back, a read may just be killed
         signal.signal(signal.SIGTERM, session.stop)
     while True:
-        work = Work(*receive(requests))
-        send(
-            answers,
-            _outcome_frame(functools.partial(session.run, work), read_only=open_options.read_only),
-        )
+        # No variable holds the answer, whose rows would then take memory until the next answer.
+        send(answers, _answer(session, Work(*receive(requests)), open_options.read_only))
 
 
 if __name__ == "__main__":

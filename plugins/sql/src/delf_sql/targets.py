@@ -10,14 +10,17 @@ from delf_sql.placeholders import BoundStatement
 from delf_sql.target import Dialect
 from delf_sql.tokens import parse
 
-_MARK: Final = "delf_p"
+# The beginning of the names that placeholders get for the parser.
+_PLACEHOLDER_PREFIX: Final = "delf_p"
 _STORING: Final = ("INSERT", "UPDATE", "REPLACE", "MERGE", "WITH")
 Assigned = tuple[str, str | int, int]
 """The table's name, the column's name or index, and the index of the parameter stored there."""
 
 
 def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]:
-    """Return the parameters that a statement stores unchanged, with the columns that get them.
+    """Return the parameters that a statement assigns to columns, with the tables and columns.
+
+    A parameter in an expression, as in ``a = ? + 1``, is left out.
 
     Args:
         bound: The statement.
@@ -29,18 +32,13 @@ def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    first, _, rest = bound.pieces[0].lstrip().partition(" ")
-    if first.upper() not in _STORING:
+    keyword, _, rest = _text_with_named_placeholders(bound).lstrip().partition(" ")
+    if keyword.upper() not in _STORING:
         return []
-    if first.upper() == "REPLACE":  # assigns like INSERT, but sqlglot does not parse REPLACE
-        first = "INSERT"
-    pieces = [f"{first} {rest}", *bound.pieces[1:]]
-    # Give each placeholder a name with the parameter's index. _parameter_index() finds the index
-    # in the tree.
-    marked_pieces = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]
-    text = "".join(marked_pieces) + pieces[-1]
+    if keyword.upper() == "REPLACE":  # assigns like INSERT, but sqlglot does not parse REPLACE
+        keyword = "INSERT"
     try:
-        trees = parse(text, dialect)
+        trees = parse(f"{keyword} {rest}", dialect)
     except (SqlglotError, RecursionError):
         return []
     assignments: list[Assigned] = []
@@ -51,6 +49,14 @@ def stored_parameters(bound: BoundStatement, dialect: Dialect) -> list[Assigned]
             for change in tree.find_all(exp.Insert, exp.Update):
                 assignments += _assigned_by_merge_branch(tree, change)
     return assignments
+
+
+def _text_with_named_placeholders(bound: BoundStatement) -> str:
+    """Return a statement with a name for each placeholder, for :func:`_parameter_index`."""
+    text = bound.pieces[0]
+    for index, piece in enumerate(bound.pieces[1:]):
+        text += f" :{_PLACEHOLDER_PREFIX}{index} {piece}"
+    return text
 
 
 def _assigned_by_merge_branch(tree: Any, change: Any) -> Iterator[Assigned]:
@@ -140,8 +146,8 @@ def _parameter_index(item: Any) -> int | None:
 
     while isinstance(item, (exp.Paren, exp.Alias)):
         item = item.this
-    if isinstance(item, exp.Placeholder) and item.name.startswith(_MARK):
-        return int(item.name.removeprefix(_MARK))
+    if isinstance(item, exp.Placeholder) and item.name.startswith(_PLACEHOLDER_PREFIX):
+        return int(item.name.removeprefix(_PLACEHOLDER_PREFIX))
     return None
 
 

@@ -118,6 +118,11 @@ def _with_marked_texts(convert: Any) -> Any:
     return converted
 
 
+def _supported_sql_modes(modes: object) -> str:
+    supported = [mode for mode in str(modes).split(",") if mode not in _UNSUPPORTED_SQL_MODES]
+    return ",".join(supported)
+
+
 _MOMENTS: Final = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP, FIELD_TYPE.TIME)
 _CONVERSIONS: Final[dict[Any, Any]] = {
     **conversions,
@@ -195,6 +200,7 @@ class MysqlBackend(EngineBackend):
 
     def __init__(self, target: Target, settings: SQLSettings) -> None:
         super().__init__(target, settings)
+        # The database and role with which each session was opened.
         self._database_and_role: WeakKeyDictionary[_Connection, Sequence[Any]] = WeakKeyDictionary()
 
     def _url(self) -> sa.URL:
@@ -213,29 +219,33 @@ class MysqlBackend(EngineBackend):
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         (row,) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         modes, *database_and_role = row
-        # The database and role with which the session was opened. A reset may keep those that a
-        # statement has set.
-        first_database_and_role = self._database_and_role.setdefault(driver, database_and_role)
-        if database_and_role != first_database_and_role:
-            raise ConnectionResetError("the session has another database or role than before")
-        safe_modes = [mode for mode in str(modes).split(",") if mode not in _UNSUPPORTED_SQL_MODES]
+        self._require_same_database_and_role(driver, database_and_role)
         settings = [
-            f"sql_mode = '{','.join(safe_modes)}'",
+            f"sql_mode = '{_supported_sql_modes(modes)}'",
             "autocommit = 0",
             "sql_notes = 0",  # notes would displace warnings
             f"max_error_count = {_MAX_WARNINGS}",
         ]
         if read_only:
-            settings += [
-                f"sql_select_limit = {self._settings.max_rows + 1}",
-                self._timeout_setting(driver),
-            ]
-        elif _is_mariadb(driver):  # MySQL's time limit is for SELECT only
+            settings.append(f"sql_select_limit = {self._settings.max_rows + 1}")
+        if read_only or _is_mariadb(driver):  # MySQL's time limit is for SELECT only
             settings.append(self._timeout_setting(driver))
         driver.query(f"SET SESSION {', '.join(settings)}")
         driver.query("SET NAMES utf8mb4")
         if read_only:
             driver.query("SET SESSION TRANSACTION READ ONLY")
+
+    def _require_same_database_and_role(
+        self, driver: _Connection, database_and_role: Sequence[Any]
+    ) -> None:
+        """Raise ConnectionResetError if a statement has changed the session's database or role.
+
+        Resetting a session may not restore them.
+        """
+        if driver not in self._database_and_role:  # the session is new
+            self._database_and_role[driver] = database_and_role
+        elif self._database_and_role[driver] != database_and_role:
+            raise ConnectionResetError("the session has another database or role than before")
 
     def _reset(self, connection: sa.Connection, *, read_only: bool) -> None:
         _pymysql_connection(connection).reset()

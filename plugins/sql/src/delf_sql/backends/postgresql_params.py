@@ -45,21 +45,36 @@ def placeholder_types(
     """
     from psycopg.pq import ExecStatus
 
-    # With blanks: a digit right behind ``$1`` would be read as part of its number.
-    pieces = [f"{piece} ${number} " for number, piece in enumerate(bound.pieces[:-1], start=1)]
-    text = "".join([*pieces, bound.pieces[-1]])
+    text = _numbered_text(bound)
     if driver.pgconn.prepare(b"", text.encode()).status != ExecStatus.COMMAND_OK:
         return None
     description = driver.pgconn.describe_prepared(b"")
     if description.status != ExecStatus.COMMAND_OK:
         return None
     oids = [description.param_type(number) for number in range(description.nparams)]
-    user_defined = sorted({oid for oid in oids if oid >= _FIRST_USER_DEFINED_OID})
-    # For a domain the server returns the domain, but the text form depends on the base type.
-    base_types: dict[int, int] = {}
-    if user_defined:
-        base_types = dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall())
+    base_types = _base_types(driver, oids)
     return [_type_name(driver, base_types.get(oid, oid)) for oid in oids]
+
+
+def _numbered_text(bound: BoundStatement) -> str:
+    """Return a statement with the placeholders ``$1``, ``$2`` and so on."""
+    text = bound.pieces[0]
+    for number, piece in enumerate(bound.pieces[1:], start=1):
+        # With blanks: a digit right behind ``$1`` would be read as part of its number.
+        text += f" ${number} {piece}"
+    return text
+
+
+def _base_types(driver: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int, int]:
+    """Return a mapping from the oid of each user-defined type to the oid of its base type.
+
+    The base type of a domain, such as ``CREATE DOMAIN email AS text``, is the type whose values the
+    domain restricts. A type that is not a domain is its own base type.
+    """
+    user_defined = sorted({oid for oid in oids if oid >= _FIRST_USER_DEFINED_OID})
+    if not user_defined:
+        return {}
+    return dict(driver.execute(_BASE_TYPES, [user_defined]).fetchall())
 
 
 def _type_name(driver: psycopg.Connection[Any], oid: int) -> str | None:

@@ -6,6 +6,7 @@ Queries are confined by a read-only file handle, an authorizer and operating sys
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -34,7 +35,7 @@ from delf.machine.own_files import make_private_file
 from delf_sql import sqlite_child
 from delf_sql.backends.base import Problem, WriteResult, can_batch, first_line
 from delf_sql.catalog import INVALID_DEFINITION, Column, Relation, Table, find_relation
-from delf_sql.fitting import convert_values, loses_digits_as_float
+from delf_sql.fitting import check_values, loses_digits_as_float
 from delf_sql.functions import known_functions
 from delf_sql.gate import Statement
 from delf_sql.placeholders import BoundStatement, Params, bind
@@ -225,6 +226,12 @@ class _Child:
         self._folder.cleanup()
 
 
+def _has_large_integer(bound: BoundStatement) -> bool:
+    """Return True if a value is an integer that a float column would round."""
+    integers = [value for value in bound.values if isinstance(value, int)]
+    return any(loses_digits_as_float(integer) for integer in integers)
+
+
 class SqliteBackend:
     """The backend for SQLite, with a process for each connection.
 
@@ -355,6 +362,7 @@ class SqliteBackend:
             raise
         result = WriteResult()
         result.add(outcome.changed, outcome)
+        result.rowcount = outcome.changed  # also of statements that return no rows
         return result
 
     def _refuse_integers_that_would_be_rounded(
@@ -364,26 +372,22 @@ class SqliteBackend:
 
         SQLite stores all other values unchanged, because its columns hold values of any type.
         """
-
-        def has_large_integer(bound: BoundStatement) -> bool:
-            integers = [value for value in bound.values if isinstance(value, int)]
-            return any(map(loses_digits_as_float, integers))
-
-        statements_with_large_integers = list(filter(has_large_integer, bound_statements))
-        if not statements_with_large_integers:
+        statements_to_check = [each for each in bound_statements if _has_large_integer(each)]
+        if not statements_to_check:
             return
-        relations = self.relations(session)
+        find_table = functools.partial(self._find_table, session, self.relations(session))
+        for bound in statements_to_check:
+            float_kinds = [
+                kind if kind is not None and _FLOAT_TYPE.match(kind) else None
+                for kind in kinds_of(bound, "sqlite", find_table)
+            ]
+            check_values(bound, float_kinds)
 
-        def find_table(name: str) -> Table | None:
-            relation = find_relation(name, relations)
-            return None if relation is None else self._table(session, relation)
-
-        for bound in statements_with_large_integers:
-            float_kinds: list[str | None] = []
-            for kind in kinds_of(bound, "sqlite", find_table):
-                is_float = kind is not None and _FLOAT_TYPE.match(kind)
-                float_kinds.append(kind if is_float else None)
-            convert_values(bound, float_kinds, is_write=True)  # for its check, which raises
+    def _find_table(
+        self, session: _Child, relations: Sequence[Relation], name: str
+    ) -> Table | None:
+        relation = find_relation(name, relations)
+        return None if relation is None else self._table(session, relation)
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
         """Return an empty list: all tables of SQLite have transactions."""
