@@ -33,7 +33,7 @@ from delf.protocols.conversation import (
     Warn,
 )
 from delf.types import Trust
-from delf_chat.checks import check_count, check_name
+from delf_chat.checks import check_count, check_flag, check_name
 from delf_chat.history import Transform, apply_transform, for_model, make_message
 from delf_chat.memory import MemoryConversations
 from delf_chat.on_loop import StoreOnLoop
@@ -99,24 +99,20 @@ class Chat(FixedAttributes):
         history_transform: Transform | None = None,
         conversation_id: str = _DEFAULT,
     ) -> None:
-        self.keeps_variables = keep == "variables"
-        self.keep = _DEFAULT_KEPT_MESSAGES if keep == "variables" else check_count("keep", keep, 0)
-        if history_window is None:
-            self.history_window = None
-        else:
-            self.history_window = check_count("history_window", history_window, 1)
         if path is not None and not persist:
             raise ConfigurationError(
                 "a chat has a path only if it persists", hint="Chat(persist=True, path=…)"
             )
-        for name, value in (("summarize", summarize), ("persist", persist)):
-            if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigurationError(f"Chat: {name} is {value!r}", hint="True or False")
         if history_transform is not None and not callable(history_transform):
             raise ConfigurationError("history_transform must be a function")
-        self.summarize = summarize
-        self.persist = persist
-        # A text of a project's file stays as it is: it knows that the file gives the URL.
+        self.keeps_variables = keep == "variables"
+        self.keep = _DEFAULT_KEPT_MESSAGES if keep == "variables" else check_count("keep", keep, 0)
+        self.history_window = history_window
+        if history_window is not None:
+            check_count("history_window", history_window, 1)
+        self.summarize = check_flag("summarize", summarize)
+        self.persist = check_flag("persist", persist)
+        # Only a Path is converted: a path from delf.toml is a subclass of str that names the file.
         self.path = str(path) if isinstance(path, Path) else path
         self.namespace = check_name("namespace", namespace)
         self.summarizer_llm = None if summarizer_llm is None else as_llm_config(summarizer_llm)

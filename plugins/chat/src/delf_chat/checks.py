@@ -11,7 +11,7 @@ _MAX_NAME_CHARACTERS: Final = 250
 
 
 def check_count(name: str, value: Any, minimum: int) -> int:
-    """Check that a value is an integer of at minimum ``minimum``, and return the value.
+    """Check that a value is an integer of at least ``minimum``, and return the value.
 
     Raises:
         ConfigurationError: If the value is not an integer, or is smaller.
@@ -20,6 +20,17 @@ def check_count(name: str, value: Any, minimum: int) -> int:
         raise ConfigurationError(
             f"Chat: {name} must be a whole number from {minimum}, not {value!r}"
         )
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Check that a value is True or False, and return the value.
+
+    Raises:
+        ConfigurationError: If the value is anything else.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"Chat: {name} is {value!r}", hint="True or False")
     return value
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast, get_args
 
 from delf.errors import ConfigurationError, DelfError
@@ -57,26 +58,27 @@ async def apply_transform(
     """
     if transform is None:
         return messages
-    name = getattr(transform, "__name__", type(transform).__name__)
-    messages_for_transform = list(messages)
-
-    def work() -> Any:
-        result = transform(messages_for_transform)
-        # An awaitable result is awaited on the event loop, not in this thread.
-        return result if inspect.isawaitable(result) else _as_list(result)
-
+    # A plain function may block, so call the function in a thread.
+    call = partial(_list_or_awaitable, transform, list(messages))
     try:
-        if inspect.iscoroutinefunction(transform):
-            result = await transform(messages_for_transform)
-        else:  # a plain function may block
-            result = await in_own_thread(work, "delf-transform")
-            result = await result if inspect.isawaitable(result) else result
-        return [_as_message(item) for item in _as_list(result)]
+        result = await in_own_thread(call, "delf-transform")
+        if not isinstance(result, list):
+            result = _as_list(await result)
+        return [_as_message(item) for item in result]
     except Exception as error:
+        name = getattr(transform, "__name__", type(transform).__name__)
         is_delf_error = isinstance(error, DelfError)
         reason = error.message if is_delf_error else f"{type(error).__name__}: {error}"
         hint = error.hint if is_delf_error else None
         raise DelfError(f"history_transform {name} failed: {reason}", hint=hint) from error
+
+
+def _list_or_awaitable(
+    transform: Transform, messages: list[ChatMessage]
+) -> list[Any] | Awaitable[Any]:
+    """Call a transform; return its messages, or for an async function the awaitable of them."""
+    result = transform(messages)
+    return result if inspect.isawaitable(result) else _as_list(result)
 
 
 def _as_list(result: Any) -> list[Any]:

@@ -29,6 +29,8 @@ from delf_cli.streams import real_stdout
 if TYPE_CHECKING:
     from delf import Agent, Response
 
+Listener = Callable[[Event], None]
+
 _END_SECONDS: Final = 2.0
 
 
@@ -105,76 +107,60 @@ class Repl:
     async def _run_task(self, task: str) -> None:
         """Run a task, and show its response. A stopped task does not end the session."""
         self._tally.tasks += 1
-        live_status = self._make_live_status()
-        chat = chat_of(self._agent)
-        json_fields = {"conversation": None if chat is None else chat.conversation_id}
-        events: list[Event] = []
-        # The agent records the end of a cancelled task, too, perhaps from another thread.
-        loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
-
-        def collect(event: Event) -> None:
-            events.append(event)
-            if isinstance(event, TaskFinished):
-                loop.call_soon_threadsafe(has_ended.set)
-
+        events = _TaskEvents()
         narrator = Narrator(self._screen, verbose=self._options.verbose, root=Path.cwd())
-        listeners: list[Callable[[Event], None]] = [narrator, collect]
-        listeners += [live_status] if live_status is not None else []
+        with self._live_status() as status_listeners:
+            result = await self._result_of(task, events, [narrator, events, *status_listeners])
+        match result:
+            case None:
+                if not self._reader.interactive:  # a person's Ctrl-C is no failure
+                    self._tally.failed += 1
+                self._show_stopped(events.received)
+            case DelfError():
+                self._tally.failed += 1
+                self._show_error(result)
+            case _:
+                if not result.status:
+                    self._tally.failed += 1
+                self._show(result)
+
+    @contextmanager
+    def _live_status(self) -> Generator[Sequence[Listener]]:
+        """Show the status of a task while the block runs; yield the listeners that update it."""
+        if self._screen.console is None:
+            yield ()
+            return
+        asks = self._agent.config.approval_mode == "interactive"
+        live_status = LiveStatus(self._screen.console, asks_person=asks)
+        live_status.start()
+        try:
+            yield (live_status,)
+        finally:
+            live_status.stop()
+
+    async def _result_of(
+        self, task: str, events: _TaskEvents, listeners: Sequence[Listener]
+    ) -> Response | DelfError | None:
+        """Run a task, and return its response or error; None if the task was stopped."""
+        options = self._options
         work = asyncio.ensure_future(
-            self._agent.arun(
-                task,
-                self._options.timeout,
-                listeners=listeners,
-                setup=self._options.setup,
-            )
+            self._agent.arun(task, options.timeout, listeners=listeners, setup=options.setup)
         )
-        if live_status is not None:
-            live_status.start()
         try:
             with self._stop_on_interrupt(work):
-                response = await work
+                return await work
+        except DelfError as error:
+            return error
         except asyncio.CancelledError:
             session_task = asyncio.current_task()
-            is_session_cancelled = session_task is not None and session_task.cancelling()
-            if is_session_cancelled:  # Ctrl-C cancels only ``work``
-                raise
-            is_stopped_by_person = self._reader.interactive
-            if not is_stopped_by_person:  # a person's Ctrl-C is no failure
-                self._tally.failed += 1
-            has_begun = bool(events)
-            if has_begun:  # otherwise, no end is recorded
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_END_SECONDS):
-                        await has_ended.wait()
-            self._show_final(live_status, lambda: self._show_stopped(events))
-        except DelfError as error:
-            failure = error  # ``error`` is deleted at the end of the clause
-            self._tally.failed += 1
-            self._show_final(live_status, lambda: self._show_error(failure, json_fields))
-        else:
-            has_succeeded: bool = response.status
-            if not has_succeeded:
-                self._tally.failed += 1
-            self._show_final(live_status, lambda: self._show(response, json_fields))
-        finally:
-            if live_status is not None:
-                live_status.stop()
-
-    def _make_live_status(self) -> LiveStatus | None:
-        if self._screen.console is None:
+            if session_task is not None and session_task.cancelling():
+                raise  # the session ends; Ctrl-C would only have cancelled ``work``
+            await events.wait_for_end()
             return None
-        asks = self._agent.config.approval_mode == "interactive"
-        return LiveStatus(self._screen.console, asks_person=asks)
 
-    def _show_final(self, live_status: LiveStatus | None, show: Callable[[], Any]) -> None:
-        """Replace the live status of a task by its response or failure."""
-        if live_status is not None:
-            live_status.stop()
-        show()
-
-    def _show(self, response: Response, json_fields: Mapping[str, Any]) -> None:
+    def _show(self, response: Response) -> None:
         if self._options.as_json:
-            click.echo(output.response_json(response, **json_fields))
+            click.echo(output.response_json(response, **self._json_fields()))
         elif response.status:
             output.show_answer(response.text)
         else:
@@ -188,11 +174,15 @@ class Repl:
         if not output.show_stopped(events, self._screen):
             errors.say("", "stopped")
 
-    def _show_error(self, error: DelfError, json_fields: Mapping[str, Any]) -> None:
+    def _show_error(self, error: DelfError) -> None:
         if self._options.as_json:
-            click.echo(output.failure_json(error, **json_fields))
+            click.echo(output.failure_json(error, **self._json_fields()))
             real_stdout().flush()
         errors.report(error)
+
+    def _json_fields(self) -> Mapping[str, Any]:
+        chat = chat_of(self._agent)
+        return {"conversation": None if chat is None else chat.conversation_id}
 
     @contextmanager
     def _stop_on_interrupt(self, work: asyncio.Future[Response]) -> Generator[None]:
@@ -210,6 +200,29 @@ class Repl:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+
+class _TaskEvents:
+    """Listener that collects the events of a task."""
+
+    def __init__(self) -> None:
+        self.received: list[Event] = []
+        self._loop = asyncio.get_running_loop()
+        self._has_ended = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        """Add an event. The agent may call this from another thread."""
+        self.received.append(event)
+        if isinstance(event, TaskFinished):
+            self._loop.call_soon_threadsafe(self._has_ended.set)
+
+    async def wait_for_end(self) -> None:
+        """Wait at most :data:`_END_SECONDS` until the end of a cancelled task is recorded."""
+        if not self.received:
+            return  # a task that has not begun gets no end
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self._has_ended.wait()
 
 
 def run_chat(agent: Agent, **options: Any) -> None:
