@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -360,30 +359,24 @@ class SlackChannel:
     async def _describe_decision_made_elsewhere(self, request: ApprovalRequest) -> str | None:
         """Describe how a request ended outside of this channel.
 
-        Wait some seconds for the end, because the journal may record the end later. Return None if
-        the request is still pending then, or cannot be read.
+        Poll the journal for some seconds, because the journal may record the end later. Return None
+        if the request is still pending then, or cannot be read.
         """
         journal = self._journal
         if journal is None:
             return "Decided elsewhere, or nobody waits for it any more."
-        live = journal.subscribe(request.task_id)
         deadline = time.monotonic() + _END_SECONDS
-        while True:
-            try:
+        try:
+            record = await _record(journal, request.request_id)
+            while _is_pending(record):
+                if self._is_closing or time.monotonic() > deadline:
+                    return None
+                await asyncio.sleep(_POLL_SECONDS)
                 record = await _record(journal, request.request_id)
-            except DelfError as error:
-                _log.warning("how a question ended is not known: %s", error.message)
-                return None
-            is_over = record is None or record.task.state.is_terminal or record.decided is not None
-            if is_over:
-                return _end_text(record)
-            if self._is_closing or time.monotonic() > deadline:
-                return None
-            # An event is only a reason to read the record earlier; the subscription goes on after a
-            # timeout.
-            with suppress(TimeoutError, StopAsyncIteration):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await anext(live)
+        except DelfError as error:
+            _log.warning("how a question ended is not known: %s", error.message)
+            return None
+        return _end_text(record)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; log a warning if Slack fails."""
@@ -657,6 +650,11 @@ def _needs_others(request: ApprovalRequest) -> bool:
     """Return True if somebody else must approve the call after a person has edited the call."""
     rule = ApprovalRule.from_data(request.rule)
     return rule is not None and rule.needs_others
+
+
+def _is_pending(record: RequestRecord | None) -> bool:
+    """Return True if a request is not decided, and its task goes on."""
+    return record is not None and record.decided is None and not record.task.state.is_terminal
 
 
 def _end_text(record: RequestRecord | None) -> str:

@@ -237,34 +237,24 @@ def request_text(
 
 
 def fact_lines(
-    request: ApprovalRequest, shown_facts: Sequence[Fact], width: int, *, whole: bool
+    request: ApprovalRequest, all_facts: Sequence[Fact], width: int, *, whole: bool
 ) -> tuple[list[str], int]:
     """Format facts in lines of a width, and count the omitted characters.
 
     Args:
         request: The request, or its event.
-        shown_facts: The facts, as :func:`delf.protocols.facts.facts` returns them.
+        all_facts: The facts, as :func:`delf.protocols.facts.facts` returns them.
         width: The width in columns.
         whole: Whether to show every fact in full.
     """
-    parts: list[Part] = []
-    omitted_facts: list[Fact] = []
-    argument_count = 0
-    for fact in shown_facts:
-        argument_count += fact.kind is FactKind.ARGUMENT
-        exceeds_limit = argument_count > _MAX_ARGUMENTS and not whole
-        if exceeds_limit and _describes_argument(fact) and not _needs_attention(fact):
-            omitted_facts.append(fact)
-            continue
-        parts.append(_fact_part(request, fact, width, whole=whole))
+    shown_facts, omitted_facts = all_facts, list[Fact]()
+    if not whole:
+        shown_facts, omitted_facts = _split_at_limit(all_facts)
+    parts = [_fact_part(request, fact, width, whole=whole) for fact in shown_facts]
     if omitted_facts:
-        omitted_chars = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
-        # The origin of an argument is a fact besides the argument, so it does not count here.
-        omitted_arguments = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
-        # The key v shows the whole request.
-        parts.append(Part([f"… {omitted_arguments} more arguments; v shows them"], omitted_chars))
+        parts.append(_note_on_omitted(omitted_facts))
     is_call = request.code is None and not request.is_question
-    if is_call and not any(map(_describes_argument, shown_facts)):
+    if is_call and not any(map(_describes_argument, all_facts)):
         parts.append(Part(["(no arguments)"]))
     lines: list[str] = []
     for part in parts:
@@ -272,6 +262,34 @@ def fact_lines(
         for line in part.lines:
             lines += wrap_line(line, width)
     return lines, sum(part.omitted_chars for part in parts)
+
+
+def _split_at_limit(all_facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
+    """Split facts into those to show and those to omit.
+
+    Omit what describes an argument after the first :data:`_MAX_ARGUMENTS`, unless the person must
+    see the fact.
+    """
+    shown_facts: list[Fact] = []
+    omitted_facts: list[Fact] = []
+    argument_count = 0
+    for fact in all_facts:
+        if fact.kind is FactKind.ARGUMENT:
+            argument_count += 1
+        is_beyond_limit = argument_count > _MAX_ARGUMENTS and _describes_argument(fact)
+        if is_beyond_limit and not _needs_attention(fact):
+            omitted_facts.append(fact)
+        else:
+            shown_facts.append(fact)
+    return shown_facts, omitted_facts
+
+
+def _note_on_omitted(omitted_facts: Sequence[Fact]) -> Part:
+    # An argument and its origin are two facts, so origins do not count as arguments.
+    argument_count = sum(fact.kind is not FactKind.ORIGIN for fact in omitted_facts)
+    omitted_chars = sum(len(fact.label) + len(fact.text) for fact in omitted_facts)
+    # The key v shows the whole request.
+    return Part([f"… {argument_count} more arguments; v shows them"], omitted_chars)
 
 
 def _describes_argument(fact: Fact) -> bool:
