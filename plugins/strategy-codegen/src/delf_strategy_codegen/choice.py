@@ -85,27 +85,25 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
     scripts = [block for block in parts if is_script(block.code)]
     if not scripts:
         return _reading_of_longest_block(parts)
-    candidates: list[Block] = []
-    examples: list[Block] = []
-    for block in scripts:
-        if _EXAMPLE.search(_nearby_text(block.text_before)):
-            examples.append(block)
-        else:
-            candidates.append(block)
-    if candidates and examples:
-        # Ignore the examples. If a candidate needs a name that only an example binds, the choice is
-        # ambiguous.
-        example_names = _union(bound_names(block.code) for block in examples)
-        candidate_names = _union(bound_names(block.code) for block in candidates)
-        needed_names = _union(free_names(block.code) for block in candidates)
-        names_only_in_examples = example_names - candidate_names
-        if needed_names & names_only_in_examples:
-            return Reading(None, AMBIGUOUS)
-        scripts = candidates
+    examples = [block for block in scripts if _EXAMPLE.search(_nearby_text(block.text_before))]
+    candidates = [block for block in scripts if block not in examples]
+    if not candidates:
+        candidates = examples
+    elif _needs_names_of(candidates, examples):
+        return Reading(None, AMBIGUOUS)
+    # The last block usually is the script or a part of it, so an earlier block alone is not enough.
     last_part = parts[-1]
-    if last_part not in scripts and parse_script(last_part.code) is None:
+    if parse_script(last_part.code) is None:
         return Reading(None, _UNREADABLE.format(_describe_problem(last_part.code)))
-    return _join_or_choose(scripts)
+    return _join_or_choose(candidates)
+
+
+def _needs_names_of(candidates: Sequence[Block], examples: Sequence[Block]) -> bool:
+    """Return True if a candidate uses a name that only an example binds."""
+    needed_names = _union(free_names(block.code) for block in candidates)
+    names_of_candidates = _union(bound_names(block.code) for block in candidates)
+    names_of_examples = _union(bound_names(block.code) for block in examples)
+    return bool(needed_names & (names_of_examples - names_of_candidates))
 
 
 def _join_or_choose(scripts: Sequence[Block]) -> Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from delf.answers import find_reasoning_opening, split_reasoning
@@ -166,22 +167,29 @@ def _tagged_block(content: str, start: int, end: int, answer: str) -> Block:
 
 
 def _answer_text(text: str) -> str:
-    """Remove tagged reasoning, and everything after the end of the model's turn, from an answer."""
+    """Remove tagged reasoning, and everything after the end of the model's turn, from an answer.
+
+    Marks and tags within a script are text of the script.
+    """
     scripts = [block for block in blocks_of(text) if parse_script(block.code) is not None]
+    for mark in _TURN_END.finditer(text):
+        is_before_answer = mark.start() == 0
+        if not is_before_answer and not _is_within(scripts, mark.start()):
+            return _without_reasoning(text[: mark.start()], scripts)
+    return _without_reasoning(text, scripts)
 
-    def is_in_script(position: int) -> bool:
-        return any(script.start <= position < script.end for script in scripts)
 
-    # A mark at position 0 stands before the answer, and so does not end the model's turn.
-    for turn_end in _TURN_END.finditer(text, 1):
-        if not is_in_script(turn_end.start()):
-            text = text[: turn_end.start()]
-            break
+def _is_within(blocks: Sequence[Block], position: int) -> bool:
+    return any(block.start <= position < block.end for block in blocks)
+
+
+def _without_reasoning(text: str, scripts: Sequence[Block]) -> str:
+    """Remove reasoning between tags that begin a line outside of the scripts."""
     answer = ""
     end_of_reasoning = 0
     for tag in _TAG_AT_LINE_START.finditer(text):
         start = tag.start()
-        if start < end_of_reasoning or is_in_script(start):
+        if start < end_of_reasoning or _is_within(scripts, start):
             continue
         opening = find_reasoning_opening(text[start:])
         if opening is None:

@@ -226,33 +226,34 @@ class _Field:
         return "{" + text + "}"
 
     def as_format_field(self, arguments: list[str]) -> str:
-        """Return the field as text for ``str.format``.
+        """Return the field for a ``str.format`` call, as ``{!r:>{}}`` for ``{name!r:>{width}}``.
 
-        The field's expression, and those in its specification, are appended to ``arguments``. The
-        text is braces without the expression, such as ``{!r:>{}}`` for ``{name!r:>{width}}``.
+        Append the expressions, here ``name`` and ``width``, to the arguments of the call.
         """
         text = self.expression()
         needs_parentheses = "\n" in text or "," in text
         arguments.append(f"({text})" if needs_parentheses else text.strip())
-        text_before = ""
         conversion = self.conversion
-        if self.equals_sign:
-            # A field such as ``{name=}`` shows its expression, too. This text becomes part of the
-            # literal that ``format`` is called on, so braces, backslashes and quotes are escaped.
-            text_before = f"{text}{self.equals_sign}".replace("{", "{{").replace("}", "}}")
-            text_before = text_before.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
-            # As in f-strings, ``=`` shows the repr unless the field says how to show the value.
-            if not conversion and self.spec is None:
-                conversion = "!r"
-        spec = ""
-        if self.spec is not None:
-            spec = ":"
-            for part in self.spec:
-                if isinstance(part, _Field):
-                    spec += part.as_format_field(arguments)
-                else:
-                    spec += part
-        return text_before + "{" + conversion + spec + "}"
+        # As in f-strings, ``=`` shows the repr unless the field says how to show the value.
+        if self.equals_sign and not conversion and self.spec is None:
+            conversion = "!r"
+        return self._label() + "{" + conversion + self._format_spec(arguments) + "}"
+
+    def _label(self) -> str:
+        """Return the text ``name=`` of a field such as ``{name=}``, escaped for a literal."""
+        if not self.equals_sign:
+            return ""
+        label = f"{self.expression()}{self.equals_sign}".replace("{", "{{").replace("}", "}}")
+        return label.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
+
+    def _format_spec(self, arguments: list[str]) -> str:
+        """Return the specification, and append the expressions of its fields to ``arguments``."""
+        if self.spec is None:
+            return ""
+        spec = ":"
+        for part in self.spec:
+            spec += part.as_format_field(arguments) if isinstance(part, _Field) else part
+        return spec
 
 
 class _Reader:
@@ -325,43 +326,46 @@ class _Reader:
             prefix: The string's prefix, such as ``f``.
         """
         curly_quotes, ascii_quote = _quotes_of_same_kind(self._text[self._position])
-        # In some answers, an ASCII quote closes a string that a curly quote opened, as in “a". In
-        # others, the ASCII quote is part of the text, as in “5" disk”. _with_plain_signs() reads
-        # the script with one rule, and with the other if the result is no valid Python.
-        if curly_quotes and self._must_close_with_curly_quote:
-            closing_quotes = curly_quotes
-        else:
-            closing_quotes = curly_quotes + ascii_quote
+        # A curly quote may be closed by an ASCII quote, as in “a", which may also be text, as in
+        # “5" disk”. _with_plain_signs() reads the script with one rule, then with the other.
+        closing_quotes = curly_quotes
+        if not curly_quotes or not self._must_close_with_curly_quote:
+            closing_quotes += ascii_quote
         is_triple = self._are_next(closing_quotes, 3)
         quote_count = 3 if is_triple else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
         is_raw_in_curly_quotes = "r" in prefix.lower() and bool(curly_quotes)
-        # The curly quotes around the string become ASCII quotes, so an ASCII quote within them gets
-        # a backslash: “5" disk” becomes "5\" disk". A raw string gets other quotes, as in
-        # r'5" disk', because a backslash would become part of its text.
-        escapes_ascii_quotes = bool(curly_quotes) and not is_raw_in_curly_quotes
-        while True:
-            char = self._current()
-            if self._are_next(closing_quotes, quote_count):
-                self._position += quote_count
-                if is_raw_in_curly_quotes:
-                    text.choose_raw_quotes()
-                return text
-            if char == "\n" and not is_triple:
+        # Curly quotes become ASCII quotes, so an ASCII quote within them gets a backslash.
+        escaped_quote = ascii_quote if curly_quotes else ""
+        while not self._are_next(closing_quotes, quote_count):
+            if self._current() == "\n" and not is_triple:
                 raise _UnreadableError
-            if text.is_f_string and char in "{}":
+            if text.is_f_string and self._current() in "{}":
                 self._field_or_brace(text.parts)
-                continue
-            # A backslash escapes the next character. In a raw string in curly quotes, the backslash
-            # is a plain character, so that the string may end with a backslash.
-            if char == "\\" and not is_raw_in_curly_quotes:
-                text.parts.append(self._text[self._position : self._position + 2])
-                self._position += 2
-                continue
-            must_escape = escapes_ascii_quotes and char == ascii_quote
-            text.parts.append(f"\\{char}" if must_escape else char)
-            self._position += 1
+            elif is_raw_in_curly_quotes:
+                text.parts.append(self._take(1))
+            else:
+                text.parts.append(self._character(escaped_quote))
+        self._position += quote_count
+        if is_raw_in_curly_quotes:
+            # A backslash would become part of a raw string, so “5" disk” becomes r'5" disk'.
+            text.choose_raw_quotes()
+        return text
+
+    def _character(self, escaped_quote: str) -> str:
+        """Read a character of a string, with its backslash if any; add a backslash to a quote."""
+        if self._current() == "\\":
+            return self._take(2)
+        if self._current() == escaped_quote:
+            return "\\" + self._take(1)
+        return self._take(1)
+
+    def _take(self, count: int) -> str:
+        """Read the next characters."""
+        start = self._position
+        self._position += count
+        return self._text[start : self._position]
 
     def _current(self) -> str:
         if self._position >= len(self._text):

@@ -124,60 +124,96 @@ class CodegenStrategy:
             in_tool=in_tool,
         )
         messages = host.begin(rules)
-        retries = 0
-        reruns = _RerunCounter(host.rerun_count)
+        progress = _Progress(host)
         while True:
             written = await _write(host, messages, self._code_in)
             if written.code is None:
                 return written.text
-            code = written.code
-            calls = written.calls
-            result = await host.execute(repair_code(code))
-            if result.changes:
-                reruns.has_changed = True
-            # People asked for another script, whatever the outcome of this one.
-            if result.changes_requested:
-                if result.refused is not None:
-                    raise result.refused
-                if not result.can_retry:
+            result = await host.execute(repair_code(written.code))
+            answer_or_feedback = await progress.after(written.code, result)
+            if isinstance(answer_or_feedback, str):
+                return answer_or_feedback
+            messages += _as_sent_by_model(written.calls, answer_or_feedback)
+
+
+_Feedback = tuple[Message, Message]
+"""The message with a script, and the message with the feedback to the script."""
+
+
+class _Progress:
+    """Decides after each script of a task whether the task needs another script.
+
+    Args:
+        host: The host of the task.
+    """
+
+    def __init__(self, host: StrategyHost) -> None:
+        self._host = host
+        self._reruns = _RerunCounter(host.rerun_count)
+        self._retries = 0  # since the last rerun
+
+    async def after(self, code: str, result: ScriptResult) -> str | _Feedback:
+        """Return the answer of the task, or the feedback if the model has to write another script.
+
+        Args:
+            code: The script.
+            result: The script's result.
+
+        Raises:
+            DelfError: If no other script may run or could succeed.
+        """
+        if result.changes:
+            self._reruns.has_changed = True
+        if result.changes_requested:  # people asked for another script, whatever the outcome
+            _raise_if_permanent(result)
+            return requested_changes_messages(code, result)
+        match result.outcome:
+            case Done() as outcome:
+                return await self._after_end(code, result, outcome)
+            case Rerun() as outcome:
+                self._reruns.count(outcome)
+                self._retries = 0
+                return rerun_messages(code, outcome, result.printed)
+            case outcome:
+                _raise_if_permanent(result)
+                if not self._may_retry:
                     raise as_error(result) from result.cause
-                messages += _as_sent_by_model(calls, requested_changes_messages(code, result))
-                continue
-            match result.outcome:
-                case Done(value=value, variables=variables):
-                    text = compose(host.output, value)
-                    has_answer = bool(text.strip()) or host.has_answered
-                    refusal = host.refuse(text)
-                    if refusal is not None:
-                        if retries >= host.retry_count:
-                            return text  # even a refused answer is better than none
-                        problem = refusal
-                        feedback = refused_answer_messages(code, text, refusal)
-                    elif result.is_silent and not has_answer:
-                        if retries >= host.retry_count:
-                            return _last_answer(result)
-                        problem = SILENT
-                        feedback = silent_messages(code, result.returned, variables)
-                    else:
-                        return text
-                    retries += 1
-                    await host.retrying(problem)
-                    messages += _as_sent_by_model(calls, feedback)
-                case Rerun() as outcome:
-                    reruns.count(outcome)
-                    retries = 0
-                    messages += _as_sent_by_model(
-                        calls, rerun_messages(code, outcome, result.printed)
-                    )
-                case outcome:
-                    if result.refused is not None:  # the budget is exhausted, which ends the task
-                        raise result.refused
-                    # After a permanent failure, no other script could succeed.
-                    if retries >= host.retry_count or not result.can_retry:
-                        raise as_error(result) from result.cause
-                    retries += 1
-                    await host.retrying(_reason(outcome))
-                    messages += _as_sent_by_model(calls, _what_went_wrong(code, outcome, result))
+                await self._count_retry(_reason(outcome))
+                return _what_went_wrong(code, outcome, result)
+
+    async def _after_end(self, code: str, result: ScriptResult, outcome: Done) -> str | _Feedback:
+        """Return the answer of a script that ran to its end, or the feedback if it has none."""
+        host = self._host
+        text = compose(host.output, outcome.value)
+        has_answer = bool(text.strip()) or host.has_answered
+        refusal = host.refuse(text)
+        if refusal is not None:
+            if not self._may_retry:
+                return text  # even a refused answer is better than none
+            await self._count_retry(refusal)
+            return refused_answer_messages(code, text, refusal)
+        if result.is_silent and not has_answer:
+            if not self._may_retry:
+                return _last_answer(result)
+            await self._count_retry(SILENT)
+            return silent_messages(code, result.returned, outcome.variables)
+        return text
+
+    @property
+    def _may_retry(self) -> bool:
+        return self._retries < self._host.retry_count
+
+    async def _count_retry(self, reason: str) -> None:
+        self._retries += 1
+        await self._host.retrying(reason)
+
+
+def _raise_if_permanent(result: ScriptResult) -> None:
+    """Raise the error of a task if no other script could succeed."""
+    if result.refused is not None:  # the budget is exhausted
+        raise result.refused
+    if not result.can_retry:
+        raise as_error(result) from result.cause
 
 
 class _FinalReply(NamedTuple):
@@ -216,49 +252,55 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 "code_in is 'tool', and the model cannot be given tools",
                 hint='code_in = "fence", or "auto"',
             )
-        attempts = 1
-        can_offer_tool = code_in == "auto" and not has_called_tool
-        unusable_reply: ModelReply | None = None
-        problem = ""
+        may_offer_tool_later = code_in == "auto" and not has_called_tool
+        unusable_answers: list[_UnusableAnswer] = []
         while True:
-            # The feedback to the last reply is written only now, because its words depend on
-            # whether the tool is offered this time.
-            feedback: tuple[Message, ...] = ()
-            if unusable_reply is not None:
-                feedback = unusable_answer_messages(
-                    unusable_reply.text, problem, in_tool=bool(tools)
-                )
+            feedback = _feedback_to(unusable_answers, in_tool=bool(tools))
             try:
                 reply = await host.ask((*messages, *feedback), tools=tools)
             except LLMExecutionError as error:
-                was_tool_offered_late = bool(tools) and can_offer_tool
+                was_tool_offered_late = bool(tools) and may_offer_tool_later
                 if not was_tool_offered_late or not _may_be_about_tools(error):
                     raise
-                # The model has answered the request without tools, so the server refuses tools. Ask
-                # again without tools, and write the feedback in other words.
-                can_offer_tool = False
+                # The model has answered the request without tools, so the server refuses tools.
+                may_offer_tool_later = False
                 tools = ()
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
                 calls = calls_with_script(reply) if tools else ()
                 return _FinalReply(reading.code, reply.text, calls)
-            if _is_final_prose(host, reply, reading, is_first_reply=attempts == 1):
+            if _is_final_prose(host, reply, reading, is_first_reply=not unusable_answers):
                 return _FinalReply(None, reply.text.strip())
-            if attempts > host.retry_count:
+            unusable_answers.append(_UnusableAnswer(reply.text, reading.why))
+            if len(unusable_answers) > host.retry_count:
                 raise CodeGenerationError(
-                    f"the model {reply.model!r} answered without a script {attempts} times; "
-                    f"{quote_answer(reply.text)}"
+                    f"the model {reply.model!r} answered without a script "
+                    f"{len(unusable_answers)} times; {quote_answer(reply.text)}"
                 )
-            attempts += 1
             await host.retrying(reading.why or "the answer held no script")
-            if can_offer_tool and host.takes_tools:
+            if may_offer_tool_later and host.takes_tools:
                 tools = (_RUN,)
-            # The next request has the feedback to the reply before this one, and then the feedback
-            # to this one.
-            messages = (*messages, *feedback)
-            unusable_reply = reply
-            problem = reading.why
+
+
+class _UnusableAnswer(NamedTuple):
+    """An answer without a script, and the problem; the problem may be empty."""
+
+    text: str
+    problem: str
+
+
+def _feedback_to(answers: Sequence[_UnusableAnswer], *, in_tool: bool) -> list[Message]:
+    """Return the feedback to answers without a script.
+
+    Args:
+        answers: The answers, in order.
+        in_tool: Whether the model is asked for a tool call with the script.
+    """
+    feedback: list[Message] = []
+    for answer in answers:
+        feedback += unusable_answer_messages(answer.text, answer.problem, in_tool=in_tool)
+    return feedback
 
 
 def _is_final_prose(
