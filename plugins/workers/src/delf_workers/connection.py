@@ -347,22 +347,15 @@ class Workers(Connection[WorkersSettings]):
         if not self._may_call(worker_name):
             raise ToolRefusedError(f"a worker {worker_name!r} could not be called here")
         self.agent_workers.registry.check_free(worker_name)
-        tools: Mapping[str, Any] = {} if context is None else context.tools
         names: list[str] = spec.get("connections", [])
-        for name in names:
-            if name not in tools:
-                raise ToolRefusedError(
-                    f"a worker has no more than its maker, which does not have {name!r}. "
-                    f"It has: {', '.join(tools) or 'nothing'}"
-                )
+        _check_maker_has(names, {} if context is None else context.tools)
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the same workers as its maker, whose own patterns come first.
-            # The patterns that the maker inherited from its own maker are not written, because
-            # for_worker() adds them for each call of the worker.
-            patterns_of_maker, *_inherited_patterns = self.allowed_patterns
+            # The new worker may call the workers that its maker may call. for_worker() adds the
+            # limits that the maker itself has inherited.
+            own_patterns_of_maker = self.allowed_patterns[0]
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
-            settings["workers"] = {"allow_workers": list(patterns_of_maker)}
+            settings["workers"] = {"allow_workers": list(own_patterns_of_maker)}
             table["connections"] = settings
         if self.caller is not None:  # the maker is a worker, not the agent
             table["maker"] = self.caller.name
@@ -373,6 +366,20 @@ class Workers(Connection[WorkersSettings]):
         shop, self.workshop = self.workshop, None
         if shop is not None:
             await shop.aclose()
+
+
+def _check_maker_has(names: Sequence[str], tools: Mapping[str, Any]) -> None:
+    """Check that the maker of a worker has the connections that the worker shall get.
+
+    Raises:
+        ToolRefusedError: If a connection is missing.
+    """
+    for name in names:
+        if name not in tools:
+            raise ToolRefusedError(
+                f"a worker has no more than its maker, which does not have {name!r}. "
+                f"It has: {', '.join(tools) or 'nothing'}"
+            )
 
 
 def _strategy_of_worker(context: CallContext, trust: Trust) -> str | None:

@@ -91,29 +91,24 @@ class Workshop(Generic[W]):
         where = worker.place("connections", name)
         settings = dict(worker.connections[name])
         has_type = settings.pop("type", None) is not None
-        kind = worker.kind_of(name)
         if name == TOOLS:
             yield from self._tools_of_file(worker, settings, where)
             return
-        calls_workers = kind == WORKERS or (kind is None and name == WORKERS)
-        if calls_workers:
+        kind = worker.kind_of(name) or name
+        if kind == WORKERS:
             yield self.for_worker(agent_workers, worker, _patterns(settings, where))
             return
-        sandbox_paths = worker.sandbox.paths
-        if kind == "filesystem" and sandbox_paths and "roots" not in settings:
+        if kind == "filesystem" and worker.sandbox.paths:
             # The folders of llm-do's sandbox are the roots of the connection.
-            settings["roots"] = {n: _with_create(root) for n, root in sandbox_paths.items()}
-            yield self._make_connection(name, kind, settings, where)
-            return
-        has_only_permissions = settings.keys() <= _PERMISSIONS
-        if has_only_permissions and not has_type:
-            # The entry refers to a connection of the agent.
+            roots = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
+            settings.setdefault("roots", roots)
+        is_connection_of_agent = settings.keys() <= _PERMISSIONS and not has_type
+        if is_connection_of_agent:
             yield _with_permissions(self._connection_by_name(name, where), settings, where)
             return
-        # The entry has the settings of a connection of the worker's own. The name may be the import
-        # path of a class; scripts use the last part. Without a type, the name is also the type.
-        script_name = name.rpartition(".")[2].lower()
-        yield self._make_connection(script_name, kind or name, settings, where)
+        # The name may be the import path of a class; scripts use the last part.
+        name_in_scripts = name.rpartition(".")[2].lower()
+        yield self._make_connection(name_in_scripts, kind, settings, where)
 
     def _make_connection(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str

@@ -146,19 +146,16 @@ async def arun_worker(
         **options,
     )
     events: list[Event] = []
-    child_listeners: list[Listener] = [events.append, *one_or_more(listeners)]
-    worker_names: dict[str, str] = {}  # by task id
-
-    def remember_worker(event: Event) -> None:
-        if isinstance(event, ChildStarted):
-            worker_names[event.child_id] = event.worker or worker
-
+    reporters: list[Listener] = []
     if message_callback is not None:
-        child_listeners += [remember_worker, _ModelCallReporter(worker_names, message_callback)]
+        reporters.append(_ModelCallReporter(worker, message_callback))
     async with agent:
-        # The outer task starts the worker, and the worker's task the workers that it calls.
+        # The agent's own task only starts the worker, whose task is a child task.
         response = await agent.arun(
-            text, timeout, listeners=[remember_worker], child_listeners=child_listeners
+            text,
+            timeout,
+            listeners=reporters,
+            child_listeners=[events.append, *one_or_more(listeners), *reporters],
         )
     return response_of_worker(response, events)
 
@@ -167,13 +164,15 @@ class _ModelCallReporter:
     """An event listener that reports each completed model call of a worker.
 
     Args:
-        worker_names: The names of workers, by task id.
+        worker: The name of the first worker.
         callback: Called with the worker's name and the model call.
     """
 
-    def __init__(self, worker_names: Mapping[str, str], callback: MessageCallback) -> None:
-        self._worker_names = worker_names
+    def __init__(self, worker: str, callback: MessageCallback) -> None:
+        self._first_worker = worker
         self._callback = callback
+        # The names of the workers, by task id.
+        self._worker_names: dict[str, str] = {}
         # The events about model calls, by task id.
         self._events: dict[str, list[Event]] = {}
         # The task id and the number of each model call that was reported.
@@ -181,7 +180,10 @@ class _ModelCallReporter:
 
     def __call__(self, event: Event) -> None:
         """Report the model call that an event completes, if any."""
-        if not isinstance(event, (ModelCalled, ModelReplied, ModelFailed)):
+        if isinstance(event, ChildStarted):
+            self._worker_names[event.child_id] = event.worker or self._first_worker
+        is_of_worker = event.task_id in self._worker_names
+        if not is_of_worker or not isinstance(event, (ModelCalled, ModelReplied, ModelFailed)):
             return
         events = self._events.setdefault(event.task_id, [])
         events.append(event)
