@@ -33,7 +33,7 @@ class RecordedResult(BaseModel):
         action: The action, such as ``gmail.send``, or a pattern such as ``gmail.*``.
         arguments: The arguments by name; None for a stub, which matches calls with any arguments.
         result: The result.
-        error: The error message, if the call fails.
+        error: The error message, if the tool raised an error.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -42,6 +42,15 @@ class RecordedResult(BaseModel):
     arguments: dict[str, Any] | None = None
     result: Any = None
     error: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """The error message that the script gets; None if the script gets the result.
+
+        With both an error and a result, the script gets the result: the tool's ``handle_error`` has
+        turned the error into this result.
+        """
+        return self.error if self.result is None else None
 
 
 class RecordedEnvironment:
@@ -118,10 +127,8 @@ class RecordedEnvironment:
                 key: value for key, value in request.arguments.items() if value is not None
             }
             return Rejected(reason=self.note_unrecorded(ASK, asked_arguments))
-        # A recorded call may have both an error and a result: a tool with ``handle_error`` turns
-        # its error into a result. The script then gets the result.
-        if recorded.error is not None and recorded.result is None:
-            return Rejected(reason=recorded.error)
+        if recorded.failure is not None:
+            return Rejected(reason=recorded.failure)
         return Answered(recorded.result)
 
 
@@ -201,36 +208,39 @@ class RecordedConnection:
         return live
 
     def _with_recorded_results(self, action: Action) -> Action:
-        """Return a copy of an action whose calls return recorded results.
-
-        If the run allows ``live_reads``, calls that only read and have no recorded result are
-        really made.
-        """
-        name = self._name_of(action)
-        context_parameter = action.context  # gets the CallContext, which is not recorded
+        """Return a copy of an action whose calls return recorded results."""
 
         async def call(**given_arguments: Any) -> Any:
-            arguments = {
-                key: value for key, value in given_arguments.items() if key != context_parameter
-            }
-            environment = CURRENT_ENVIRONMENT.get()  # the recorded results of the running case
-            only_reads = action.effect == "read"
-            recorded = environment.take(name, arguments, action.defaults, may_repeat=only_reads)
-            if recorded is not None:
-                # With a result, the error is only a message about a call that succeeded.
-                has_failed = recorded.error is not None and recorded.result is None
-                if has_failed:
-                    raise ToolExecutionError(str(recorded.error))
-                return recorded.result
-            if environment.live_reads and await self._may_read_live(action, arguments):
-                if action.is_async:
-                    return await action.call(**given_arguments)
-                return await asyncio.to_thread(action.call, **given_arguments)
-            raise ToolExecutionError(environment.note_unrecorded(name, arguments), can_retry=False)
+            return await self._recorded_result(action, given_arguments)
 
         # A recorded call does no work in child tasks, and its error is already the one that the
         # script gets.
         return replace(action, call=call, resumes=False, handle_error=None)
+
+    async def _recorded_result(self, action: Action, given_arguments: Mapping[str, Any]) -> Any:
+        """Return the recorded result of a call.
+
+        If the run allows ``live_reads``, a call that only reads and has no recorded result is
+        really made.
+
+        Raises:
+            ToolExecutionError: If the recorded call failed, or if there is no result.
+        """
+        name = self._name_of(action)
+        # The CallContext is an argument that is not recorded.
+        arguments = {key: given_arguments[key] for key in given_arguments if key != action.context}
+        environment = CURRENT_ENVIRONMENT.get()
+        only_reads = action.effect == "read"
+        recorded = environment.take(name, arguments, action.defaults, may_repeat=only_reads)
+        if recorded is not None:
+            if recorded.failure is not None:
+                raise ToolExecutionError(recorded.failure)
+            return recorded.result
+        if environment.live_reads and await self._may_read_live(action, arguments):
+            if action.is_async:
+                return await action.call(**given_arguments)
+            return await asyncio.to_thread(action.call, **given_arguments)
+        raise ToolExecutionError(environment.note_unrecorded(name, arguments), can_retry=False)
 
     async def _may_read_live(self, action: Action, arguments: Mapping[str, Any]) -> bool:
         """Return True if a call only reads, sends no data out and needs no approval."""

@@ -154,19 +154,7 @@ async def run_variant(
     Raises:
         DelfError: If no task can begin, for example because the model does not exist.
     """
-    results: list[tuple[int, CaseResult]] = []
-    case_positions = {case.name: number for number, case in enumerate(dataset.cases)}
-    errors: list[DelfError] = []
-
-    async def task(inputs: CaseInputs) -> Any:
-        case_run = _CASE_RUN.get()
-        try:
-            case_run.response = response = await _run(agent, inputs, case_run, options)
-            response.raise_if_never_begun()
-        except ConfigurationError as error:
-            errors.append(error)
-            raise
-        return _answer_of(response, case_run.environment)
+    variant = _VariantRun(agent, options)
 
     class Lifecycle(CaseLifecycle[Any, Any, Any]):
         async def setup(self) -> None:
@@ -175,33 +163,81 @@ async def run_variant(
         async def prepare_context(
             self, ctx: EvaluatorContext[Any, Any, Any]
         ) -> EvaluatorContext[Any, Any, Any]:
-            """Give the evaluators what the task did: its calls, its files and its cost."""
-            action_names = {name for tool in agent.tools for name in getattr(tool, "names", ())}
-            # setup() has set the run of this case.
-            return _with_task_results(ctx, _CASE_RUN.get(), action_names)
+            return variant.with_task_results(ctx)
 
-        async def teardown(
-            self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
-        ) -> None:
+        async def teardown(self, result: _ReportedCase | None) -> None:
             if result is not None:
-                outcome = _result_of(result, _CASE_RUN.get())
-                results.append((case_positions[self.case.name], outcome))
-                options.on_result(outcome)
+                variant.add_result(self.case.name, result)
 
     await dataset.evaluate(
-        task,
+        variant.answer_of,
         name=name,
         max_concurrency=options.jobs,
         progress=False,
         repeat=options.repeat,
         lifecycle=Lifecycle,
     )
-    if errors:
-        raise errors[0]
-    # The order of the data set; the runs of a repeated case differ in the ends of their names.
-    results.sort(key=lambda position_and_case: (position_and_case[0], position_and_case[1].name))
-    cases = [case for _position, case in results]
+    if variant.errors:
+        raise variant.errors[0]
+    cases = variant.results_in_order([case.name for case in dataset.cases])
     return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
+
+
+_ReportedCase = ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any]
+
+
+class _VariantRun:
+    """Runs the cases of a data set with one agent, and collects the results.
+
+    The methods about one case use the case run that the current asyncio task has in ``_CASE_RUN``.
+
+    Args:
+        agent: The agent.
+        options: The options of the run.
+    """
+
+    def __init__(self, agent: Agent[Any], options: RunOptions) -> None:
+        self._agent = agent
+        self._options = options
+        self._results: list[tuple[str | None, CaseResult]] = []  # each with the name of its case
+        self.errors: list[DelfError] = []
+        """The errors that prevent every task from beginning."""
+
+    async def answer_of(self, inputs: CaseInputs) -> Any:
+        """Run the task of a case, and return its answer."""
+        case_run = _CASE_RUN.get()
+        try:
+            response = await _run(self._agent, inputs, case_run, self._options)
+            case_run.response = response
+            response.raise_if_never_begun()
+        except ConfigurationError as error:
+            self.errors.append(error)
+            raise
+        return _answer_of(response, case_run.environment)
+
+    def with_task_results(
+        self, ctx: EvaluatorContext[Any, Any, Any]
+    ) -> EvaluatorContext[Any, Any, Any]:
+        """Give the evaluators what the task of a case did: its calls, its files and its cost."""
+        action_names: set[str] = set()
+        for tool in self._agent.tools:
+            action_names.update(getattr(tool, "names", ()))
+        return _with_task_results(ctx, _CASE_RUN.get(), action_names)
+
+    def add_result(self, case_name: str | None, reported: _ReportedCase) -> None:
+        """Add the result of a case."""
+        result = _result_of(reported, _CASE_RUN.get())
+        self._results.append((case_name, result))
+        self._options.on_result(result)
+
+    def results_in_order(self, case_names: Sequence[str | None]) -> list[CaseResult]:
+        """Return the results in the order of the cases, and those of a repeated case by name."""
+
+        def position(named_result: tuple[str | None, CaseResult]) -> tuple[int, str]:
+            case_name, result = named_result
+            return case_names.index(case_name), result.name
+
+        return [result for _, result in sorted(self._results, key=position)]
 
 
 def isolated_agent(
