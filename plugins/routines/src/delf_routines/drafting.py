@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delf import Agent
 from delf.errors import ConfigurationError
@@ -106,40 +106,34 @@ class BoundDraft:
             DelfError: If the scripts could not be merged.
         """
         store = RoutineStore(root, trust)
-        make_agent = maker_of_similar_agents(agent)
-        tools = await describe_actions(agent.tools)
         before = store.find(name) if name in store.names() else None
         first_event = start_event(events)
         if first_event is None:
             raise ConfigurationError("the task has not begun")
-        scripts = scripts_of(events)
-
-        async def draft_and_test(script: str, case: Case) -> tuple[Routine, Case, list[str]]:
-            draft = propose(
-                name, first_event.task, task_id, events, tools, script=script, fixed=fixed
-            )
-            # The case was made before propose() chose the parameters of the draft. Its inputs are
-            # the parameters' values in the original task, which are their default values.
-            values_in_original_task = draft.values({})
-            case = replace(case, inputs=values_in_original_task)
-            return draft, case, await run_case(draft, case, make_agent)
-
+        drafter = _Drafter(
+            name=name,
+            task=first_event.task,
+            task_id=task_id,
+            events=events,
+            tools=await describe_actions(agent.tools),
+            fixed=fixed,
+            make_agent=maker_of_similar_agents(agent),
+        )
         # Try the last script alone. If its test fails, or the script needs what earlier scripts
         # did, let a model merge all scripts.
+        scripts = scripts_of(events)
         case_of_last_script = case_of(events[scripts.begin_index :], {})
-        draft, case, differences = await draft_and_test(scripts.code, case_of_last_script)
+        tested = await drafter.draft_and_test(scripts.code, case_of_last_script)
         cost: float | None = 0.0
-        if scripts.earlier and (differences or not scripts.last_suffices):
-            merger = _ScriptMerger(scripts, first_event.task, case_of(events, {}), events, tools)
-            cost = await merger.ask(make_agent)
-            draft, case, differences = await draft_and_test(merger.script, merger.case)
+        if scripts.earlier and (tested.differences or not scripts.last_suffices):
+            tested, cost = await drafter.draft_of_merged(scripts)
         return cls(
             agent=agent,
             store=store,
-            routine=draft,
-            case=case,
+            routine=tested.routine,
+            case=tested.case,
             before=before,
-            differences=differences,
+            differences=tested.differences,
             cost_usd=cost,
         )
 
@@ -235,6 +229,64 @@ async def describe_actions(connections: Sequence[ConnectionLike]) -> list[ToolDe
 def _any_object() -> dict[str, Any]:
     """Return the JSON Schema of any object."""
     return {"type": "object"}
+
+
+class _TestedRoutine(NamedTuple):
+    """A routine, its test case, and the differences between its test run and the task."""
+
+    routine: Routine
+    case: Case
+    differences: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drafter:
+    """Drafts routines from the scripts of a task, and tests them with the task's recorded results.
+
+    Args:
+        name: The name of the routine.
+        task: The text of the task.
+        task_id: The id of the task.
+        events: The events of the task.
+        tools: The tools of the task's agent.
+        fixed: The names of proposed parameters that become constants of the script.
+        make_agent: Makes the agent that tests a draft or merges scripts.
+    """
+
+    name: str
+    task: str
+    task_id: str
+    events: Sequence[Event]
+    tools: Sequence[ToolDescription]
+    fixed: Sequence[str]
+    make_agent: MakeSimilarAgent
+
+    async def draft_and_test(self, script: str, case: Case) -> _TestedRoutine:
+        """Draft a routine with a script, and test the routine.
+
+        Args:
+            script: The script.
+            case: The recorded run of the task, without the inputs of the routine.
+        """
+        draft = propose(
+            self.name,
+            self.task,
+            self.task_id,
+            self.events,
+            self.tools,
+            script=script,
+            fixed=self.fixed,
+        )
+        # The default values of the parameters are their values in the task.
+        case = replace(case, inputs=draft.values({}))
+        return _TestedRoutine(draft, case, await run_case(draft, case, self.make_agent))
+
+    async def draft_of_merged(self, scripts: Scripts) -> tuple[_TestedRoutine, float | None]:
+        """Let a model merge the scripts; return the tested draft, and the cost in US dollars."""
+        whole_case = case_of(self.events, {})
+        merger = _ScriptMerger(scripts, self.task, whole_case, self.events, self.tools)
+        cost = await merger.ask(self.make_agent)
+        return await self.draft_and_test(merger.script, merger.case), cost
 
 
 class _ScriptMerger:

@@ -50,35 +50,33 @@ _INDIRECT_NAMES: Final = frozenset(
 def value_patterns(
     script: str, defaults: Mapping[str, str], actions: Collection[str]
 ) -> Mapping[str, str | None]:
-    """Return a regex for the values of each parameter.
+    """Return a regex for the values of each parameter; None if any value is safe.
 
-    If the script never inserts a parameter into another text, the regex is None, which allows any
-    value. If the script inserts the parameter only between quotes of another text, the regex
-    excludes quotes. Otherwise, the regex only allows values of the same form as the default.
+    - Any value is safe if the script never inserts the parameter into another text.
+    - Values without quotes are safe if the script inserts them only between quotes.
+    - Otherwise, only values of the same form as the default are safe.
 
     Args:
         script: The Python source.
         defaults: The values of the parameters in the original task, by name.
         actions: The full names of the callable actions.
     """
-    if not defaults:
-        return {}
-    patterns: dict[str, str | None] = {
-        name: _unquoted_pattern(text) for name, text in defaults.items()
-    }
+    patterns: dict[str, str | None] = {}
     try:
         tree = ast.parse(script)
         all_actions = {*actions, *_BUILT_IN_ACTIONS}
-        uses_without_quotes = _VariableUses(tree, all_actions, without_quotes=True)
-        for name in defaults:
-            if uses_without_quotes.has_only_harmless_uses(name, is_parameter=True):
-                patterns[name] = QUOTED_VALUE
         uses_of_any_value = _VariableUses(tree, all_actions, without_quotes=False)
-        for name in defaults:
+        uses_without_quotes = _VariableUses(tree, all_actions, without_quotes=True)
+        for name, default in defaults.items():
             if uses_of_any_value.has_only_harmless_uses(name, is_parameter=True):
                 patterns[name] = None
+            elif uses_without_quotes.has_only_harmless_uses(name, is_parameter=True):
+                patterns[name] = QUOTED_VALUE
+            else:
+                patterns[name] = _unquoted_pattern(default)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass  # without an analysis, all parameters keep the strictest regex
+        # Without an analysis, all parameters get the strictest regex.
+        return {name: _unquoted_pattern(default) for name, default in defaults.items()}
     return patterns
 
 

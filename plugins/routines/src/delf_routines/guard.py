@@ -51,25 +51,18 @@ class RoutineGuard:
         new script is expected to repeat all of them.
         """
         self.unrepeated_changes = list(self._changes_of_earlier_scripts)
-        """The write calls that earlier scripts made, and this script has not asked for.
-
-        If this script asks for such a call, the call is removed here and is not made twice.
-        """
+        """The write calls of earlier scripts that this script has not asked for yet."""
         self.calls_made: list[CallMade] = []
-        """The calls of this script.
-
-        A write call that an earlier script already made is not made again; the list then has the
-        earlier script's call.
-        """
+        """The calls of this script, including those answered with an earlier script's result."""
         self.unexpectedly_empty: dict[str, None] = {}
         """The names of actions that returned nothing although they never did before."""
-        self.reused_change_count = 0
-        """The number of write calls that were answered with the result of an earlier script's call.
-
-        The earlier script had made the same call, so that the call was not made again.
-        """
         self._call_count = 0
         self._change_count = 0
+
+    @property
+    def reused_change_count(self) -> int:
+        """The number of write calls that were answered with an earlier script's result."""
+        return len(self._changes_of_earlier_scripts) - len(self.unrepeated_changes)
 
     @property
     def calls_so_far(self) -> list[CallMade]:
@@ -96,7 +89,6 @@ class RoutineGuard:
             ):
                 del self.unrepeated_changes[number]
                 self.calls_made.append(past_call)
-                self.reused_change_count += 1
                 return cast("Returned", past_call.answer)
         return None
 
