@@ -305,21 +305,15 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
-        is_interrupted = record.state is TaskState.INTERRUPTED
-        # The journal counts the loss of a runner only when another runner claims the task, so
-        # ``record.losses`` does not include the loss that interrupted the task.
-        lost_runners = record.losses + 1 if is_interrupted else record.losses
-        # Without this limit, a task that kills its process would kill one runner after another.
-        if is_interrupted and lost_runners > queue.losses:
-            await self._fail(queued, _lost_runner_error(task_id, lost_runners))
+        refusal = _error_of_losses(record, queue)
+        if refusal is None:
+            try:
+                await self._check_person(queued.key)
+            except ConfigurationError as error:
+                refusal = error
+        if refusal is not None:
+            await self._fail(queued, refusal)
             return await self._journal.task(task_id)
-        try:
-            await self._check_person(queued.key)
-        except ConfigurationError as error:
-            await self._fail(queued, error)
-            return await self._journal.task(task_id)
-        retries = queue.retries if queued.retries is None else queued.retries
-        retry_after = queue.retry_after if queued.retry_after is None else queued.retry_after
         agent, give_back = await self._agents.lend(queued.setup)
         try:
             owner_options = await self._person_options(agent, queued)
@@ -328,23 +322,33 @@ class Runner:
                 # The task is not requeued, because the budget is renewed only next month.
                 await self._fail(queued, _budget_error(queued))
             else:
-                try:
-                    await agent.aresume(
-                        task_id,
-                        queued.timeout,
-                        continue_past_limit=False,
-                        retries=retries,
-                        retry_after=retry_after,
-                        **owner_options,
-                    )
-                except (ConfigurationError, BudgetExceededError):
-                    # An agent also raises the error of a task that failed before it did anything.
-                    record = await self._journal.task(task_id)
-                    if not record.state.is_terminal:
-                        raise
+                await self._resume(agent, queued, queue, owner_options)
         finally:
             give_back()
         return await self._journal.task(task_id)
+
+    async def _resume(
+        self, agent: Agent, queued: TaskQueued, queue: QueueSettings, owner_options: dict[str, Any]
+    ) -> None:
+        """Run or resume a task with an agent, and record the end of the task.
+
+        Raises:
+            DelfError: If the task could not be run and stays unfinished.
+        """
+        try:
+            await agent.aresume(
+                queued.task_id,
+                queued.timeout,
+                continue_past_limit=False,
+                retries=queue.retries if queued.retries is None else queued.retries,
+                retry_after=queue.retry_after if queued.retry_after is None else queued.retry_after,
+                **owner_options,
+            )
+        except (ConfigurationError, BudgetExceededError):
+            record = await self._journal.task(queued.task_id)
+            is_recorded_as_failed = record.state.is_terminal
+            if not is_recorded_as_failed:
+                raise
 
     async def _person_options(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
         """Return the parameters ``ledger`` and ``listeners`` for the task of a user.
@@ -418,57 +422,75 @@ class Runner:
 
         Args:
             workflow_id: The id of the firing.
-            context: The schedule's fields from DBOS, and ``at``, the time of the firing. The field
-                ``made`` identifies the schedule among schedules of the same name; ``each`` is the
-                watched call, whose new items each start a task; ``test`` is true if the task may
-                only read.
+            context: The schedule's fields from DBOS, and ``at``, the time of the firing. ``each``
+                is a call to watch: each new item in its result starts a task. With ``test``, the
+                task may only read.
 
         Returns:
             ``tasks``: the ids of the started tasks; ``note`` and ``failure``: messages for people.
-            If the schedule makes a call to look for new items, also ``seen``: the digests of the
-            items known so far, for the next firing; None until a call has succeeded.
+            A firing that watches a call also returns ``made`` and ``seen`` for the next firing.
         """
         watches_call = context.get("each") is not None
+        is_test = bool(context.get("test"))
         known_digests = None
-        if watches_call and not context.get("test"):
+        fields_for_next_firing: dict[str, Any] = {}
+        if watches_call and not is_test:
             known_digests = await seen_digests(self._queue, context)
-        # The next firing of a schedule that looks for new items reads these fields, also if this
-        # firing fails.
-        fields_for_next_firing = {"made": context.get("made"), "seen": known_digests}
+            # "made" distinguishes the schedule from a removed schedule of the same name.
+            fields_for_next_firing = {"made": context.get("made"), "seen": known_digests}
         try:
             await self._check_person(context.get("key"))
             if not watches_call:
-                if is_in_repeated_hour(context):
-                    return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
-                task_ids = await self._submit_scheduled(
-                    firing_id=workflow_id, idempotency_key=workflow_id, schedule=context
-                )
-                return {"tasks": task_ids}
-            agent, give_back = await self._read_only_agents.lend(context["setup"])
-            try:
-                items = await items_of(agent, context["each"])
-            finally:
-                give_back()
-            if context.get("test"):
+                return await self._submit_unless_repeated_hour(workflow_id, context)
+            items = await self._watched_items(context)
+            if is_test:
                 return await self._submit_test(workflow_id, context, items)
             comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
             _log.warning("the schedule %s failed: %s", context["name"], error.message)
             return {**fields_for_next_firing, "tasks": [], "failure": error.message}
-        # The tasks' ids are derived from schedule and item, so that a workflow that is repeated
-        # after a crash submits the same tasks again and no new tasks.
-        schedule_id = f"{context['name']}:{context['made']}"
+        task_ids = await self._submit_for_items(workflow_id, context, comparison.new)
+        fields_for_next_firing["seen"] = list(comparison.seen)
+        return {**fields_for_next_firing, "tasks": task_ids, "note": comparison.note}
+
+    async def _submit_unless_repeated_hour(
+        self, workflow_id: str, context: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if is_in_repeated_hour(context):
+            return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
+        task_ids = await self._submit_scheduled(
+            firing_id=workflow_id, idempotency_key=workflow_id, schedule=context
+        )
+        return {"tasks": task_ids}
+
+    async def _watched_items(self, context: Mapping[str, Any]) -> Sequence[Any]:
+        agent, give_back = await self._read_only_agents.lend(context["setup"])
+        try:
+            return await items_of(agent, context["each"])
+        finally:
+            give_back()
+
+    async def _submit_for_items(
+        self, workflow_id: str, context: Mapping[str, Any], items: Sequence[tuple[str, Any]]
+    ) -> list[str]:
+        """Start a task for each new item, oldest first; return the ids of the tasks.
+
+        Args:
+            workflow_id: The id of the firing.
+            context: The schedule's fields from DBOS.
+            items: Pairs of digest and item, newest first.
+        """
         task_ids: list[str] = []
-        oldest_first = reversed(comparison.new)
-        for digest, item in oldest_first:
+        for digest, item in reversed(items):
             task_ids += await self._submit_scheduled(
                 firing_id=workflow_id,
-                idempotency_key=f"{schedule_id}:{digest}",
+                # Derived from schedule and item, so that a workflow that is repeated after a crash
+                # submits the same tasks again and no new tasks.
+                idempotency_key=f"{context['name']}:{context['made']}:{digest}",
                 schedule=context,
                 variables={ITEM: item},
             )
-        fields_for_next_firing["seen"] = list(comparison.seen)
-        return {**fields_for_next_firing, "tasks": task_ids, "note": comparison.note}
+        return task_ids
 
     async def _check_person(self, holder: str | None) -> None:
         """Check that the owner of a task or schedule may still run tasks.
@@ -704,10 +726,20 @@ def _is_due(record: TaskRecord) -> bool:
     return record.not_before is None or record.not_before <= time.time()
 
 
-def _lost_runner_error(task_id: str, count: int) -> DelfError:
+def _error_of_losses(record: TaskRecord, queue: QueueSettings) -> DelfError | None:
+    """Return an error if an interrupted task has lost too many runners.
+
+    Without this limit, a task that kills its process would kill one runner after another.
+    """
+    if record.state is not TaskState.INTERRUPTED:
+        return None
+    # The journal counts a loss only when the next runner claims the task.
+    lost_runners = record.losses + 1
+    if lost_runners <= queue.losses:
+        return None
     return DelfError(
-        f"{count} runners ended while they did this task",
-        hint=f"perhaps it takes all of their memory: delf runs show {task_id}",
+        f"{lost_runners} runners ended while they did this task",
+        hint=f"perhaps it takes all of their memory: delf runs show {record.task_id}",
     )
 
 
