@@ -423,24 +423,24 @@ async def _wait_for_decision(
 ) -> ApprovalDecided | ApprovalVoted:
     """Wait until a person's answer is recorded as a decision or a vote, and return the event.
 
-    Another person's answer may decide the request first; then that decision is returned.
+    If another person's answer decides the request first, return that decision.
 
     Args:
         journal: The journal.
         request_id: The answered request.
         live: The new events of the request's task.
-        answer_position: The position of the answer in the journal's inbox. The field ``note`` of an
-            event is the position of the answer that the event results from.
+        answer_position: The position of the person's answer in the journal's inbox.
     """
     deadline = time.monotonic() + RESPONSE_SECONDS
     while time.monotonic() < deadline:
         event = await _next_or_timeout(live)
         if isinstance(event, ApprovalDecided) and event.request_id == request_id:
             return event
+        # The task's process notes in a vote the inbox position of the answer that it recorded.
         if isinstance(event, ApprovalVoted) and event.note == answer_position:
             return event
         if event is None or isinstance(event, TaskFinished):
-            # The event of the decision may have been missed, and the journal has it.
+            # The event of the decision may have been missed, but the journal has it.
             record = await _find_request(journal, request_id)
             if record.decided is not None:
                 return record.decided

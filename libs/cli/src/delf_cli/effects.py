@@ -84,43 +84,61 @@ def effects(folder: Folder) -> list[Effect]:
     return sorted(distinct_effects, key=lambda effect: order.index(effect.kind))
 
 
-def _effects_by_file(folder: Folder) -> Iterator[Effect]:
-    """Yield what each file of a folder makes delf do.
+class _YamlLimit:
+    """A limit of the YAML that is parsed in a folder: parsing YAML is slow."""
 
-    YAML is slow to parse, so YAML files beyond ``_MAX_YAML_BYTES`` in total are not parsed.
-    """
-    root = folder.root
-    remaining_yaml_bytes = _MAX_YAML_BYTES
+    def __init__(self) -> None:
+        self._remaining_bytes = _MAX_YAML_BYTES
+
+    def is_exceeded_by(self, path: Path) -> bool:
+        """Count the bytes of a file; return True if the folder's files now exceed the limit."""
+        if is_file(path):
+            self._remaining_bytes -= path.stat().st_size
+        return self._remaining_bytes < 0
+
+
+def _effects_by_file(folder: Folder) -> Iterator[Effect]:
+    """Yield what each file of a folder makes delf do."""
+    yaml_limit = _YamlLimit()
     for name in folder.items:
-        path = root / name
+        path = folder.root / name
         if path == folder.file:
-            yield from _document_effects(name, folder.document, root)
+            yield from _document_effects(name, folder.document, folder.root)
         elif path == folder.env.path:
             yield from _variable_effects(name, folder)
         elif name in folder.links_outside:
             yield Effect(kind="reach", what=folder.links_outside[name], where=f"{name}, a link")
-        elif path.suffix == ".py" or os.access(path, os.X_OK):
-            yield Effect(kind="run", what=name, where=name)
-        elif path.suffix.lower() == ".md":
-            short_name = _shorten_deep_path(name)
-            yield Effect(kind="instruct", what=short_name, where=short_name)
-        elif path.suffix.lower() in _DOCUMENT_SUFFIXES or _has_front_matter(path, root):
-            # A file with any other suffix that begins with front matter describes a worker.
-            is_worker = path.suffix.lower() not in _DOCUMENT_SUFFIXES
-            if is_worker:
-                yield Effect(kind="run", what=name, where=name)
-            is_yaml = path.suffix.lower() not in (".json", ".toml")
-            if is_yaml and is_file(path):
-                remaining_yaml_bytes -= path.stat().st_size
-            exceeds_limit = is_yaml and remaining_yaml_bytes < 0
-            yield from _file_effects(name, path, folder, exceeds_yaml_limit=exceeds_limit)
-        elif name in folder.named_files and _begins_like_json(path, root):
-            # The plugin that reads the file decides its format, whatever the suffix is.
-            yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
-        elif name in folder.named_files:
-            yield Effect(kind="run", what=name, where=name)
         else:
-            yield Effect(kind="set", what=name, where=name)
+            yield from _effects_by_type(name, path, folder, yaml_limit)
+
+
+def _effects_by_type(
+    name: str, path: Path, folder: Folder, yaml_limit: _YamlLimit
+) -> Iterator[Effect]:
+    """Yield what a file makes delf do, judging by its suffix, or else by its first characters."""
+    suffix = path.suffix.lower()
+    if path.suffix == ".py" or os.access(path, os.X_OK):
+        yield Effect(kind="run", what=name, where=name)
+    elif suffix == ".md":
+        short_name = _shorten_deep_path(name)
+        yield Effect(kind="instruct", what=short_name, where=short_name)
+    elif suffix in (".json", ".toml"):
+        yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
+    elif suffix in (".yaml", ".yml"):
+        is_exceeded = yaml_limit.is_exceeded_by(path)
+        yield from _file_effects(name, path, folder, exceeds_yaml_limit=is_exceeded)
+    elif _has_front_matter(path, folder.root):
+        # The file describes a worker: a program with settings in YAML.
+        yield Effect(kind="run", what=name, where=name)
+        is_exceeded = yaml_limit.is_exceeded_by(path)
+        yield from _file_effects(name, path, folder, exceeds_yaml_limit=is_exceeded)
+    elif name not in folder.named_files:
+        yield Effect(kind="set", what=name, where=name)
+    elif _begins_like_json(path, folder.root):
+        # The plugin that reads the file decides its format, whatever the suffix is.
+        yield from _file_effects(name, path, folder, exceeds_yaml_limit=False)
+    else:
+        yield Effect(kind="run", what=name, where=name)
 
 
 def _shorten_deep_path(name: str) -> str:

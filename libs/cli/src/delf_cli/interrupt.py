@@ -105,14 +105,9 @@ class _Stop:
         self._pipe_reader, self._pipe_writer = os.pipe()
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
-        """Install signal handlers that cancel an asyncio task.
+        """Let the first signal cancel an asyncio task, and the second signal end the process.
 
-        A signal then does two things:
-
-        - Python calls ``_count_signal()``, even while a function blocks the event loop. The second
-          signal ends the process there. The first signal wakes up the thread that
-          ``_warn_if_blocked()`` runs in, which warns if the loop stays blocked.
-        - The event loop calls ``_cancel_task()``, as soon as no function blocks the loop.
+        If a function blocks the event loop at the first signal, a warning names the function.
         """
         self._task = task
         loop = asyncio.get_running_loop()
@@ -125,12 +120,19 @@ class _Stop:
                 loop.add_signal_handler(number, self._cancel_task, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # on Windows or in another thread, Ctrl-C raises KeyboardInterrupt as usual
-            # add_signal_handler() has set an empty Python handler, which this replaces. asyncio
-            # does not need that handler: signals reach the event loop through a file descriptor.
-            signal.signal(number, self._count_signal)
-            # signal.signal() makes the signal interrupt system calls. Let them go on again, as
-            # add_signal_handler() does.
-            signal.siginterrupt(number, False)
+            self._count_in_python_handler(number)
+
+    def _count_in_python_handler(self, number: int) -> None:
+        """Let Python count a signal at once, even while a function blocks the event loop.
+
+        The event loop still calls ``_cancel_task()``, as soon as no function blocks the loop.
+        """
+        # asyncio has set an empty handler, and does not need the handler: asyncio receives signals
+        # through a file descriptor.
+        signal.signal(number, self._count_signal)
+        # signal.signal() makes the signal interrupt system calls. Let them go on again, as asyncio
+        # does.
+        signal.siginterrupt(number, False)
 
     def _count_signal(self, number: int, _frame: object) -> None:
         """Count a signal; end the process at the second signal."""

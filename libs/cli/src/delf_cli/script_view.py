@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Final
+from typing import Final, NamedTuple
 
 from delf import events as ev
 from delf.records import dataclass
@@ -43,6 +43,11 @@ class ScriptRun:
     error: str | None = None
 
 
+class _CallSite(NamedTuple):
+    line: int
+    purpose: str
+
+
 def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[ScriptRun]:
     """Return the scripts of a task in order.
 
@@ -52,32 +57,34 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
     """
     call_width = None if width is None else width - len(_CALL_INDENT)
     script_runs: list[ScriptRun] = []
-    # From call id to line number and purpose. A call that is rejected has a request, and no start.
-    known_calls: dict[int, tuple[int, str]] = {}
+    site_by_call_id: dict[int, _CallSite] = {}
     for event in events:
         if isinstance(event, ev.ScriptGenerated):
             script_runs.append(ScriptRun(number=len(script_runs) + 1, code=event.code))
-            continue
-        if not script_runs:
-            continue
-        script = script_runs[-1]
-        match event:
-            case ev.CallStarted() | ev.ApprovalRequested():
-                known_calls[event.call_id] = (event.line or _UNKNOWN_LINE, purpose(event))
-            case ev.CallFinished():
-                # A call that was refused before a person was asked has neither.
-                refused_call = (event.line or _UNKNOWN_LINE, event.description or "")
-                line, call_purpose = known_calls.pop(event.call_id, refused_call)
-                call_text = call_line(event, call_purpose, call_width)
-                script.calls.setdefault(line, []).append(call_text)
-            case ev.Printed():
-                script.printed.append(event.text)
-            case ev.ScriptFinished():
-                script.status, script.failed_at = event.status, event.line
-                script.error = event.error
-            case _:
-                pass
+        elif isinstance(event, ev.CallStarted | ev.ApprovalRequested):
+            site_by_call_id[event.call_id] = _call_site(event)
+        elif isinstance(event, ev.CallFinished) and script_runs:
+            # A call that was refused before a person was asked has no earlier event.
+            site = site_by_call_id.pop(event.call_id, None) or _call_site(event)
+            call_text = call_line(event, site.purpose, call_width)
+            script_runs[-1].calls.setdefault(site.line, []).append(call_text)
+        elif script_runs:
+            _add_output_or_end(script_runs[-1], event)
     return script_runs
+
+
+def _call_site(event: ev.CallStarted | ev.ApprovalRequested | ev.CallFinished) -> _CallSite:
+    text = event.description or "" if isinstance(event, ev.CallFinished) else purpose(event)
+    return _CallSite(event.line or _UNKNOWN_LINE, text)
+
+
+def _add_output_or_end(script: ScriptRun, event: ev.Event) -> None:
+    if isinstance(event, ev.Printed):
+        script.printed.append(event.text)
+    elif isinstance(event, ev.ScriptFinished):
+        script.status = event.status
+        script.failed_at = event.line
+        script.error = event.error
 
 
 def script_lines(

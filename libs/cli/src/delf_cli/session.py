@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,37 +135,35 @@ def work_session(state: State, work: Work, options: Options) -> int:
         InterruptedRunError: If a signal stopped the task.
         BrokenPipeError: If the reader of stdout is gone.
     """
-    screen = output.Screen()
     try:
         setup = Setup.of(state, options)
-        options = setup.options  # the project's configuration may have set ``verbose``
-        # After a failure, this function prints a hint with the short id of the task, so the hint
-        # of the error that names the same command is omitted.
-        hint_to_omit = _SHOW_COMMAND if setup.is_journalled else None
-        show = partial(_write_response, options, screen, state, hint_to_omit)
-        response, exit_status, signal_error = _run_work(setup, work, options, screen, show)
+        outcome = _Run(state, setup, work).run()
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(error, redact=state.redact))
         return errors.report(error, debug=state.debug, redact=state.redact)
+    if setup.is_journalled:
+        _hint_after_failure(outcome, options)
+    if outcome.signal_error is not None:  # decides the status, even if the task has succeeded
+        return outcome.signal_error.status
+    return outcome.exit_status
+
+
+def _hint_after_failure(outcome: _Outcome, options: Options) -> None:
+    """Print the command with which a person goes on after a task that did not succeed."""
+    response = outcome.response
     has_succeeded: bool = response.status
     is_for_programs = options.as_json or options.events
-    can_hint = setup.is_journalled and not is_for_programs
-    if can_hint and not has_succeeded and not _error_says_enough(response, exit_status):
-        errors.say("hint", _hint_after_failure(response, options))
-    if signal_error is not None:  # a signal decides the status, even if the task has succeeded
-        return signal_error.status
-    return exit_status
-
-
-def _hint_after_failure(response: Response, options: Options) -> str:
-    """Return the command with which the user goes on after a task that did not succeed."""
+    if has_succeeded or is_for_programs or _error_says_enough(response, outcome.exit_status):
+        return
     name = response.trace.task_id.removeprefix("task_")[:7]
     if options.resumes and response.state is TaskState.STOPPED:
-        return f"a stopped task does not go on; as a new task: delf runs fork {name}"
-    if response.state is TaskState.INTERRUPTED:
-        return f"delf resume {name}"
-    return f"delf runs show {name}"
+        hint = f"a stopped task does not go on; as a new task: delf runs fork {name}"
+    elif response.state is TaskState.INTERRUPTED:
+        hint = f"delf resume {name}"
+    else:
+        hint = f"{_SHOW_COMMAND} {name}"
+    errors.say("hint", hint)
 
 
 def submit_task(state: State, task: str, options: Options, queue_options: QueueOptions) -> int:
@@ -193,14 +190,29 @@ def submit_task(state: State, task: str, options: Options, queue_options: QueueO
     return errors.OK
 
 
-def _write_response(
-    options: Options,
-    screen: output.Screen,
-    state: State,
-    hint_to_omit: str | None,
-    response: Response,
-) -> int:
+def _write_response(state: State, setup: Setup, screen: output.Screen, response: Response) -> int:
     """Write a response as the options ask; return the exit status."""
+    options = setup.options
+    _write_result(response, options, screen)
+    exit_status = errors.OK if response.status else errors.FAILED
+    # A stopped task has no error to report: show_end() writes that the task was stopped.
+    was_stopped = response.state is TaskState.STOPPED
+    if response.exception is not None and not was_stopped:
+        exit_status = errors.report(
+            response.exception,
+            debug=state.debug,
+            redact=state.redact,
+            # _hint_after_failure() prints this hint with the short id of the task.
+            hint_to_omit=_SHOW_COMMAND if setup.is_journalled else None,
+        )
+    if options.verbose:
+        screen.line(summary_of(response.trace, width=screen.width), "dim")
+    if not options.events and not _error_says_enough(response, exit_status):
+        output.show_end(response, screen)
+    return exit_status
+
+
+def _write_result(response: Response, options: Options, screen: output.Screen) -> None:
     has_succeeded: bool = response.status
     if options.as_json:
         click.echo(output.response_json(response))
@@ -214,21 +226,6 @@ def _write_response(
         real_stdout().flush()
     else:
         output.show_failure(response, screen)
-    exit_status = errors.OK if has_succeeded else errors.FAILED
-    # A stopped task has no error to report: show_end() writes that the task was stopped.
-    was_stopped = response.state is TaskState.STOPPED
-    if response.exception is not None and not was_stopped:
-        exit_status = errors.report(
-            response.exception,
-            debug=state.debug,
-            redact=state.redact,
-            hint_to_omit=hint_to_omit,
-        )
-    if options.verbose:
-        screen.line(summary_of(response.trace, width=screen.width), "dim")
-    if not options.events and not _error_says_enough(response, exit_status):
-        output.show_end(response, screen)
-    return exit_status
 
 
 def _error_says_enough(response: Response, exit_status: int) -> bool:
@@ -366,103 +363,136 @@ def _tools(project: Project, options: Options) -> list[Any]:
     return tools
 
 
-def _run_work(
-    setup: Setup,
-    work: Work,
-    options: Options,
-    screen: output.Screen,
-    show: Callable[[Response], int],
-) -> tuple[Response, int, errors.InterruptedRunError | None]:
-    """Run work with an agent, and show the response before the agent stops.
-
-    If a signal stops the work, there is still a response in three cases: the response was shown
-    before the signal, the task has recorded its end, or the task can be resumed.
-
-    Returns:
-        The response, the exit status that ``show`` returned, and the signal that stopped the work
-        (None if no signal came).
-
-    Raises:
-        InterruptedRunError: If a signal came before the task started, or if the stopped task has no
-            end and cannot be resumed.
-        BrokenPipeError: If the reader of the events is gone.
-    """
-    agent = setup.agent()
-    asks_person = agent.config.approval_mode == "interactive"
-    live: LiveStatus | None = None
-    if screen.console is not None and not options.events:
-        first = REPLAYING if options.resumes else "starting"
-        live = LiveStatus(screen.console, asks_person=asks_person, doing=first)
-        title = f"delf · {short_name(agent.config.main_llm.model)} · {named_tools(agent)}"
-        screen.line(title, "dim")
-    narrator = Narrator(
-        screen,
-        show_calls=options.calls,
-        verbose=options.verbose,
-        show_requests=agent.config.wait_approvals and not sys.stdin.isatty(),
-        asks_person=asks_person,
-        root=setup.project.root,
-    )
-    events: list[Event] = []
-    listeners: list[Callable[[Event], None]] = [narrator, events.append]
-    if live is not None:
-        listeners.append(live)
-    event_lines = EventLines()
-    progress = _Progress()
-
-    async def run_and_show() -> None:
-        if options.events:
-            listeners.append(event_lines)
-            event_lines.set_task_to_cancel()
-        started_agent = await setup.start(agent)
-        # The start may fall back to another agent, whose journal is in memory.
-        progress.is_resumable = setup.is_journalled and started_agent is agent
-        try:
-            response = await work(started_agent, {"listeners": listeners})
-            if live is not None:
-                live.stop()
-            # Show the response before stopping: a signal may interrupt the closing of the tools.
-            progress.shown = response, show(response)
-        finally:
-            await started_agent.astop()
-
-    if live is not None:
-        live.start()
-    began = time.monotonic()
-    try:
-        run_until_done(run_and_show, lambda: leave_tasks(agent) if progress.is_resumable else None)
-    except errors.InterruptedRunError as signal_error:
-        if event_lines.is_broken:  # EventLines cancelled the run; there was no signal
-            raise BrokenPipeError from None
-        if live is not None:
-            live.stop()
-        if progress.shown is not None:  # the signal came while the agent stopped
-            return *progress.shown, signal_error
-        seconds = time.monotonic() - began
-        response = _response_after_signal(
-            events, signal_error, seconds, is_resumable=progress.is_resumable
-        )
-        if response is None:
-            raise
-        return response, show(response), signal_error
-    finally:
-        if live is not None:
-            live.stop()
-    assert progress.shown is not None  # noqa: S101 - run_and_show() set it or raised
-    return *progress.shown, None
-
-
-@dataclass()
-class _Progress:
-    """The progress of :func:`_run_work`, which is needed if a signal stops the work.
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """The outcome of a run, after its response was written.
 
     Args:
-        is_resumable: Whether the task can be resumed.
-        shown: The response and the exit status of ``show``; None before the response is shown.
+        response: The response.
+        exit_status: The exit status without a signal.
+        signal_error: The signal that stopped the run; None if no signal came.
     """
 
-    is_resumable: bool = False
-    shown: tuple[Response, int] | None = None
+    response: Response
+    exit_status: int
+    signal_error: errors.InterruptedRunError | None = None
+
+
+class _Run:
+    """A run of work with an agent, whose progress and response are written.
+
+    Args:
+        state: The program's flags.
+        setup: The project, plugins and options.
+        work: The function that does the task.
+    """
+
+    def __init__(self, state: State, setup: Setup, work: Work) -> None:
+        self._state = state
+        self._setup = setup
+        self._options = setup.options
+        self._work = work
+        self._screen = output.Screen()
+        self._agent = setup.agent()
+        self._events: list[Event] = []
+        self._event_lines = EventLines()
+        self._live = self._new_live_status()
+        self._is_resumable = False
+        self._outcome: _Outcome | None = None  # set once the response is written
+
+    def run(self) -> _Outcome:
+        """Do the work, and write the response before the agent stops.
+
+        If a signal stops the work, there is still a response in three cases: the response was
+        written before the signal, the task has recorded its end, or the task can be resumed.
+
+        Raises:
+            InterruptedRunError: If a signal stopped the work, and there is no response.
+            BrokenPipeError: If the reader of the events is gone.
+        """
+        if self._live is not None:
+            title = f"delf · {short_name(self._agent.config.main_llm.model)}"
+            self._screen.line(f"{title} · {named_tools(self._agent)}", "dim")
+            self._live.start()
+        began = time.monotonic()
+        try:
+            run_until_done(self._do_and_write, self._keep_resumable)
+        except errors.InterruptedRunError as signal_error:
+            if self._event_lines.is_broken:  # EventLines cancelled the run; there was no signal
+                raise BrokenPipeError from None
+            self._stop_live_status()
+            return self._outcome_after_signal(signal_error, time.monotonic() - began)
+        finally:
+            self._stop_live_status()
+        assert self._outcome is not None  # noqa: S101 - _do_and_write() set it or raised
+        return self._outcome
+
+    async def _do_and_write(self) -> None:
+        """Start the agent, do the work, write the response, and stop the agent."""
+        listeners = self._listeners()
+        agent = await self._setup.start(self._agent)
+        # The start may fall back to another agent, whose journal is in memory.
+        self._is_resumable = self._setup.is_journalled and agent is self._agent
+        try:
+            response = await self._work(agent, {"listeners": listeners})
+            self._stop_live_status()
+            # Write the response before stopping: a signal may interrupt the closing of the tools.
+            self._outcome = self._write(response)
+        finally:
+            await agent.astop()
+
+    def _write(self, response: Response) -> _Outcome:
+        exit_status = _write_response(self._state, self._setup, self._screen, response)
+        return _Outcome(response=response, exit_status=exit_status)
+
+    def _outcome_after_signal(
+        self, signal_error: errors.InterruptedRunError, seconds: float
+    ) -> _Outcome:
+        """Return the outcome of work that a signal stopped after some seconds."""
+        outcome = self._outcome
+        if outcome is None:  # the signal came before the response, and not while the agent stopped
+            response = _response_after_signal(
+                self._events, signal_error, seconds, is_resumable=self._is_resumable
+            )
+            if response is None:
+                raise signal_error
+            outcome = self._write(response)
+        return replace(outcome, signal_error=signal_error)
+
+    def _keep_resumable(self) -> None:
+        if self._is_resumable:
+            leave_tasks(self._agent)
+
+    def _listeners(self) -> list[Callable[[Event], None]]:
+        narrator = Narrator(
+            self._screen,
+            show_calls=self._options.calls,
+            verbose=self._options.verbose,
+            show_requests=self._agent.config.wait_approvals and not sys.stdin.isatty(),
+            asks_person=self._asks_person,
+            root=self._setup.project.root,
+        )
+        listeners: list[Callable[[Event], None]] = [narrator, self._events.append]
+        if self._live is not None:
+            listeners.append(self._live)
+        if self._options.events:
+            listeners.append(self._event_lines)
+            self._event_lines.set_task_to_cancel()
+        return listeners
+
+    def _new_live_status(self) -> LiveStatus | None:
+        if self._screen.console is None or self._options.events:
+            return None
+        first = REPLAYING if self._options.resumes else "starting"
+        return LiveStatus(self._screen.console, asks_person=self._asks_person, doing=first)
+
+    def _stop_live_status(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def _asks_person(self) -> bool:
+        return self._agent.config.approval_mode == "interactive"
 
 
 def _response_after_signal(
@@ -565,7 +595,24 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
         return options  # the task did not come from the command line
     # Before the folder changes, because the user's paths are relative to the current folder.
     options = _with_absolute_paths(state, options)
-    folder = str(record["folder"])
+    _enter_folder(record["folder"])
+    state.config = state.config or record["config"]
+    # Stored plugin files are not loaded: the person who resumes the task has to name them again.
+    state.missing_plugins = tuple(
+        file for file in record.get("plugins", ()) if file not in state.plugin
+    )
+    return replace(
+        options,
+        flags={**options.flags, **_needed_flags(options, record)},
+        connections=options.connections or tuple(record["connections"]),
+        # Unlike plugin files, stored files with tools are loaded again. Whoever writes the journal
+        # is trusted: a stored `--set` could start a program, too.
+        tool_files=options.tool_files or tuple(record["tool_files"]),
+        overrides=(*_needed_overrides(options, record), *options.overrides),
+    )
+
+
+def _enter_folder(folder: str) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
@@ -573,34 +620,30 @@ def restore_options(state: State, options: Options, record: Mapping[str, Any]) -
             f"the task's folder {folder!r} cannot be entered: {error.strerror}",
             hint="if the project was moved: delf resume ID --here, in its new folder",
         ) from None
-    state.config = state.config or record["config"]
-    # Stored plugin files are not loaded: the person who resumes the task has to name them again.
-    state.missing_plugins = tuple(
-        file for file in record.get("plugins", ()) if file not in state.plugin
-    )
-    given_names = {name for name, value in options.flags.items() if value is not None}
-    needed_flags = {
-        name: value for name, value in record["flags"].items() if name not in given_names
-    }
-    for name, value in needed_flags.items():
-        _check_not_redacted(f"--{name.replace('_', '-')}", value)
-    given_keys = set(map(_overridden_key, options.overrides))
-    needed_overrides = [
-        text for text in record["overrides"] if _overridden_key(text) not in given_keys
-    ]
+
+
+def _needed_flags(options: Options, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored flags that are not given now."""
+    needed_flags: dict[str, Any] = {}
+    for name, value in record["flags"].items():
+        if options.flags.get(name) is None:
+            _check_not_redacted(f"--{name.replace('_', '-')}", value)
+            needed_flags[name] = value
+    return needed_flags
+
+
+def _needed_overrides(options: Options, record: Mapping[str, Any]) -> list[str]:
+    """Return the stored ``KEY=VALUE`` texts of ``--set`` whose key is not given now."""
+    later_keys = set(map(_overridden_key, options.overrides))
+    needed_overrides: list[str] = []
     # Of several overrides of one key, only the last has an effect.
-    last_overrides = {_overridden_key(text): text for text in needed_overrides}
-    for key, text in last_overrides.items():
-        _check_not_redacted(f"--set {key}=…", text)
-    return replace(
-        options,
-        flags={**options.flags, **needed_flags},
-        connections=options.connections or tuple(record["connections"]),
-        # Unlike plugin files, stored files with tools are loaded again. Whoever writes the journal
-        # is trusted: a stored `--set` could start a program, too.
-        tool_files=options.tool_files or tuple(record["tool_files"]),
-        overrides=(*needed_overrides, *options.overrides),
-    )
+    for override in reversed(record["overrides"]):
+        key = _overridden_key(override)
+        if key not in later_keys:
+            _check_not_redacted(f"--set {key}=…", override)
+            needed_overrides.insert(0, override)
+            later_keys.add(key)
+    return needed_overrides
 
 
 def _check_not_redacted(option: str, stored_value: Any) -> None:

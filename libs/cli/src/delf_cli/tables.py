@@ -70,29 +70,35 @@ def _format_line(texts: Sequence[str], widths: Sequence[int], head: Sequence[str
 def _column_widths(
     cells: Sequence[Sequence[str]], head: Sequence[str], width: int | None
 ) -> list[int]:
-    """Return the width of each column, with text columns narrowed to the terminal's width.
-
-    Columns are narrowed to 20 characters, beginning with the column that has the longest text. If
-    that does not suffice, they are narrowed to 10 characters. The column with the longest text then
-    comes last, so that it keeps 20 characters if possible.
-    """
+    """Return the width of each column, with text columns narrowed to the terminal's width."""
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     if width is None:
         return widths
-    gaps_width = 2 * (len(widths) - 1)
-    excess = sum(widths) + gaps_width - width
     text_columns = [column for column, name in enumerate(head) if not name.startswith(_NUMBER_MARK)]
     widest_first = sorted(text_columns, key=lambda column: -widths[column])
+    _narrow_columns(widths, widest_first, _MIN_COLUMN_WIDTH, width)
+    # The column with the longest text is last here, so that it keeps 20 characters if possible.
     narrowest_first = widest_first[::-1]
-    minimums = [(column, _MIN_COLUMN_WIDTH) for column in widest_first]
-    minimums += [(column, _MIN_COLUMN_WIDTH // 2) for column in narrowest_first]
-    for column, min_width in minimums:
-        available = widths[column] - min_width
-        if excess > 0 and available > 0:
-            reduction = min(excess, available)
-            widths[column] -= reduction
-            excess -= reduction
+    _narrow_columns(widths, narrowest_first, _MIN_COLUMN_WIDTH // 2, width)
     return widths
+
+
+def _narrow_columns(
+    widths: list[int], columns: Sequence[int], min_width: int, table_width: int
+) -> None:
+    """Narrow one column after the other in ``widths``, until the table fits ``table_width``.
+
+    Args:
+        widths: The widths of all columns, which this function changes.
+        columns: The columns to narrow, in this order.
+        min_width: The width to which a column is narrowed at most.
+        table_width: The width of the whole table.
+    """
+    gaps_width = 2 * (len(widths) - 1)
+    for column in columns:
+        excess = sum(widths) + gaps_width - table_width
+        if excess > 0 and widths[column] > min_width:
+            widths[column] = max(min_width, widths[column] - excess)
 
 
 def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[str]]]:

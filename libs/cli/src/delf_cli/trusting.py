@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -61,7 +62,7 @@ class _TrustedRow(TypedDict):
 @click.option("--list", "as_list", is_flag=True, help="List the folders that are trusted.")
 @as_json_option(_FolderRow)
 @click.pass_context
-def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
+def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) -> None:
     """Show what the files of FOLDER (by default this one) would do, and ask you to trust them.
 
     Without trust, a project's files have no effect: delf.toml, .env, pricing.json, workers, and
@@ -72,47 +73,59 @@ def trust(ctx: click.Context, folder: str | None, **flags: bool) -> None:
     delf trust --show
     delf trust --list
     """  # noqa: D301 - click's mark for lines that stay as they are
-    modes = [name for name in ("show", "yes", "revoke", "as_list") if flags[name]]
-    if len(modes) > 1:
-        words = " and ".join(f"--{name.removeprefix('as_')}" for name in modes)
-        raise click.UsageError(f"{words} cannot be used together", ctx)
-    if flags["as_list"]:
-        _list(as_json=flags["as_json"])
+    mode = _mode(ctx, flags)
+    if mode == "list":
+        _list(as_json=as_json)
         return
     state = state_of(ctx)
     config = state.config if folder is None else None
     folder_files = read(Path(folder or "."), config, state.discover())
-    if flags["revoke"]:
+    if mode == "revoke":
         _revoke(folder_files.root)
-    elif not flags["as_json"]:
-        for line in lines(folder_files, state.redact, everything=flags["show"]):
+    elif not as_json:
+        for line in lines(folder_files, state.redact, everything=mode == "show"):
             click.echo(line)
-        if not flags["show"] and not _ask_trust(folder_files, yes=flags["yes"]):
-            ctx.exit(1)
-    elif flags["yes"]:  # without --yes, nothing changes: a program cannot answer the question
-        _ask_trust(folder_files, yes=True)
-    if flags["as_json"]:
+    if mode == "yes" and _needs_trust(folder_files):
+        _trust(folder_files)
+    if as_json:  # nothing is asked, as a program cannot answer
         data = state.redact_data(_as_data(folder_files))
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+    elif mode is None and _needs_trust(folder_files) and not _ask_trust(folder_files):
+        ctx.exit(1)
 
 
-def _ask_trust(folder: Folder, *, yes: bool) -> bool:
-    """Ask whether to trust a folder, unless ``yes``; return True if the folder is trusted.
+def _mode(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
+    """Return the one option among those that exclude each other; None if none was given."""
+    names = ("show", "yes", "revoke", "as_list")
+    modes = [name.removeprefix("as_") for name in names if flags[name]]
+    if len(modes) > 1:
+        words = " and ".join(f"--{mode}" for mode in modes)
+        raise click.UsageError(f"{words} cannot be used together", ctx)
+    return modes[0] if modes else None
 
-    A folder without files that have an effect needs no trust.
-    """
-    from delf.trust.decisions import remember
 
-    if not folder.items or changes_since(folder) == []:  # None if the folder never was trusted
-        return True
-    if not yes and not can_ask():
+def _needs_trust(folder: Folder) -> bool:
+    """Return False if a folder is trusted as it is, or has no files that have an effect."""
+    # changes_since() returns None if the folder was never trusted.
+    return bool(folder.items) and changes_since(folder) != []
+
+
+def _ask_trust(folder: Folder) -> bool:
+    """Ask whether to trust a folder; return True if the folder is now trusted."""
+    if not can_ask():
         errors.say("hint", "delf trust --yes trusts it without a question")
         return False
-    if not yes and not click.confirm(f"\n{QUESTION}", default=False):
+    if not click.confirm(f"\n{QUESTION}", default=False):
         return False
+    _trust(folder)
+    return True
+
+
+def _trust(folder: Folder) -> None:
+    from delf.trust.decisions import remember
+
     remember(folder.root, folder.items)
     click.echo(f"{errors.visible(str(folder.root))} is trusted", err=True)
-    return True
 
 
 def _as_data(folder: Folder) -> _FolderRow:
@@ -122,14 +135,13 @@ def _as_data(folder: Folder) -> _FolderRow:
     """
     from delf_cli.effects import effects
 
-    changes = changes_since(folder)  # None if the folder was never trusted
-    is_trusted = not folder.items or changes == []
     return {
         "folder": str(folder.root),
-        "trusted": is_trusted,
+        "trusted": not _needs_trust(folder),
         "files": list(folder.items),
         "changes": [
-            {"file": item.file, "key": item.key, "kind": item.kind} for item in changes or ()
+            {"file": item.file, "key": item.key, "kind": item.kind}
+            for item in changes_since(folder) or ()
         ],
         "effects": [
             {"kind": item.kind, "what": item.what, "where": item.where} for item in effects(folder)
