@@ -70,35 +70,53 @@ _MAX_CONSECUTIVE: Final = 3
 def guess(data: bytes) -> tuple[str, str]:
     """Return the most probable encoding of a text, and its name for messages."""
     sample = _sample_of(data)
-    name, confidence = _detect_encoding(sample)
-    latin_candidates = list(latin_encodings(sample))
-    # In the Latin candidates, all letters of the sample belong to one language: strong evidence.
-    if latin_candidates:
-        guessed = latin_candidates[0]
-        detected = _WINDOWS.get(name.lower())
-        if detected in latin_candidates and confidence >= _MIN_CONFIDENCE:
-            guessed = detected
-        return guessed, _NAMES.get(guessed, guessed.upper())
-    # A rare encoding is improbable: prefer a usual one in which all letters have one script.
-    if is_rare(name):
-        usual = script_encoding(sample)
-        if usual is not None:
-            return usual, _NAMES.get(usual, usual.upper())
-    if not name or _WESTERN_NAMES.fullmatch(name):
+    detected_name, confidence = _detect_encoding(sample)
+    encoding = _latin_encoding(sample, detected_name, confidence)
+    if encoding is None and is_rare(detected_name):
+        # A rare encoding is improbable: prefer a usual one in which all letters have one script.
+        encoding = script_encoding(sample)
+    if encoding is not None:
+        return encoding, _NAMES.get(encoding, encoding.upper())
+    if _is_western(sample, detected_name, confidence):
         return WESTERN, _WESTERN_LABEL
-    is_other_latin_script = _OTHER_LATIN_SCRIPT_NAMES.fullmatch(name) is not None
-    is_sure_of_other_latin_script = is_other_latin_script and confidence >= _MIN_CONFIDENCE
-    if _looks_western(sample) and not is_sure_of_other_latin_script:
-        return WESTERN, _WESTERN_LABEL
+    encoding = _usual_superset(sample, detected_name)
+    return encoding, _NAMES.get(encoding, detected_name)
+
+
+def _latin_encoding(sample: bytes, detected_name: str, confidence: float) -> str | None:
+    """Return an encoding in which all letters belong to one language with Latin script, or None.
+
+    Of several such encodings, the detected one is preferred.
+    """
+    candidates = list(latin_encodings(sample))
+    if not candidates:
+        return None
+    detected = _WINDOWS.get(detected_name.lower())
+    if detected in candidates and confidence >= _MIN_CONFIDENCE:
+        return detected
+    return candidates[0]
+
+
+def _is_western(sample: bytes, detected_name: str, confidence: float) -> bool:
+    """Return True if a text is probably in a Western European encoding."""
+    if not detected_name or _WESTERN_NAMES.fullmatch(detected_name):
+        return True
+    is_other_latin_script = _OTHER_LATIN_SCRIPT_NAMES.fullmatch(detected_name) is not None
+    if is_other_latin_script and confidence >= _MIN_CONFIDENCE:
+        return False
+    return _looks_western(sample)
+
+
+def _usual_superset(sample: bytes, detected_name: str) -> str:
+    """Return the Python codec of a detected encoding, or of the usual encoding that contains it."""
     try:
-        encoding = codecs.lookup(name).name
+        encoding = codecs.lookup(detected_name).name
     except LookupError:
-        return WESTERN, _WESTERN_LABEL
-    encoding = _SUPERSETS.get(encoding, encoding)
+        return WESTERN
     # Windows-1253 is the more probable of the Greek encodings if both give the same text.
     if encoding == "iso8859-7" and not _DIFFERENT_IN_GREEK.search(sample):
-        encoding = "cp1253"
-    return encoding, _NAMES.get(encoding, name)
+        return "cp1253"
+    return _SUPERSETS.get(encoding, encoding)
 
 
 def _looks_western(sample: bytes) -> bool:

@@ -16,6 +16,7 @@ from delf.errors import (
     ToolRefusedError,
 )
 from delf.notes import note
+from delf.records import dataclass
 from delf.values.encoding import dumps, loads
 from delf.values.sizes import LARGE, has_too_many_values, is_large, run_in_thread
 from delf_confined.children import Child, Template
@@ -30,6 +31,18 @@ _ERRORS: Final[dict[str, type[DelfError]]] = {
     "ToolException": ToolException,
     "ToolRefusedError": ToolRefusedError,
 }
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a function in a child; see :meth:`Readers.call` for the fields."""
+
+    function: str
+    payload: bytes
+    about: str
+    readable: Sequence[str]
+    limits: Limits
+    preload: Sequence[str]
 
 
 class Readers:
@@ -83,75 +96,49 @@ class Readers:
             payload = await run_in_thread(dumps, arguments)
         else:
             payload = dumps(arguments)
+        call = _Call(function, payload, about, readable, limits, preload)
         turn = Turn(key)
         turns = Turns.of_loop(self._at_once)
-        while True:
+        answer = None
+        # A preempted call has no answer, and is attempted again: it cannot have changed anything.
+        while answer is None:
             async with turns.acquire(turn):
-                answer = await self._attempt(
-                    turn, function, payload, about, readable, limits, preload
-                )
-            # Restart a preempted child; the first attempt cannot have changed anything.
-            if answer is not None:
-                break
-        if len(answer) > LARGE:
-            if await run_in_thread(has_too_many_values, answer):
-                raise limit_error("answer", about, limits)
-            unpacked = await run_in_thread(loads, answer)
-        else:
-            unpacked = loads(answer)
-        return unpack_answer(unpacked, about, limits)
+                answer = await self._attempt(turn, call)
+        return unpack_answer(await _decode_answer(answer, call), about, limits)
 
-    async def _attempt(
-        self,
-        turn: Turn,
-        function: str,
-        payload: bytes,
-        about: str,
-        readable: Sequence[str],
-        limits: Limits,
-        preload: Sequence[str],
-    ) -> bytes | None:
-        """Run a call in a new child, and return the encoded answer.
-
-        See :meth:`call` for the arguments.
-
-        Returns:
-            The answer; None if the call was preempted.
-        """
-        child = await self._fork(function, limits, readable, preload)
-        exchange = asyncio.create_task(_exchange(child, payload, limits.answer))
-        awaited: set[asyncio.Future[Any]] = {exchange}
+    async def _attempt(self, turn: Turn, call: _Call) -> bytes | None:
+        """Run a call in a new child; return the encoded answer, or None if it was preempted."""
+        child = await self._fork(call)
+        exchange = asyncio.create_task(_exchange(child, call.payload, call.limits.answer))
         preempted = turn.preemption_request  # completed when a waiting call needs the permit
-        if preempted is not None:
-            awaited.add(preempted)
+        awaited = {exchange} if preempted is None else {exchange, preempted}
         try:
-            await asyncio.wait(awaited, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                awaited, timeout=call.limits.seconds, return_when=asyncio.FIRST_COMPLETED
+            )
             is_answered = exchange.done()
             is_preempted = preempted is not None and preempted.done()
         finally:
-            exchange.cancel()
-            # Stop reading before another thread closes the socket.
-            await asyncio.gather(exchange, return_exceptions=True)
-            child.kill()  # at once: the thread may be busy with another child
-            # child.end() blocks its thread until the child has ended, and returns the exit status.
-            future_status = self._thread.submit(child.end)
-        if not is_answered:
-            if is_preempted:
-                return None
-            raise limit_error("seconds", about, limits)
-        try:
-            return exchange.result()
-        except ValueError:
-            raise limit_error("answer", about, limits) from None
-        except (EOFError, OSError):
-            status = await asyncio.wrap_future(future_status)
-            raise child_death_error(status, about) from None
+            future_status = await self._end(child, exchange)
+        if is_answered:
+            return await _answer_or_error(exchange, future_status, call)
+        if is_preempted:
+            return None
+        raise limit_error("seconds", call.about, call.limits)
 
-    async def _fork(
-        self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str]
-    ) -> Child:
-        """Fork a child that will run a function; see :meth:`call` for the arguments."""
-        forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
+    async def _end(self, child: Child, exchange: asyncio.Task[bytes]) -> Future[int]:
+        """Kill a child; return a future for the exit status."""
+        exchange.cancel()
+        # Stop reading before another thread closes the socket.
+        await asyncio.gather(exchange, return_exceptions=True)
+        child.kill()  # at once: the thread may be busy with another child
+        return self._thread.submit(child.end)  # blocks its thread until the child has ended
+
+    async def _fork(self, call: _Call) -> Child:
+        """Fork a child that will run a call's function."""
+        forking = self._thread.submit(
+            self._template.fork, call.function, call.limits, call.readable, call.preload
+        )
         try:
             return await asyncio.shield(asyncio.wrap_future(forking))
         except asyncio.CancelledError:
@@ -170,6 +157,27 @@ class Readers:
 def _end_later(forking: Future[Child]) -> None:
     if forking.exception() is None:
         forking.result().end()
+
+
+async def _answer_or_error(
+    exchange: asyncio.Task[bytes], future_status: Future[int], call: _Call
+) -> bytes:
+    """Return the answer of an ended exchange with a child, or raise the error for its failure."""
+    try:
+        return exchange.result()
+    except ValueError:
+        raise limit_error("answer", call.about, call.limits) from None
+    except (EOFError, OSError):
+        status = await asyncio.wrap_future(future_status)
+        raise child_death_error(status, call.about) from None
+
+
+async def _decode_answer(answer: bytes, call: _Call) -> Any:
+    if len(answer) <= LARGE:
+        return loads(answer)
+    if await run_in_thread(has_too_many_values, answer):
+        raise limit_error("answer", call.about, call.limits)
+    return await run_in_thread(loads, answer)
 
 
 async def _exchange(child: Child, payload: bytes, max_bytes: int) -> bytes:

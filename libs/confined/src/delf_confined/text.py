@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, NamedTuple
 
 from delf.network import charsets
 from delf.notes import note
@@ -22,6 +22,7 @@ _IMPERFECT_UTF8: Final = "utf-8-sig"
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
 _WARNING: Final = "; if its letters look wrong, give encoding="
+_WARNING_OF_DECLARED: Final = ": its letters may be wrong"
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -86,16 +87,21 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     if codec is None and is_markup:
         label = charsets.label_in_page(data)
         codec = charsets.codec_of(label)
-    if codec is not None:
-        text = charsets.decode_charset(data, label)
-        if text is not None:
-            return text
-    # Without a known charset, the encoding is guessed. So is that of a text that declares UTF-8,
-    # but is not valid UTF-8.
-    if codec is None or codec == "utf-8":
-        return decode(data, about=about, warning=": its letters may be wrong")
+    if codec is None:  # no known charset is declared
+        return decode(data, about=about, warning=_WARNING_OF_DECLARED)
+    text = charsets.decode_charset(data, label)
+    if text is not None:
+        return text
+    if codec == "utf-8":  # often declared for texts in other encodings
+        return decode(data, about=about, warning=_WARNING_OF_DECLARED)
     note(f"{about} has bytes that are not {label}: each was read as \ufffd")
     return data.decode(codec, errors="replace")
+
+
+class _Chunk(NamedTuple):
+    data: bytes
+    first_line: int
+    """The number of the line in the file on which the chunk begins."""
 
 
 def encoding_of_file(path: str, about: str) -> str:
@@ -108,34 +114,47 @@ def encoding_of_file(path: str, about: str) -> str:
         path: The path of the file.
         about: The name of the file for notes.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")()
     with Path(path).open("rb") as file:
-        chunk = file.read(_CHUNK_BYTES)
-        encoding = _encoding_by_mark(chunk) or _detect_utf16(chunk, about)
+        beginning = file.read(_CHUNK_BYTES)
+        encoding = _encoding_by_mark(beginning) or _detect_utf16(beginning, about)
+        if encoding == "utf-8":
+            return _IMPERFECT_UTF8  # because of its mark
         if encoding is not None:
-            return _IMPERFECT_UTF8 if encoding == "utf-8" else encoding
-        # The numbers of the lines on which the chunk and the previous chunk begin.
-        first_line = first_line_of_previous = 1
-        previous_chunk = b""
-        while True:
-            try:
-                decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                # The invalid bytes may be the last ones of the previous chunk, which may itself
-                # begin inside of a character.
-                sample = previous_chunk.lstrip(_CONTINUATION_BYTES) + chunk
-                encoding = encoding_of(sample, about, first_line=first_line_of_previous)
-                if encoding == "utf-8":  # apart from a few invalid bytes
-                    line_breaks_before_error = error.object.count(b"\n", 0, error.start)
-                    _note_replaced_bytes(about, encoding, first_line + line_breaks_before_error)
-                    encoding = _IMPERFECT_UTF8
-                return encoding
-            if not chunk:
-                return "utf-8"
-            previous_chunk = chunk
-            first_line_of_previous = first_line
-            first_line += chunk.count(b"\n")
-            chunk = file.read(_CHUNK_BYTES)
+            return encoding
+        file.seek(0)
+        return _encoding_without_mark(file, about)
+
+
+def _encoding_without_mark(file: BinaryIO, about: str) -> str:
+    """Return "utf-8" if a file is valid UTF-8 up to its end, else a guess from the invalid part."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    previous = _Chunk(b"", first_line=1)
+    while True:
+        first_line = previous.first_line + previous.data.count(b"\n")
+        chunk = _Chunk(file.read(_CHUNK_BYTES), first_line)
+        try:
+            decoder.decode(chunk.data, final=not chunk.data)
+        except UnicodeDecodeError as error:
+            return _encoding_of_invalid_utf8(previous, chunk, error, about)
+        if not chunk.data:
+            return "utf-8"
+        previous = chunk
+
+
+def _encoding_of_invalid_utf8(
+    previous: _Chunk, chunk: _Chunk, error: UnicodeDecodeError, about: str
+) -> str:
+    """Guess the encoding of a file from its first chunk with invalid UTF-8 and the chunk before."""
+    # The invalid bytes may be the last ones of the previous chunk, which may itself begin inside of
+    # a character.
+    sample = previous.data.lstrip(_CONTINUATION_BYTES) + chunk.data
+    encoding = encoding_of(sample, about, first_line=previous.first_line)
+    if encoding != "utf-8":
+        return encoding
+    # The file is UTF-8 apart from a few invalid bytes.
+    line = chunk.first_line + error.object.count(b"\n", 0, error.start)
+    _note_replaced_bytes(about, encoding, line)
+    return _IMPERFECT_UTF8
 
 
 def encoding_of(data: bytes, about: str, first_line: int = 1, warning: str = _WARNING) -> str:
@@ -246,31 +265,29 @@ def _detect_utf16(data: bytes, about: str) -> str | None:
 def _utf16_variant(data: bytes) -> str | None:
     """Return the variant of UTF-16 in which a text is encoded, or None.
 
-    The zero bytes show the variant: every second byte of an ASCII text in UTF-16 is zero.
+    In UTF-16, every second byte of an ASCII text is zero: the second byte of each pair in the
+    variant "utf-16-le", and the first byte in "utf-16-be".
     """
+    data = data[: len(data) // 2 * 2]  # half a pair at the end belongs to no character
     sample = data[:_SAMPLE_BYTES]
-    zero_count = sample.count(0)
-    if zero_count == 0:
+    has_zero_first = b"\0" in sample[::2]
+    has_zero_second = b"\0" in sample[1::2]
+    if has_zero_first == has_zero_second or _has_few_zeros(data, sample):
         return None
-    has_half_code_unit = len(data) % 2 == 1
-    if has_half_code_unit:
-        data = data[:-1]
+    encoding = "utf-16-be" if has_zero_first else "utf-16-le"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROLS.search(text) else encoding
+
+
+def _has_few_zeros(data: bytes, sample: bytes) -> bool:
+    """Return True if a text is ASCII or UTF-8 with a few stray zero bytes."""
     # In UTF-16, half of the bytes of an ASCII text are zero bytes, and half are printable. The
     # limits are far from a half, because a text may also have other characters.
-    zero_share = zero_count / len(sample)
+    zero_share = sample.count(0) / len(sample)
+    if zero_share >= _MIN_ZERO_SHARE_OF_UTF16:
+        return False
     printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
-    if zero_share < _MIN_ZERO_SHARE_OF_UTF16:
-        is_mostly_ascii = printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16
-        if is_mostly_ascii or _is_utf8(data):
-            return None  # ASCII or UTF-8 with a few stray zero bytes
-    for encoding, high_byte in (("utf-16-le", 1), ("utf-16-be", 0)):
-        all_zeros_are_high_bytes = sample[high_byte::2].count(0) == zero_count
-        if not all_zeros_are_high_bytes:
-            continue
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if not _CONTROLS.search(text):
-            return encoding
-    return None
+    return printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16 or _is_utf8(data)

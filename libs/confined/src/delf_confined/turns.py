@@ -42,6 +42,19 @@ class Turn:
         """True if an earlier attempt of the call was stopped because other calls waited."""
         return self.attempt_seconds > 0
 
+    @property
+    def preemption_time(self) -> float:
+        """The event loop's time from which the running call may be preempted.
+
+        Each attempt may run as long as all earlier ones together, so that the call ends some day.
+        """
+        return (self.began or 0.0) + max(MIN_RUN_SECONDS, self.attempt_seconds)
+
+    @property
+    def must_end(self) -> bool:
+        """True if the running call was requested to release its permit."""
+        return self.preemption_request is not None and self.preemption_request.done()
+
 
 class Turns:
     """Limits the number of concurrent calls on one event loop, fairly among the callers.
@@ -61,7 +74,7 @@ class Turns:
         # The waiting calls, each with its place in the order of arrival.
         self._waiting: dict[Turn, int] = {}
         self._running: set[Turn] = set()
-        # The seconds used by the finished calls of each caller that has further calls.
+        # The seconds used by the ended calls of each caller that has further calls.
         self._seconds_used: dict[Hashable, float] = {}
         # The scheduled next call of _preempt_one_call().
         self._timer: asyncio.TimerHandle | None = None
@@ -81,11 +94,7 @@ class Turns:
         loop = asyncio.get_running_loop()
         turn.permit = loop.create_future()
         turn.preemption_request = loop.create_future()
-        if turn.was_preempted:
-            # When the last attempt ended, _count_use() added the time of all attempts so far to the
-            # caller's total. Subtract it again while the call waits or runs: _recent_use() adds the
-            # time of waiting and running calls to the total itself.
-            self._uncount_use(turn)
+        self._remove_from_ended(turn)
         self._waiting[turn] = next(self._order)
         self._assign_permits()
         try:
@@ -97,11 +106,11 @@ class Turns:
             if turn.began is not None:
                 turn.attempt_seconds += loop.time() - turn.began
                 turn.began = None
-            self._count_use(turn)
+            self._add_to_ended(turn)
             self._assign_permits()
 
-    def _count_use(self, turn: Turn) -> None:
-        """Add the running time of a call's attempts to the total of its caller.
+    def _add_to_ended(self, turn: Turn) -> None:
+        """Add the running time of a call's attempts to the total of its caller's ended calls.
 
         The total is dropped when the caller has no other running or waiting call.
         """
@@ -111,13 +120,10 @@ class Turns:
         else:
             self._seconds_used.pop(key, None)
 
-    def _uncount_use(self, turn: Turn) -> None:
-        """Subtract the time of a preempted call's earlier attempts from the total of its caller.
+    def _remove_from_ended(self, turn: Turn) -> None:
+        """Subtract a call from the total of its caller's ended calls if it was preempted.
 
-        For example, a call was preempted after 2 seconds, and :meth:`_count_use` added the 2
-        seconds to the total. Now the call waits again. While a call waits or runs,
-        :meth:`_recent_use` adds the time of its earlier attempts to the total. Without the
-        subtraction, it would return 4 seconds instead of 2.
+        A preempted call was added to the total at the end of its attempt, but now waits again.
         """
         if turn.key in self._seconds_used:
             self._seconds_used[turn.key] -= turn.attempt_seconds
@@ -176,35 +182,21 @@ class Turns:
             self._timer.cancel()
             self._timer = None
         waiting_call = self._next()
-        if waiting_call is None:
+        is_permit_about_to_be_free = any(call.must_end for call in self._running)
+        if waiting_call is None or is_permit_about_to_be_free:
             return
-        for call in self._running:
-            request = call.preemption_request
-            if request is not None and request.done():
-                return  # this call was asked to end, so its permit is about to become free
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-
-        def preemption_time(call: Turn) -> float:
-            """Return the time from which a running call may be preempted."""
-            began = call.began or now
-            # Each attempt may run as long as all earlier ones together, so that the call ends some
-            # day.
-            return began + max(MIN_RUN_SECONDS, call.attempt_seconds)
-
         calls_of_others = [call for call in self._running if call.key != waiting_call.key]
         restartable = [call for call in calls_of_others if call.can_restart]
         if not restartable:
             return
+        loop = asyncio.get_running_loop()
         waiting_use = self._recent_use(waiting_call.key)
         candidates = [call for call in restartable if self._recent_use(call.key) > waiting_use]
         if not candidates:  # a caller has more use after some further running time
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
             return
-        first_call = min(candidates, key=preemption_time)
-        time = preemption_time(first_call)
-        request = first_call.preemption_request
-        if time > now:  # the call has not run long enough
-            self._timer = loop.call_at(time, self._preempt_one_call)
-        elif request is not None:
-            request.set_result(None)
+        first_call = min(candidates, key=lambda call: call.preemption_time)
+        if first_call.preemption_time > loop.time():  # the call has not run long enough
+            self._timer = loop.call_at(first_call.preemption_time, self._preempt_one_call)
+        elif first_call.preemption_request is not None:
+            first_call.preemption_request.set_result(None)
