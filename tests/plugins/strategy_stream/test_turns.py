@@ -314,6 +314,17 @@ async def test_native_calls_are_answered_by_id() -> None:
     assert (other.id, other.text.startswith("not made")) == ("c2", True)
 
 
+def test_unparsable_native_call_is_answered_with_its_own_mistake() -> None:
+    notation = FunctionCalls(())
+    wrong = ToolCall(id="c1", name="look", arguments='["a"]')
+    reply = ModelReply(text="<think>Hm", model="scripted", calls=(wrong,), cost_usd=0.0)
+    turn = notation.reader().parse(reply)
+    assert next(problem.why for problem in turn.problems) == "<think> has no end"
+    (answer,) = notation.messages_after(turn)[0].parts
+    assert isinstance(answer, ToolResult)
+    assert answer.text == 'not made: "args" is not an object'
+
+
 async def test_model_without_tool_support_is_refused() -> None:
     bench = Bench(notation="tools")
     bench.model.takes_tools = False

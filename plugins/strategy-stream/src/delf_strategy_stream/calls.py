@@ -93,23 +93,31 @@ def _parse_call(value: dict[str, Any], text: str) -> Called | UnparsableCall:
     if not isinstance(name, str) or not name:
         return UnparsableCall(text, 'it has no "name"')
     argument_keys = [key for key in _ARGUMENT_KEYS if key in value]
-    has_several_keys = len(argument_keys) > 1
-    has_arguments_beside_name = not argument_keys and len(value) > 1
-    if has_several_keys or has_arguments_beside_name:
+    has_only_name = len(value) == 1
+    if len(argument_keys) != 1 and not has_only_name:
         return UnparsableCall(text, 'its arguments are to be in "args"')
-    arguments: Any = {}
-    for key in argument_keys:  # there is at most one
-        arguments = value[key]
-    if isinstance(arguments, str):
-        try:
-            arguments = DECODER.decode(arguments or "{}")
-        except DuplicateKeyError as error:
-            return UnparsableCall(text, str(error))
-        except (ValueError, RecursionError):
-            return UnparsableCall(text, '"args" is not an object')
-    if arguments is None:
-        arguments = {}
-    if not isinstance(arguments, dict):
+    try:
+        arguments = {} if has_only_name else _parse_arguments(value[argument_keys[0]])
+    except DuplicateKeyError as error:
+        return UnparsableCall(text, str(error))
+    except (ValueError, TypeError, RecursionError):
         return UnparsableCall(text, '"args" is not an object')
+    return Called(name, arguments)
+
+
+def _parse_arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a call, which may be null or the text of an object.
+
+    Raises:
+        DuplicateKeyError: If a key of the object is repeated.
+        ValueError: If the arguments are an invalid text.
+        TypeError: If the arguments are no object.
+    """
+    if isinstance(arguments, str):
+        arguments = DECODER.decode(arguments or "{}")
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, dict):
+        raise TypeError
     named_arguments = cast("dict[Any, Any]", arguments)
-    return Called(name, {str(key): item for key, item in named_arguments.items()})
+    return {str(key): item for key, item in named_arguments.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -155,32 +154,33 @@ class FunctionCalls:
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
         """Return one message with the results of all calls, and one about the answer's problems.
 
-        Without calls, the first message is left out; without problems, the second. Providers
-        require a result even for a call that could not be parsed.
+        Without calls, the first message is left out; without problems, the second.
         """
-        # There are two lists in the order of the calls: the results, and the problems of calls that
-        # could not be parsed. Parse each call again to know in which list its item is.
-        remaining_results = deque(enumerate(turn.results, 1))
-        remaining_problems = deque(
-            problem for problem in turn.problems if isinstance(problem, UnparsableCall)
-        )
-        tool_results: list[ToolResult] = []
-        for call in turn.provider_calls:
-            text = _NOT_MADE
-            is_parsable = isinstance(_parse_provider_call(call, self._tools), Called)
-            if is_parsable and remaining_results:
-                number, result = remaining_results.popleft()
-                text = _result_text(number, result)
-            elif not is_parsable and remaining_problems:
-                problem = remaining_problems.popleft()
-                text = f"not made: {problem.why}"
-            tool_results.append(ToolResult(id=call.id, name=call.name, text=text))
         messages: list[Message] = []
-        if tool_results:
-            messages.append(results(tool_results))
+        if turn.provider_calls:
+            messages.append(results(self._tool_results(turn)))
         if text_about_problems := problems_text(turn):
             messages.append(user(text_about_problems))
         return tuple(messages)
+
+    def _tool_results(self, turn: Turn) -> list[ToolResult]:
+        """Return a result for each call of the provider, even for a call that was not made.
+
+        Providers require all these results.
+        """
+        # The turn has results only of the calls that can be parsed, in the order of the calls.
+        result_texts = (_result_text(n, result) for n, result in enumerate(turn.results, 1))
+        tool_results: list[ToolResult] = []
+        for call in turn.provider_calls:
+            parsed_call = _parse_provider_call(call, self._tools)
+            if isinstance(parsed_call, Called):
+                text = next(result_texts, _NOT_MADE)
+            elif turn.is_cut:
+                text = _NOT_MADE
+            else:
+                text = f"not made: {parsed_call.why}"
+            tool_results.append(ToolResult(id=call.id, name=call.name, text=text))
+        return tool_results
 
 
 class Reader:

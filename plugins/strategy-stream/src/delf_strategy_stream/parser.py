@@ -18,8 +18,8 @@ from delf_strategy_stream.events import (
 
 _EXECUTE: Final = "<execute>"
 _END_EXECUTE: Final = "</execute>"
-_IN_STRING: Final = re.compile(r'["\\]')
-_OUTSIDE: Final = re.compile(r'["{}\[\]<]')
+_QUOTE_OR_ESCAPE: Final = re.compile(r'"|\\.', re.DOTALL)
+_OUTSIDE_OF_STRINGS: Final = re.compile(rf'{_END_EXECUTE}|["{{}}\[\]<]')
 _NAME: Final = re.compile(r"(await\s+)?[A-Za-z_][\w.]*")
 _NOT_JSON: Final = 'it is not JSON; expected is [{"name": …, "args": {…}}]'
 _LINE_END_OR_TAG: Final = re.compile(r"[\n<]")
@@ -87,10 +87,19 @@ class Parser:
         """
         self._is_input_complete = True
         events = self.feed("")
-        # What the last state has left unparsed, because it waited for more input.
+        self._finish_state(events)
+        self._report_text_between_calls(events)
+        self._report_calls_in_fence(events)
+        if self._text_after_calls:
+            invented_text = "".join(self._text_after_calls)
+            events.append(InventedResults(invented_text[:_MAX_INVENTED_CHARS]))
+        return events
+
+    def _finish_state(self, events: list[Event]) -> None:
+        """Add the events for the input that the last state has left, waiting for more input."""
         rest = self._unparsed
-        state = self._state
         self._unparsed = ""
+        state = self._state
         if state in (self._reasoning_or_text, self._outside_tags, self._think_tag_in_text):
             self._add_text_for_user(rest, events)
         elif state == self._inside_reasoning:
@@ -106,16 +115,15 @@ class Parser:
             is_incomplete_fence = _JSON_FENCE.startswith(rest)
             if not is_incomplete_fence:
                 self._text_between_calls.append(rest)
-        self._report_text_between_calls(events)
-        prose = "".join(self._shown_text_parts)
-        # Calls in a fence are text, as quoted in an explanation. If the answer is nothing else, the
-        # model meant to make the calls.
-        if _EXECUTE in self._tags and _ONLY_FENCED.fullmatch(prose):
-            events.append(UnparsableCall(text=prose, why="calls are not written in a fence"))
-        if self._text_after_calls:
-            invented_text = "".join(self._text_after_calls)
-            events.append(InventedResults(invented_text[:_MAX_INVENTED_CHARS]))
-        return events
+
+    def _report_calls_in_fence(self, events: list[Event]) -> None:
+        """Report calls in a code fence if the answer is nothing else, so that they were meant.
+
+        In an answer with other text, calls in a fence are text, as quoted in an explanation.
+        """
+        text = "".join(self._shown_text_parts)
+        if _EXECUTE in self._tags and _ONLY_FENCED.fullmatch(text):
+            events.append(UnparsableCall(text=text, why="calls are not written in a fence"))
 
     # -- states: each consumes input, and returns False if more input is needed ---------------
 
@@ -348,49 +356,56 @@ class Parser:
 
         Return False if more input is needed; True if the next state can parse the rest.
         """
-        while True:
-            pattern = _IN_STRING if self._in_string else _OUTSIDE
-            match = pattern.search(self._unparsed, self._search_start)
+        while not self._in_string or self._skip_string():
+            match = _OUTSIDE_OF_STRINGS.search(self._unparsed, self._search_start)
             if match is None:
                 # The next search goes on from here: from the start, a call in thousands of pieces
                 # would take quadratic time.
                 self._search_start = len(self._unparsed)
                 return False
-            character = match.group()
-            position = match.start()
-            if character == "\\":
-                if position + 1 == len(self._unparsed):
-                    # The escaped character is in the next piece: without it, an escaped quote would
-                    # end the string.
-                    self._search_start = position
-                    return False
-                self._search_start = position + 2
-                continue
-            if character == "<":
-                upcoming = self._unparsed[position : position + len(_END_EXECUTE)]
-                if upcoming == _END_EXECUTE:
-                    events.append(UnparsableCall(self._unparsed[:position], "it has no end"))
-                    self._unparsed = self._unparsed[position:]
-                    self._state = self._between_calls
-                    return True
-                is_end_of_input = position + len(upcoming) == len(self._unparsed)
-                if is_end_of_input and _END_EXECUTE.startswith(upcoming):
-                    self._search_start = position  # the rest of the tag may follow
-                    return False
-            self._search_start = position + 1
-            if character == '"':
-                self._in_string = not self._in_string
-            elif character in "{[":
-                self._depth += 1
-            elif character in "}]":
-                self._depth -= 1
-            is_complete = self._depth == 0
-            if is_complete:
-                end = self._search_start
-                events.append(read_call(self._unparsed[:end]))
-                self._unparsed = self._unparsed[end:]
-                self._state = self._between_calls
+            mark = match.group()
+            start = match.start()
+            if mark == _END_EXECUTE:
+                events.append(UnparsableCall(self._unparsed[:start], "it has no end"))
+                self._end_call(start)
                 return True
+            upcoming = self._unparsed[start : start + len(_END_EXECUTE)]
+            if mark == "<" and _END_EXECUTE.startswith(upcoming):
+                self._search_start = start  # the rest of the tag may follow
+                return False
+            self._search_start = match.end()
+            if mark == '"':
+                self._in_string = True
+            elif mark in "{[":
+                self._depth += 1
+            elif mark in "}]":
+                self._depth -= 1
+                is_complete = self._depth == 0
+                if is_complete:
+                    events.append(read_call(self._unparsed[: match.end()]))
+                    self._end_call(match.end())
+                    return True
+        return False
+
+    def _skip_string(self) -> bool:
+        """Move the search behind the end of the JSON string. Return False if more input is needed.
+
+        A backslash at the end of the input is searched again: without the next character, an
+        escaped quote would end the string.
+        """
+        while match := _QUOTE_OR_ESCAPE.search(self._unparsed, self._search_start):
+            self._search_start = match.end()
+            if match.group() == '"':
+                self._in_string = False
+                return True
+        ends_with_backslash = self._unparsed.endswith("\\", self._search_start)
+        self._search_start = len(self._unparsed) - (1 if ends_with_backslash else 0)
+        return False
+
+    def _end_call(self, end: int) -> None:
+        """Go on after a call that ends at a position of the unparsed input."""
+        self._unparsed = self._unparsed[end:]
+        self._state = self._between_calls
 
     def _after_calls(self, events: list[Event]) -> bool:
         """Choose the state after ``</execute>``: another block of calls, else ignored text.

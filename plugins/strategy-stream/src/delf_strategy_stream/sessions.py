@@ -63,29 +63,32 @@ class SessionTurns:
             ModelConfigurationError: If sessions are required and the model does not support them.
             DelfError: If the call failed after retries.
         """
-        while True:
+        for _ in range(_MAX_SESSIONS):
             try:
                 session = await self._connect()
                 if session is None:
                     break
-                is_continuation = self._session_knows_history
                 reply = await self._host.ask(
-                    new_messages if is_continuation else all_messages,
+                    new_messages if self._session_knows_history else all_messages,
                     tools=tools,
                     on_delta=on_delta,
                     session=session,
-                    continues=is_continuation,
+                    continues=self._session_knows_history,
                 )
             except BudgetExceededError:
                 raise
             except DelfError as error:
                 await self._close_after_error(error)
             else:
-                self._session_knows_history = True
-                if reply.finish_reason == "cut":  # the answer broke off: the session is broken
-                    await self._close_broken("it broke off in the middle of an answer")
+                await self._end_turn(reply)
                 return reply
         return await self._host.ask(all_messages, tools=tools, on_delta=on_delta)
+
+    async def _end_turn(self, reply: ModelReply) -> None:
+        """Keep the session for the next turn, unless the session broke off during the answer."""
+        self._session_knows_history = True
+        if reply.finish_reason == "cut":
+            await self._close_broken("it broke off in the middle of an answer")
 
     async def _connect(self) -> ModelSession | None:
         """Return the open session; open a session if none is open and attempts remain.
