@@ -261,27 +261,46 @@ def _current_value(project: Project, key: str) -> Any:
     Raises:
         ConfigurationError: For an unknown key of the agent.
     """
-    from delf_engine.project.files import SECTIONS, check_agent_key
+    from delf_engine.project.files import SECTIONS
 
-    path = key.split(".")
-    is_of_other_section = path[0] in SECTIONS and path[0] != "agent"
-    if is_of_other_section:
-        values = {full_key: value for full_key, value, _ in _given_values(project)}
-        prefix = f"{key}."
-        nested = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
-        return values.get(key, nested or None)
-    if path[0] == "agent":  # which may be left out
-        del path[0]
-    if not path:  # the whole section
-        return project.agent_values.resolve(project.environ)
-    setting, *inner_path = path
-    check_agent_key(key, setting)
-    value: Any = getattr(project.agent, setting)  # the default if the project has no such setting
+    section, *keys = key.split(".")
+    if section == "agent":
+        return _agent_value(project, key, keys)
+    if section in SECTIONS:
+        return _value_in_section(project, key)
+    return _agent_value(project, key, [section, *keys])  # the word "agent" may be left out
+
+
+def _value_in_section(project: Project, key: str) -> Any:
+    """Return the value of a key, or the values of all keys below; None if there is none."""
+    values = {given_key: value for given_key, value, _ in _given_values(project)}
+    if key in values:
+        return values[key]
+    prefix = f"{key}."
+    values_below = {
+        given_key.removeprefix(prefix): value
+        for given_key, value in values.items()
+        if given_key.startswith(prefix)
+    }
+    return values_below or None
+
+
+def _agent_value(project: Project, full_key: str, keys: Sequence[str]) -> Any:
+    """Return the value at the keys of nested tables in ``[agent]``; without keys, the section."""
+    from delf_engine.project.files import check_agent_key
+
+    written_values = project.agent_values.resolve(project.environ)
+    if not keys:
+        return written_values
+    setting, *inner_keys = keys
+    check_agent_key(full_key, setting)
+    value: Any = getattr(project.agent, setting)  # the default if the setting is not written
     is_plain = isinstance(cast("object", value), (bool, int, float, str, list, dict))
-    if not is_plain:  # such as an LLMConfig, to which a model is converted: return what is written
-        value = project.agent_values.resolve(project.environ).get(setting)
-    for part in inner_path:
-        value = cast("dict[str, Any]", value).get(part) if isinstance(value, dict) else None
+    if not is_plain:
+        # The setting was converted, such as a model's name to an LLMConfig.
+        value = written_values.get(setting)
+    for key in inner_keys:
+        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
     return value
 
 

@@ -121,30 +121,45 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
             and its type has no actions without it.
     """
     from delf.protocols.connection import SupportsNotices
-    from delf.tools.action import actions_of
 
     project = state.load_project([_full_setting_path(text, name) for text in overrides])
     host = state.discover(project.environ)
     entry = project.connections.get(name)
     type_name = entry.type if entry is not None else name
-    note: str | None = None
-    notices: list[str] = []
     try:
-        connection: Any = project.connector(host)(name)
+        connection = project.connector(host)(name)
         state.hide_secrets_of(getattr(connection, "settings", None))
         actions = asyncio.run(_actions_of(connection))
-        name, summary = connection.name, connection.summary
-        if isinstance(connection, SupportsNotices):
-            notices += connection.notices()
-        if entry is not None:
-            note = _why_unusable(connection, actions)
-        described: Any = connection
     except DelfError as error:
-        described, summary = _type_and_summary(host, type_name, error)
-        actions = actions_of(described, None, name) if isinstance(described, type) else ()
-        if entry is not None and not actions:
+        row = _describe_type(host, type_name, name, error)
+        if entry is not None and not row["methods"]:
             raise
-        note = f"this is its type; the connection itself cannot be made: {_with_hint(error)}"
+        return row
+    row = _row(connection, actions, connection.name, type_name, connection.summary)
+    if isinstance(connection, SupportsNotices):
+        row["notices"] = list(connection.notices())
+    if entry is not None:
+        row["note"] = _why_unusable(connection, actions)
+    return row
+
+
+def _describe_type(host: PluginHost, type_name: str, name: str, error: DelfError) -> _VerboseRow:
+    """Return data about the type of a connection that cannot be made because of an error."""
+    from delf.tools.action import actions_of
+
+    connection_type, summary = _type_and_summary(host, type_name, error)
+    actions = ()
+    if isinstance(connection_type, type):
+        actions = actions_of(connection_type, None, name)
+    row = _row(connection_type, actions, name, type_name, summary)
+    row["note"] = f"this is its type; the connection itself cannot be made: {_with_hint(error)}"
+    return row
+
+
+def _row(
+    described: Any, actions: Sequence[Action], name: str, type_name: str, summary: str
+) -> _VerboseRow:
+    """Return the data of a connection or a connection type, without notes."""
     return {
         "tool": name,
         "type": type_name,
@@ -154,8 +169,8 @@ def _describe(state: State, name: str, overrides: Sequence[str]) -> _VerboseRow:
             for action in actions
         ],
         "total": len(actions),
-        "note": note,
-        "notices": notices,
+        "note": None,
+        "notices": [],
         "settings": list(_settings(described, name)),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
@@ -377,26 +377,42 @@ async def events_of(journal: SharedJournal, task_id: str, *, follow: bool) -> As
     With ``follow``, also yield new events until the task ends or its process dies.
     """
     live = journal.subscribe(task_id)  # before reading, to miss no event
-    position = 0  # the number of the last event, because the subscription may repeat events
-    is_over = False
+    last_event: Event | None = None
     for event in await journal.read(task_id):
         yield event
-        position = event.seq
-        is_over = isinstance(event, TaskFinished)  # a task may be resumed after an end
-    while follow and not is_over:
-        # If the task is over before the wait, and no event arrives during the wait, there are no
-        # further events. A state that is read after the wait could be newer than the last event.
-        state_before_wait = (await journal.task(task_id)).state
+        last_event = event
+    # The last event decides: a task may be resumed after an end.
+    if follow and not isinstance(last_event, TaskFinished):
+        position = 0 if last_event is None else last_event.seq
+        async for event in _new_events(journal, task_id, live, position):
+            yield event
+
+
+async def _new_events(
+    journal: SharedJournal, task_id: str, live: AsyncIterator[Event], position: int
+) -> AsyncGenerator[Event]:
+    """Yield the live events after a position, until the task ends or its process dies.
+
+    Args:
+        journal: The journal.
+        task_id: The task.
+        live: The subscription, which may repeat earlier events.
+        position: The number of the last event that the caller already has.
+    """
+    while True:
+        # Read before the wait: a state that is read later may be newer than the last live event.
+        state = (await journal.task(task_id)).state
         try:
             async with asyncio.timeout(POLL_SECONDS):
                 event = await anext(live)
         except TimeoutError:
-            if state_before_wait is TaskState.INTERRUPTED:
+            if state.is_at_work:
+                continue
+            if state is TaskState.INTERRUPTED:
                 click.echo("interrupted: the process that worked on it is gone", err=True)
-            if not state_before_wait.is_at_work:
-                return
-            continue
+            return
         if event.seq > position:
             yield event
             position = event.seq
-            is_over = isinstance(event, TaskFinished)
+            if isinstance(event, TaskFinished):
+                return

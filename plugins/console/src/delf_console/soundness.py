@@ -279,31 +279,52 @@ def _check_files(distribution: metadata.Distribution, module: str) -> Iterator[s
 
 def _check_imports(distribution: metadata.Distribution, module: str, folder: Path) -> Iterator[str]:
     """Yield imports of other plugins, of undeclared requirements and of delf's private modules."""
-    own_name = normalise(distribution.metadata["Name"])
     imported = sorted(_imported_modules(folder))
+    foreign = [name for name in imported if not _is_own_or_standard(_top_module(name), module)]
+    yield from _check_imported_packages(distribution, foreign)
+    if not _is_official(distribution):
+        yield from _check_private_imports(imported)
+
+
+def _check_imported_packages(
+    distribution: metadata.Distribution, imported: Sequence[str]
+) -> Iterator[str]:
+    """Yield imported modules of other plugins and of undeclared requirements."""
+    own_name = normalise(distribution.metadata["Name"])
     # A warning names one of the imported modules of each package.
-    name_by_top_module = {name.partition(".")[0]: name for name in imported}
+    name_by_top_module = {_top_module(name): name for name in imported}
     owners = _owners(name_by_top_module.keys())
     declared = _requirements(distribution)
     for top_module, name in name_by_top_module.items():
-        if top_module in (module, "delf") or top_module in sys.stdlib_module_names:
-            continue
-        distributions = _possible_distributions(top_module, owners)
-        other_distributions = distributions - {own_name}
-        plugins = set(filter(_is_plugin, other_distributions))
-        if own_name in all_packages():
+        candidates = _possible_distributions(top_module, owners)
+        plugins = set(filter(_is_plugin, candidates - {own_name}))
+        if _is_official(distribution):
             # delf's own plugins may import the engine, because all are released together.
             plugins.discard(_ENGINE)
         if plugins:
             yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
-        elif not distributions & declared:
+        elif candidates.isdisjoint(declared):
             owner = owners.get(top_module, [top_module])[0]
             yield f"it imports {top_module}, and does not require {normalise(owner)}"
-    if own_name in all_packages():
-        return
+
+
+def _check_private_imports(imported: Sequence[str]) -> Iterator[str]:
     for name in imported:
         if any(f"{name}.".startswith(f"{private}.") for private in _PRIVATE_MODULES):
             yield f"it imports {name}, which is not an interface and changes without notice"
+
+
+def _top_module(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_own_or_standard(top_module: str, own_module: str) -> bool:
+    return top_module in (own_module, "delf") or top_module in sys.stdlib_module_names
+
+
+def _is_official(distribution: metadata.Distribution) -> bool:
+    """Return True for a package that is part of delf."""
+    return normalise(distribution.metadata["Name"]) in all_packages()
 
 
 def _possible_distributions(module: str, owners: Mapping[str, Sequence[str]]) -> set[str]:

@@ -119,12 +119,11 @@ class Sources:
     def _items_of(self, name: str, *, editable: bool) -> Iterator[Item]:
         """Yield the packages to install for a name that the user entered.
 
-        The name means a folder, a package of ``self.packages`` (available without an index), or a
-        package of the index.
+        The name means a folder or a wheel, a package of ``self.packages`` (available without an
+        index), or a package of the index.
         """
         path, _, bracket = name.partition("[")
-        is_path = path.startswith((".", "~", "/")) or "/" in path.partition("://")[0]
-        if is_path:
+        if _is_path(path):
             extras = {extra.strip() for extra in bracket.removesuffix("]").split(",") if extra}
             package = _package_at(Path(path).expanduser().resolve(), editable=editable)
             yield from self._with_requirements(package, extras)
@@ -135,10 +134,7 @@ class Sources:
         distribution = _known_distribution(requirement.name)
         package = self.packages.get(distribution)
         if package is None:
-            is_own = distribution in _names_of_delf_packages()
-            origin = "from the index" if is_own else "from the index; not one of delf's own"
-            argument = f"{distribution}{_bracket(requirement.extras)}{requirement.specifier}"
-            yield Item(distribution, origin, argument)
+            yield _item_of_index(distribution, requirement)
         elif requirement.specifier:
             raise PluginError(
                 f"{distribution} comes from {package.path}", hint="leave the version out"
@@ -169,6 +165,19 @@ class Sources:
 
         yield from missing_requirements(package, extras)
         yield _item(package, extras)
+
+
+def _is_path(name: str) -> bool:
+    """Return True for ``./plugin`` or ``folder/plugin``; False for ``sql`` or a URL."""
+    text_before_url_host = name.partition("://")[0]
+    return name.startswith((".", "~", "/")) or "/" in text_before_url_host
+
+
+def _item_of_index(distribution: str, requirement: Requirement) -> Item:
+    is_own = distribution in _names_of_delf_packages()
+    origin = "from the index" if is_own else "from the index; not one of delf's own"
+    argument = f"{distribution}{_bracket(requirement.extras)}{requirement.specifier}"
+    return Item(distribution, origin, argument)
 
 
 def _item(package: Package, extras: Iterable[str]) -> Item:
