@@ -305,6 +305,25 @@ async def test_requests_and_open_tasks_are_limited_per_key(serve):
     assert fine.status_code == 202
 
 
+async def test_concurrent_requests_with_a_budget_cannot_exceed_the_open_tasks(serve):
+    server = await serve(key="ada-key", api_key=KEYS, open_tasks=2, budgets={"*": 5.0})
+    order = {"task": doing("await hold()")}
+    answers = await asyncio.gather(*(server.client.post("/run", json=order) for _ in range(6)))
+    assert sorted(answer.status_code for answer in answers) == [202, 202, 429, 429, 429, 429]
+
+
+async def test_concurrent_equal_requests_with_a_budget_count_as_one_open_task(serve):
+    server = await serve(key="ada-key", api_key=KEYS, open_tasks=2, budgets={"*": 5.0})
+    order, headers = {"task": doing("await hold()")}, {"idempotency-key": "once"}
+    answers = await asyncio.gather(
+        *(server.client.post("/run", json=order, headers=headers) for _ in range(4))
+    )
+    assert {answer.status_code for answer in answers} == {202}
+    await server.client.post(f"/tasks/{answers[0].json()['task_id']}/cancel")
+    for _ in range(2):
+        assert (await server.client.post("/run", json=order)).status_code == 202
+
+
 async def test_rate_below_one_permits_the_first_request(serve):
     server = await serve(key="ada-key", api_key=KEYS, rate=0.01)
     first, second = [(await server.client.get("/session")).status_code for _ in range(2)]

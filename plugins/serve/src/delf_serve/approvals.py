@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from delf.errors import DelfError, ToolRefusedError, UnknownRequestError
@@ -86,30 +86,22 @@ class Approvals:
     ) -> RequestList:
         """Return the requests that a person may see, oldest first.
 
+        If both ``mine`` and ``rejectable`` are true, the requests that the person may only reject
+        come after those that the person may decide.
+
         Args:
             caller: The person.
             waiting: Whether to return pending requests only.
-            mine: Whether to select the requests that the person may decide.
-            rejectable: Whether to select the requests that the person may reject but not approve.
-                With ``mine``, these come after the requests that the person may decide. Without
-                both, all requests are selected.
+            mine: Whether to return only requests that the person may decide.
+            rejectable: Whether to return only requests that the person may reject but not approve.
             limit: The maximum number of requests.
             offset: The number of requests to skip.
         """
         all_records = await self._tasks.journal.find_requests(waiting=waiting, limit=MAX_REQUESTS)
         records = [record for record in all_records if caller.sees(record.task.key)]
         if mine or rejectable:
-            decidable = [record for record in records if may_decide(record, caller)]
-            only_rejectable = [
-                record
-                for record in records
-                if _may_reject(record, caller) and not may_decide(record, caller)
-            ]
-            records = list[RequestRecord]()
-            if mine:
-                records += decidable
-            if rejectable:
-                records += only_rejectable
+            decidable, only_rejectable = _split_by_right(records, caller)
+            records = [*(decidable if mine else ()), *(only_rejectable if rejectable else ())]
         page = records[offset : offset + limit]
         more = len(records) > offset + limit
         return RequestList(approvals=[self._view(record, caller) for record in page], more=more)
@@ -324,6 +316,20 @@ def _check_answer(record: RequestRecord, answer: Answered) -> None:
 def _may_comment(caller: Caller) -> bool:
     """Return True if a person may comment on requests and assign them."""
     return not caller.rights.isdisjoint({"run", "decide"})
+
+
+def _split_by_right(
+    records: Sequence[RequestRecord], caller: Caller
+) -> tuple[list[RequestRecord], list[RequestRecord]]:
+    """Return the requests that a person may decide, and those that the person may only reject."""
+    decidable: list[RequestRecord] = []
+    only_rejectable: list[RequestRecord] = []
+    for record in records:
+        if may_decide(record, caller):
+            decidable.append(record)
+        elif _may_reject(record, caller):
+            only_rejectable.append(record)
+    return decidable, only_rejectable
 
 
 def _may_reject(record: RequestRecord, caller: Caller) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from delf_serve.call import Call
-from delf_serve.sessions import do_nothing
+from delf_serve.sessions import OpenRequest
 
 
 class EventStreamResponse(Response):
@@ -38,46 +38,39 @@ class EventStreamResponse(Response):
             (b"x-accel-buffering", b"no"),
         ]
         start = {"type": "http.response.start", "status": self.status_code, "headers": headers}
+        end = {"type": "http.response.body", "body": b""}
         if scope["method"] == "HEAD":
             await send(start)
-            await send({"type": "http.response.body", "body": b""})
+            await send(end)
             return
-        request_task = asyncio.current_task()
-        assert request_task is not None  # noqa: S101 - a coroutine runs in a task
         call = self._call
-        sessions = self._call.service.sessions
+        sessions = call.service.sessions
         with sessions.count_open_request(call.caller, call.cookie) as open_request:
             await send(start)
-            # True if end() cancelled this task, and not the server.
-            was_ended = False
+            await self._send_until_ended(receive, send, open_request)
+            await send(end)
 
-            def end() -> None:
-                """End the stream, although it has further frames, by cancelling this task."""
-                nonlocal was_ended
-                was_ended = True
-                request_task.cancel()
+    async def _send_until_ended(self, receive: Any, send: Any, open_request: OpenRequest) -> None:
+        """Send the frames until the last one, or until the client or the sessions end the stream.
 
-            def end_if_disconnected(disconnection: asyncio.Future[None]) -> None:
-                if not disconnection.cancelled():
-                    end()
+        The sessions end the stream when the caller's session or key is no longer valid.
+        """
+        sending = asyncio.ensure_future(self._send_frames(send))
+        disconnection = asyncio.ensure_future(_until_gone(receive))
+        open_request.end = sending.cancel
+        try:
+            await asyncio.wait({sending, disconnection}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+            disconnection.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            await self._frames.aclose()
+        if not sending.cancelled():
+            sending.result()  # raises the error of a frame
 
-            disconnection = asyncio.ensure_future(_until_gone(receive))
-            disconnection.add_done_callback(end_if_disconnected)
-            # The sessions call end() when the caller's session or key is no longer valid.
-            open_request.end = end
-            try:
-                async for chunk in self._frames:
-                    body = {"type": "http.response.body", "body": chunk, "more_body": True}
-                    await send(body)
-            except asyncio.CancelledError:
-                if not was_ended:
-                    raise
-            finally:
-                # From now on, the end of the session must not cancel this task any more.
-                open_request.end = do_nothing
-                disconnection.cancel()
-                await self._frames.aclose()
-            await send({"type": "http.response.body", "body": b""})
+    async def _send_frames(self, send: Any) -> None:
+        async for chunk in self._frames:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
 async def _until_gone(receive: Any) -> None:

@@ -11,7 +11,8 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,6 @@ from delf_serve.settings import ServeSettings
 _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _INCOMPLETE_PREFIX: Final = "coming_"
 _MAX_BYTES: Final = 255
-# The minimum number of bytes charged for a file, because an empty file uses disk space, too.
 _MIN_BYTES: Final = 4096
 _CLEANUP_SECONDS: Final = 3600.0
 # The seconds without new data after which an unfinished upload counts as abandoned.
@@ -63,36 +63,48 @@ class Uploads:
         _check_length(name)
         owner = _owner(caller)
         file_id = f"file_{secrets.token_hex(16)}"
-        size = 0
         folder = self._folder / owner / f"{_INCOMPLETE_PREFIX}{file_id}"
-        # The bytes of failed and of removed uploads stay charged until the next recount. While an
-        # upload is in progress, a recount would miss the bytes that are not yet written.
+        async with self._upload_in_progress():
+            try:
+                size = await self._write(owner, folder / name, chunks)
+                # Only complete files get the id with which a task can name them.
+                await asyncio.to_thread(folder.rename, folder.with_name(file_id))
+            except BaseException as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    raise ProblemError(507, "the server's disk is full") from None
+                raise
+        return Stored(id=file_id, name=name, size=size, at=time.time())
+
+    @asynccontextmanager
+    async def _upload_in_progress(self) -> AsyncGenerator[None]:
+        """Count the uploads in progress, and measure the used bytes again before the first one.
+
+        Until then, the bytes of failed and of removed uploads stay charged. While an upload is in
+        progress, the measurement would miss the bytes that are not yet written.
+        """
         async with self._counting_lock:
             if self._upload_count == 0:
                 self._used_bytes = await asyncio.to_thread(self._measure_usage)
             self._upload_count += 1
         try:
-            charged_bytes = _MIN_BYTES  # charged for a smaller file, too
-            self._count_bytes(owner, charged_bytes)
-            await asyncio.to_thread(make_private_folder, folder)
-            # Fails if the name exists, so that a link cannot redirect the write to another file.
-            with create_private(folder / name) as file:
-                async for chunk in chunks:
-                    size += len(chunk)
-                    uncharged_bytes = max(0, size - charged_bytes)
-                    self._count_bytes(owner, uncharged_bytes)
-                    charged_bytes += uncharged_bytes
-                    await asyncio.to_thread(file.write, chunk)
-            # Only complete files get the id with which a task can name them.
-            await asyncio.to_thread(folder.rename, folder.with_name(file_id))
-        except BaseException as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in _FULL:
-                raise ProblemError(507, "the server's disk is full") from None
-            raise
+            yield
         finally:
             self._upload_count -= 1
-        return Stored(id=file_id, name=name, size=size, at=time.time())
+
+    async def _write(self, owner: str, path: Path, chunks: AsyncIterator[bytes]) -> int:
+        """Write an upload to a new file, charge its bytes to the owner, and return its size."""
+        size = 0
+        self._count_bytes(owner, _charged_bytes(size))
+        await asyncio.to_thread(make_private_folder, path.parent)
+        # Fails if the name exists, so that a link cannot redirect the write to another file.
+        with create_private(path) as file:
+            async for chunk in chunks:
+                new_size = size + len(chunk)
+                self._count_bytes(owner, _charged_bytes(new_size) - _charged_bytes(size))
+                await asyncio.to_thread(file.write, chunk)
+                size = new_size
+        return size
 
     async def list(self, caller: Caller) -> list[Stored]:
         """List the uploads of an owner, newest first."""
@@ -188,7 +200,7 @@ class Uploads:
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:
-                used[file.parent.parent.name] += max(file.stat().st_size, _MIN_BYTES)
+                used[file.parent.parent.name] += _charged_bytes(file.stat().st_size)
             except OSError:  # it was removed meanwhile
                 continue
         return used
@@ -206,6 +218,11 @@ class Uploads:
                 continue
             if written < now - max_age:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _charged_bytes(size: int) -> int:
+    """Return the bytes that are charged for a file, because an empty file uses disk space, too."""
+    return max(size, _MIN_BYTES)
 
 
 def _owner(caller: Caller) -> str:

@@ -253,8 +253,7 @@ class Guard:
             The caller; None for a public path without credentials.
 
         Raises:
-            ProblemError: If the credentials are missing or wrong. A public path except ``/session``
-                is also answered if the proxy names an unknown person.
+            ProblemError: If the credentials are missing or wrong.
         """
         if not self._keys:
             return ANYBODY
@@ -264,18 +263,9 @@ class Guard:
             if caller is None:
                 raise self.wrong_key(scope, secret)
             return caller
-        name = self._user_of_proxy(scope, headers)
-        if name is not None:
-            caller = self._keys.find_person(name, by_mail=True)
-            if caller is not None:
-                scope["delf.proxy"] = True
-                if method not in _SAFE and CSRF_HEADER.encode() not in headers:
-                    raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
-                return caller
-            # The page asks /session who is logged in, and must learn why nobody is.
-            if not _is_public(path) or path == "/session":
-                raise ProblemError(403, "the proxy names a person who is not known here")
-        caller = await self._authenticate_by_cookie(scope, headers, path, method)
+        caller = self._authenticate_by_proxy(scope, headers, path, method)
+        if caller is None:
+            caller = await self._authenticate_by_cookie(scope, headers, path, method)
         if caller is None and not _is_public(path):
             raise ProblemError(
                 401,
@@ -283,6 +273,31 @@ class Guard:
                 "send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`",
                 headers={"www-authenticate": "Bearer"},
             )
+        return caller
+
+    def _authenticate_by_proxy(
+        self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
+    ) -> Caller | None:
+        """Return the person whom a trusted proxy names; None if no proxy names a person.
+
+        On public paths except ``/session``, also return None for an unknown person.
+
+        Raises:
+            ProblemError: If the person is unknown, or if the request may change something and has
+                no CSRF header.
+        """
+        name = self._user_of_proxy(scope, headers)
+        if name is None:
+            return None
+        caller = self._keys.find_person(name, by_mail=True)
+        if caller is None:
+            # The page asks /session who is logged in, and must learn why nobody is.
+            if _is_public(path) and path != "/session":
+                return None
+            raise ProblemError(403, "the proxy names a person who is not known here")
+        scope["delf.proxy"] = True
+        if method not in _SAFE and CSRF_HEADER.encode() not in headers:
+            raise ProblemError(403, f"{CSRF_HEADER} is missing", f"send {CSRF_HEADER}")
         return caller
 
     async def _authenticate_by_cookie(

@@ -605,43 +605,51 @@ async def get_notices(call: Call) -> s.NoticesView:
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     """Choose which notices the caller gets, and through which channels."""
     name = _own_person(call).name
-    chosen_notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
-    chosen_ways: tuple[NoticeWay, ...] | None = None  # None keeps the channels
-    if body.ways is not None:
-        chosen_ways = tuple(way for way in NOTICE_WAYS if way in body.ways)
-    # None keeps the webhook; an empty address removes the webhook.
     address = None if body.webhook is None else body.webhook.strip()
-    generated_secret = ""
     if address:
         try:
             check_webhook(call.service.settings, address)
         except ConfigurationError as error:
             raise ProblemError(422, error.message, param="webhook") from None
-        encoded_key = base64.b64encode(secrets.token_bytes(32)).decode()
-        generated_secret = f"whsec_{encoded_key}"
+    new_secret = _new_webhook_secret() if address else ""
 
     def change(known: Person | None) -> Person:
-        """Return a copy of ``known`` with the notices, channels and webhook of the request's body.
-
-        :class:`Changer` calls this function again if another request has stored a new version of
-        the person in the meantime.
-        """
-        person = replace(require_active(known, name), notices=chosen_notices)
-        if chosen_ways is not None:
-            person = replace(person, notice_ways=chosen_ways)
-        # Each address has its own secret, which signs the notices.
-        is_address_changed = address is not None and address != person.webhook
-        if is_address_changed:
-            person = replace(person, webhook=address, webhook_secret=generated_secret)
-        return person
+        # Changer calls this again if another request has changed the person in the meantime.
+        person = _with_notices(require_active(known, name), body)
+        return _with_webhook(person, address, new_secret)
 
     journal = call.service.tasks.journal
     changer = Changer(name, call.via, call.service.agent.tell_observers)
     person = await changer.change(journal, name, change)
     await call.service.keys.reload(journal, at_once=True)
     # A secret is shown only once, when its address is set.
-    has_new_secret = bool(generated_secret) and person.webhook_secret == generated_secret
-    return _notices_of(call, person, generated_secret if has_new_secret else None)
+    is_address_new = bool(address) and person.webhook_secret == new_secret
+    return _notices_of(call, person, new_secret if is_address_new else None)
+
+
+def _new_webhook_secret() -> str:
+    """Return a new secret for signing the notices that are sent to a webhook."""
+    encoded_key = base64.b64encode(secrets.token_bytes(32)).decode()
+    return f"whsec_{encoded_key}"
+
+
+def _with_notices(person: Person, body: s.NoticesRequest) -> Person:
+    """Return a person with the chosen notices, and with the chosen channels if there are any."""
+    notices: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
+    if body.ways is None:
+        return replace(person, notices=notices)
+    ways: tuple[NoticeWay, ...] = tuple(way for way in NOTICE_WAYS if way in body.ways)
+    return replace(person, notices=notices, notice_ways=ways)
+
+
+def _with_webhook(person: Person, address: str | None, new_secret: str) -> Person:
+    """Return a person with the address of a webhook; an empty address removes the webhook.
+
+    None keeps the address. The present address also keeps its secret.
+    """
+    if address is None or address == person.webhook:
+        return person
+    return replace(person, webhook=address, webhook_secret=new_secret)
 
 
 def _own_person(call: Call) -> Person:

@@ -142,32 +142,20 @@ class Routines:
                 else's routine.
         """
         record = await self._tasks.record(given.task_id, caller)
-        previewed_digest = given.seen
-        # Save the draft that the caller has seen, if it is still kept. Otherwise make a new draft,
-        # which is saved only if it has the same digest.
-        draft = None
-        if previewed_digest is not None:
-            draft = self._drafts.get((caller.holder, previewed_digest))
-        try:
-            if draft is None:
-                routines = self.of_agent()
-                draft = await routines.adraft(record.task_id, given.name, fixed=given.fixed)
-        except DelfError as error:
-            raise ProblemError(409, error.message) from None
+        draft = self._drafts.get((caller.holder, given.seen or ""))
+        if draft is None:
+            draft = await self._new_draft(record.task_id, given)
         if draft.before is not None:
             await self._check_may_replace(draft.before, caller)
-        parts = [record.task_id, given.name, draft.routine.text(), draft.change]
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        self._drafts[caller.holder, digest] = draft
-        while len(self._drafts) > _MAX_DRAFTS:
-            self._drafts.popitem(last=False)
-        is_saved = previewed_digest == digest and not draft.differences
+        digest = _digest_of_draft(draft, record.task_id, given.name)
+        self._keep_draft(draft, caller, digest)
+        is_saved = given.seen == digest and not draft.differences
         if is_saved:
             try:
                 await asyncio.to_thread(draft.keep)
             except DelfError as error:
                 raise ProblemError(409, error.message) from None
-            del self._drafts[caller.holder, digest]
+            self._drafts.pop((caller.holder, digest), None)
         return s.RoutineDraft(
             name=given.name,
             change=draft.change,
@@ -178,6 +166,24 @@ class Routines:
             digest=digest,
             saved=is_saved,
         )
+
+    async def _new_draft(self, task_id: str, given: s.RoutineSaveRequest) -> DraftRoutine:
+        try:
+            return await self.of_agent().adraft(task_id, given.name, fixed=given.fixed)
+        except DelfError as error:
+            raise ProblemError(409, error.message) from None
+
+    def _keep_draft(self, draft: DraftRoutine, caller: Caller, digest: str) -> None:
+        """Keep a draft until the caller saves it, or until too many newer drafts are kept."""
+        self._drafts[caller.holder, digest] = draft
+        while len(self._drafts) > _MAX_DRAFTS:
+            self._drafts.popitem(last=False)
+
+
+def _digest_of_draft(draft: DraftRoutine, task_id: str, name: str) -> str:
+    """Return a digest of all that a person sees in the preview of a draft."""
+    parts = [task_id, name, draft.routine.text(), draft.change]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _without_task(routine: Any) -> Any:

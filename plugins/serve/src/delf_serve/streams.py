@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import (
@@ -86,6 +86,41 @@ ListChange = tuple[TaskRecord, Waiting]
 """A changed task, and the pending requests of all tasks: the arguments of :meth:`Tasks.view_of`."""
 
 
+class LiveEvents:
+    """A subscription to events, whose next event is awaited with a timeout.
+
+    Args:
+        subscription: The events.
+    """
+
+    def __init__(self, subscription: AsyncIterator[Event]) -> None:
+        self._subscription = subscription
+        self._next_event: asyncio.Future[Event | None] | None = None
+        self.is_closed = False
+        """True after the journal was closed, so that no further event comes."""
+
+    async def next(
+        self, seconds: float, *, until: asyncio.Future[Any] | None = None
+    ) -> Event | None:
+        """Return the next event; None after a timeout, once ``until`` is done, or once closed."""
+        # The future is kept after a timeout: the cancellation of anext() could lose an event.
+        if self._next_event is None:
+            self._next_event = asyncio.ensure_future(anext(self._subscription, None))
+        awaited = {self._next_event} if until is None else {self._next_event, until}
+        await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not self._next_event.done():
+            return None
+        event = self._next_event.result()
+        self._next_event = None
+        self.is_closed = event is None
+        return event
+
+    def close(self) -> None:
+        """Stop waiting for the next event."""
+        if self._next_event is not None:
+            self._next_event.cancel()
+
+
 class Streams:
     """The open event streams.
 
@@ -113,46 +148,49 @@ class Streams:
             task_id: The id of the task.
             after: The number of the last event that the client has.
         """
-        live = self._tasks.journal.subscribe(task_id)  # before reading, to miss no event
-        next_event: asyncio.Future[Event | None] | None = None
+        live = LiveEvents(self._tasks.journal.subscribe(task_id))  # before reading: miss no event
         # All events are read, because an event's state depends on all earlier events.
         last = 0  # the number of the last event that was read
         tracker = StateTracker()
         self.open_count += 1
         try:
             yield HELLO
+            events, is_over = await self._unread_events(task_id, last)
             while True:
-                events, is_over = await self._unread_events(task_id, last)
                 async for frames in _encoded(events, after, tracker):
                     yield frames
                 last = events[-1].seq if events else last
-                # Yield live events until the journal has to be read again.
-                while not is_over:
-                    next_event = next_event or asyncio.ensure_future(anext(live, None))
-                    # No timeout around anext(): its cancellation could lose a received event.
-                    await asyncio.wait({next_event}, timeout=BEAT_SECONDS)
-                    if not next_event.done():
-                        yield BEAT
-                        break  # in case the subscription misses events
-                    event = next_event.result()
-                    next_event = None
-                    if event is None:
-                        return  # the journal was closed
-                    if event.seq > last + 1:
-                        break  # the subscription has missed events
-                    if event.seq == last + 1:  # else the event was read from the journal already
-                        yield _frames([event], after, tracker)
-                        last = event.seq
-                        is_over = isinstance(event, TaskFinished)
                 if is_over:
-                    break
-            yield END
+                    yield END
+                    return
+                event = await live.next(BEAT_SECONDS)
+                if live.is_closed:
+                    return
+                if event is None:
+                    yield BEAT
+                events, is_over = await self._new_events(task_id, event, last)
         except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)
         finally:
             self.open_count -= 1
-            if next_event is not None:
-                next_event.cancel()
+            live.close()
+
+    async def _new_events(
+        self, task_id: str, event: Event | None, last: int
+    ) -> tuple[Sequence[Event], bool]:
+        """Return the events after the event ``last``, and whether the task is over.
+
+        Args:
+            task_id: The id of the task.
+            event: The event that a subscription to the task has received; None after a timeout.
+            last: The number of the last event that was read.
+        """
+        # The subscription may repeat events, and may miss events.
+        if event is not None and event.seq <= last:
+            return [], False
+        if event is not None and event.seq == last + 1:
+            return [event], isinstance(event, TaskFinished)
+        return await self._unread_events(task_id, last)
 
     async def _unread_events(self, task_id: str, last: int) -> tuple[Sequence[Event], bool]:
         """Return the events of a task after the event ``last``, and whether the task is over."""

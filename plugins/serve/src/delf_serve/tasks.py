@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -136,6 +136,31 @@ class Submitted:
     is_new: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Submission:
+    """A task to submit. Most fields are the arguments of :meth:`Tasks.submit`.
+
+    Args:
+        order: The request.
+        caller: The owner of the task.
+        conversation: The stored name of the conversation.
+        strategy: A strategy instead of the agent's.
+        paths: The paths of input files.
+        variables: Variables for scripts, with data from another service.
+        trust: Whether the owner wrote the task's text.
+        setup: Data about the request that the task's record keeps.
+    """
+
+    order: RunRequest
+    caller: Caller
+    conversation: str | None
+    strategy: str | None
+    paths: Sequence[str] | None
+    variables: Mapping[str, Any] | None
+    trust: Trust
+    setup: dict[str, Any]
+
+
 @dataclass
 class _RunningTask:
     """The state of a task that runs in this process.
@@ -143,12 +168,16 @@ class _RunningTask:
     Args:
         owner: The owner name; empty for the local user.
         recorded: Set when the task is in the journal, or its start has failed.
+        started: Set at the first new event of a resumed task, or when the task has ended.
+        start_error: The error that ended a resumed task before its first new event.
         over: Set when the task has ended.
         resumed: The asyncio task that continues the task; None for a task that was submitted.
     """
 
     owner: str
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    start_error: DelfError | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     resumed: asyncio.Task[Any] | None = None
 
@@ -268,65 +297,88 @@ class Tasks:
         # A strategy gets the values of the variables in the task's text.
         if external_variables is not None and strategy is not None:
             trust = "outside"
-        task_id = f"task_{secrets.token_hex(8)}"
-        digest = ""
-        if idempotency_key is not None:
-            digest = _digest(order)
-            # Every server derives the same id, so that concurrent requests start one task.
-            task_id = _task_id_of_key(idempotency_key, caller)
-            earlier = await self._find_submitted(task_id, digest)
-            if earlier is not None:
-                return _submitted(task_id, earlier.conversation, caller, is_new=False)
-        self._raise_if_too_many_are_open(caller)
-        conversation = self._conversation_name(order, caller)
-        setup = _setup(caller, client, other_authors, request_digest=digest)
-        ledger = await self.budgets.ledger(caller, self._agent.ledger)
-        # Before the next await, so that limits count the task at once.
-        running_task = self._register_running(task_id, caller.limits_name)
+        digest = "" if idempotency_key is None else _digest(order)
+        submission = _Submission(
+            order=order,
+            caller=caller,
+            conversation=self._conversation_name(order, caller),
+            strategy=strategy,
+            paths=paths,
+            variables=external_variables,
+            trust=trust,
+            setup=_setup(caller, client, other_authors, request_digest=digest),
+        )
+        if idempotency_key is None:
+            return await self._submit_new(f"task_{secrets.token_hex(8)}", submission)
+        # Every server derives the same id, so that concurrent requests start one task.
+        task_id = _task_id_of_key(idempotency_key, caller)
+        return await self._submit_once(task_id, submission, digest)
 
-        def listen(event: Event) -> None:
-            if isinstance(event, TaskFinished):
-                self._forget_running(task_id)
-                self._end_notices.tell(order.task, event, caller.holder)
+    async def _submit_once(self, task_id: str, submission: _Submission, digest: str) -> Submitted:
+        """Submit a task, or return the task that an earlier request with the same key submitted.
 
-        async def submit_and_record() -> None:
+        Args:
+            task_id: The id of the task, which is derived from the idempotency key.
+            submission: The task.
+            digest: The digest of the request, which must equal that of the earlier request.
+        """
+        earlier = await self._find_submitted(task_id, digest)
+        if earlier is None:
             try:
-                await self._agent.asubmit(
-                    order.task,
-                    order.timeout,
-                    task_id=task_id,
-                    conversation_id=conversation,
-                    files=await self._input_files(order, caller, paths),
-                    key=caller.holder,
-                    ledger=ledger,
-                    output=order.output,
-                    strategy=strategy,
-                    llm=order.llm,
-                    variables=external_variables,
-                    trust=trust,
-                    setup=setup,
-                    listeners=[listen],
-                    before_start=partial(self._check_owner, caller.holder),
-                )
-            except BaseException:
-                self._forget_running(task_id)
-                raise
-            finally:
-                running_task.recorded.set()  # equal requests wait for this in _find_submitted()
-
-        try:
-            # If the client disconnects, this method is cancelled, and the task is still submitted.
-            await asyncio.shield(submit_and_record())
-        except DelfError:
-            earlier = None
-            # A concurrent request with the same idempotency key may have been faster. Its task has
-            # the same id, so that the journal has refused this one.
-            if idempotency_key is not None:
+                return await self._submit_new(task_id, submission)
+            except DelfError:
+                # If a concurrent request to another server was faster, the journal has refused the
+                # second task with the same id.
                 earlier = await self._find_first_event(task_id, digest)
-            if earlier is None:
-                raise
-            return _submitted(task_id, earlier.conversation, caller, is_new=False)
-        return _submitted(task_id, conversation, caller)
+                if earlier is None:
+                    raise
+        return _submitted(task_id, earlier.conversation, submission.caller, is_new=False)
+
+    async def _submit_new(self, task_id: str, submission: _Submission) -> Submitted:
+        caller = submission.caller
+        self._raise_if_too_many_are_open(caller)
+        # Before the first await, so that limits and equal requests take the task into account.
+        running_task = self._register_running(task_id, caller.limits_name)
+        # If the client disconnects, this method is cancelled, and the task is still submitted.
+        await asyncio.shield(self._submit_and_record(task_id, submission, running_task))
+        return _submitted(task_id, submission.conversation, caller)
+
+    async def _submit_and_record(
+        self, task_id: str, submission: _Submission, running_task: _RunningTask
+    ) -> None:
+        """Submit a task to the agent, and return once the journal has recorded it."""
+        order = submission.order
+        caller = submission.caller
+        try:
+            ledger = await self.budgets.ledger(caller, self._agent.ledger)
+            await self._agent.asubmit(
+                order.task,
+                order.timeout,
+                task_id=task_id,
+                conversation_id=submission.conversation,
+                files=await self._input_files(order, caller, submission.paths),
+                key=caller.holder,
+                ledger=ledger,
+                output=order.output,
+                strategy=submission.strategy,
+                llm=order.llm,
+                variables=submission.variables,
+                trust=submission.trust,
+                setup=submission.setup,
+                listeners=[partial(self._handle_end, task_id, order.task, caller.holder)],
+                before_start=partial(self._check_owner, caller.holder),
+            )
+        except BaseException:
+            self._forget_running(task_id)
+            raise
+        finally:
+            running_task.recorded.set()  # equal requests wait for this in _find_submitted()
+
+    def _handle_end(self, task_id: str, task_text: str, owner: str | None, event: Event) -> None:
+        """Listen to the events of a running task for its end."""
+        if isinstance(event, TaskFinished):
+            self._forget_running(task_id)
+            self._end_notices.tell(task_text, event, owner)
 
     def _raise_if_too_many_are_open(self, caller: Caller) -> None:
         """Raise ``ProblemError`` if the caller has the most open tasks that the settings allow."""
@@ -515,6 +567,7 @@ class Tasks:
         if running_task is not None:
             self._open_task_counts_by_owner[running_task.owner] -= 1
             running_task.recorded.set()
+            running_task.started.set()
             running_task.over.set()
 
     async def _is_over_or_waiting(self, name: str) -> bool:
@@ -844,13 +897,15 @@ class Tasks:
             timeout: The task's timeout in seconds; None for the one of its submission.
             continue_past_limit: Whether to continue also a task that ended at its timeout or
                 budget.
+
+        Raises:
+            DelfError: If the task fails before its first new event. Later errors are only logged.
         """
         if task_id in self._running_tasks:
             return
         running_task = self._register_running(task_id, owner or "")
         try:
-            events = await self.journal.read(task_id)
-            first = events[0]
+            first = (await self.journal.read(task_id))[0]
             ledger = await self._ledger_of_accepted_task(owner)
         except BaseException:
             self._forget_running(task_id)
@@ -858,45 +913,39 @@ class Tasks:
         if timeout is None and isinstance(first, TaskQueued):
             timeout = first.timeout
         task_text = first.task if isinstance(first, (TaskQueued, TaskStarted)) else ""
-        # Completed by the first new event, or by the end of resume_task() if there is none.
-        first_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def listen(event: Event) -> None:
-            if isinstance(event, TaskFinished):
-                self._forget_running(task_id)
-                self._end_notices.tell(task_text, event, owner)
-            if not first_event.done():
-                first_event.set_result(None)
-
-        async def resume_task() -> None:
-            """Continue the task until its end."""
-            try:
-                await self._agent.aresume(
-                    task_id,
-                    timeout,
-                    continue_past_limit=continue_past_limit,
-                    listeners=[listen],
-                    ledger=ledger,
-                    before_start=partial(self._check_owner, owner),
-                )
-            except DelfError as error:
-                _log.warning("task %s is not continued: %s", task_id, error.message)
-                if not first_event.done():
-                    first_event.set_exception(error)
-            finally:
-                self._forget_running(task_id)  # listen() does not, if the task has not ended
-                if not first_event.done():
-                    first_event.set_result(None)
-
-        running_task.resumed = asyncio.create_task(resume_task())
+        resuming = self._agent.aresume(
+            task_id,
+            timeout,
+            continue_past_limit=continue_past_limit,
+            listeners=[
+                partial(self._handle_end, task_id, task_text, owner),
+                lambda _event: running_task.started.set(),
+            ],
+            ledger=ledger,
+            before_start=partial(self._check_owner, owner),
+        )
+        running_task.resumed = asyncio.create_task(
+            self._resume_until_end(task_id, running_task, resuming)
+        )
         running_task.recorded.set()  # the task was in the journal before
-        # An error before the first event is raised here; later errors are only logged.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_EVENT_SECONDS):
+                await running_task.started.wait()
+        if running_task.start_error is not None:
+            raise running_task.start_error
+
+    async def _resume_until_end(
+        self, task_id: str, running_task: _RunningTask, resuming: Awaitable[object]
+    ) -> None:
+        """Continue a task until its end, and log an error that prevents this."""
         try:
-            await asyncio.wait({first_event}, timeout=_FIRST_EVENT_SECONDS)
-            if first_event.done():
-                first_event.result()  # raises the error of a failed start
+            await resuming
+        except DelfError as error:
+            _log.warning("task %s is not continued: %s", task_id, error.message)
+            if not running_task.started.is_set():
+                running_task.start_error = error
         finally:
-            first_event.cancel()  # nobody waits for it any more
+            self._forget_running(task_id)  # _handle_end() does not, if the task has not ended
 
     async def _ledger_of_accepted_task(self, owner: str | None) -> SharedLedger | None:
         """Return the ledger that charges a task to its owner's budgets; None if there are none.

@@ -55,31 +55,42 @@ def forced_function(
     Raises:
         ProblemError: If the forced function is not described, or the choice is among several.
     """
-    functions: dict[str, Mapping[str, Any]] = {}
-    for tool in tools:
-        # Chat completions describe a function below the key ``function``; responses do not.
-        described = as_object(tool.get("function")) or tool
-        function_name = described.get("name")
-        if function_name is not None and function_name != ignored_name:
-            functions[str(function_name)] = described
-    chosen = as_object(choice)
-    name = as_object(chosen.get("function")).get("name") or chosen.get("name")
-    requires_any_function = choice == "required" and bool(functions)
-    if name == ignored_name or (name is None and not requires_any_function):
+    functions = _functions_by_name(tools)
+    functions.pop(ignored_name, None)
+    if choice == "required":  # any function
+        candidates: list[object] = list(functions)
+    else:
+        candidates = _chosen_names(choice)
+    if candidates in ([], [ignored_name]):
         return None
-    if requires_any_function and len(functions) == 1:
-        (name,) = functions
-    function = functions.get(name) if isinstance(name, str) else None
-    if function is None:
+    name = candidates[0]
+    if len(candidates) > 1 or not isinstance(name, str) or name not in functions:
         raise ProblemError(
             422,
             "tool_choice must name one described function; a choice among several is not supported",
             param="tool_choice",
         )
-    schema: Any = function.get("parameters") or {"type": "object"}
+    schema: Any = functions[name].get("parameters") or {"type": "object"}
     if not isinstance(schema, dict):
         raise ProblemError(422, "the parameters of a function are a JSON Schema", param="tools")
-    return str(name), cast("dict[str, Any]", schema)
+    return name, cast("dict[str, Any]", schema)
+
+
+def _functions_by_name(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    functions: dict[str, Mapping[str, Any]] = {}
+    for tool in tools:
+        # Chat completions describe a function below the key ``function``; responses do not.
+        described = as_object(tool.get("function")) or tool
+        if described.get("name") is not None:
+            functions[str(described["name"])] = described
+    return functions
+
+
+def _chosen_names(choice: object) -> list[object]:
+    """Return the name of the function in a ``tool_choice``; no name for choices such as "auto"."""
+    chosen = as_object(choice)
+    name = as_object(chosen.get("function")).get("name") or chosen.get("name")
+    return [] if name is None else [name]
 
 
 def text_of(content: object) -> str:

@@ -26,7 +26,7 @@ from delf_engine.views.trace import Trace
 from delf_serve import schemas as s
 from delf_serve.call import Call
 from delf_serve.problems import ProblemError
-from delf_serve.streams import BEAT_SECONDS
+from delf_serve.streams import BEAT_SECONDS, LiveEvents
 from delf_serve.tasks import CLIENT_CONVERSATION_PREFIX, stored_name
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -333,8 +333,7 @@ async def watch(
         after: The number of the last event that the client has.
     """
     journal = call.service.tasks.journal
-    new_events = journal.subscribe(task_id)
-    next_event: asyncio.Future[Event | None] | None = None
+    live = LiveEvents(journal.subscribe(task_id))
     last = after
     outcome_task = asyncio.ensure_future(outcome(call, task_id, seconds))
     try:
@@ -347,24 +346,15 @@ async def watch(
             if is_over:
                 yield await outcome_task
                 return
-            next_event = next_event or asyncio.ensure_future(anext(new_events, None))
-            await asyncio.wait(
-                {outcome_task, next_event},
-                timeout=BEAT_SECONDS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if not next_event.done():
-                # Nothing happened for some seconds, or the outcome is the first to arrive. Keep the
-                # future: the cancellation of anext() could lose an event.
+            # A live event only signals that the journal has new events.
+            live_event = await live.next(BEAT_SECONDS, until=outcome_task)
+            if live.is_closed:
+                await asyncio.wait({outcome_task})
+            elif live_event is None:
                 yield None
-            elif next_event.result() is None:
-                await asyncio.wait({outcome_task})  # the journal was closed
-            else:
-                next_event = None  # the event only signals new data
     finally:
-        for work in (outcome_task, next_event):
-            if work is not None:
-                work.cancel()
+        outcome_task.cancel()
+        live.close()
 
 
 def _question_text(call: Call, record: RequestRecord) -> str:
@@ -444,38 +434,49 @@ async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
 async def continue_task(call: Call, turn: Turn) -> str | None:
     """Return the id of the task that a turn continues; None if the turn starts a new task.
 
-    A turn continues a task if it decides the task's pending approval request, or asks for the
-    task's outcome. The messages of the turn are the text of the task, the question of the approval
-    request, and the user's reply. The task is found by its owner and text, and the request by its
-    id in the question. An injected question has no effect without the id of a pending request.
+    A turn continues a task if the user's message decides the task's pending approval request, or
+    asks for the task's outcome. The request is the one whose id is in the message before.
 
     Raises:
         ProblemError: If the caller may not decide.
     """
     if not turn.history:
         return None
-    last_message = turn.history[-1].content
-    pending_requests = await call.service.tasks.pending_requests()
-    named_requests: list[RequestRecord] = []
-    for requests in pending_requests.values():
-        named_requests += [each for each in requests if each.requested.request_id in last_message]
-    # The message "continue" and decisions such as "approve" are replies even if the last message
-    # names no request.
-    is_reply = is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
-    if not named_requests and not is_reply:
+    # A client may send forged earlier messages. Only ids of pending requests have an effect.
+    named_requests = await _requests_named_in(call, turn.history[-1].content)
+    # The message "continue" and decisions such as "approve" ask for the outcome even if the message
+    # before names no pending request, because the request may have been decided already.
+    asks_for_outcome = (
+        is_continue(turn.user_message) or parse_decision(turn.user_message) is not None
+    )
+    if not named_requests and not asks_for_outcome:
         return None
     task_id = await _find_earlier_task(call, turn)
     requests_of_task = [record for record in named_requests if record.task.task_id == task_id]
-    if len(requests_of_task) == 1:
-        request = requests_of_task[0]
-        # Any text may be the answer to a question; parse_reply() checks the kind of the request.
-        parsed_decision = parse_reply(request, turn.user_message)
-        if parsed_decision is not None:
-            await decide(call, request.requested.request_id, parsed_decision)
-            return task_id
-    # Without a pending request, a reply such as "continue" or "approve" only asks for the outcome,
-    # because the request may have been decided already. Any other text is a new task.
-    return task_id if is_reply else None
+    has_decided = len(requests_of_task) == 1 and await _decide_by_reply(
+        call, requests_of_task[0], turn.user_message
+    )
+    return task_id if has_decided or asks_for_outcome else None
+
+
+async def _requests_named_in(call: Call, text: str) -> list[RequestRecord]:
+    """Return the pending requests whose ids are in a text."""
+    requests_by_task = await call.service.tasks.pending_requests()
+    return [
+        record
+        for records in requests_by_task.values()
+        for record in records
+        if record.requested.request_id in text
+    ]
+
+
+async def _decide_by_reply(call: Call, record: RequestRecord, text: str) -> bool:
+    """Decide a request if a reply is a decision on it; return True if so."""
+    parsed_decision = parse_reply(record, text)
+    if parsed_decision is None:
+        return False
+    await decide(call, record.requested.request_id, parsed_decision)
+    return True
 
 
 async def _find_earlier_task(call: Call, turn: Turn) -> str | None:
