@@ -21,7 +21,8 @@ _DURATION_TYPE: Final = 18
 _HEADER_BYTES: Final = 8
 _MAX_FIELDS: Final = 1000
 
-# The schema is a FlatBuffer. These are the numbers of fields in its tables.
+# The schema is a FlatBuffer. These are the numbers of fields in its tables. A field holds a number
+# itself, but only an offset to a text, a list or another table.
 _HEADER = 2
 _FIELDS = 1
 _NAME = 0
@@ -58,32 +59,42 @@ def duration_columns(text: bytes) -> list[tuple[str, str]]:
 def _read_durations(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield the name and the unit of each duration column in an Arrow schema.
 
-    The schema is a FlatBuffer. The data begins with an offset to the root table, a message. A field
-    of a table holds a number itself, but only an offset to a text, a list or another table.
+    The schema is a FlatBuffer, which begins with an offset to the root table, a message. The
+    schema is the header of the message. The fields of the schema are the columns.
     """
-    # The message has the schema as its header, and the schema has a list of fields, the columns.
-    message_position = _offset_target(data, 0)
-    schema_position = _target_of_field(data, message_position, _HEADER)
-    fields_position = _target_of_field(data, schema_position, _FIELDS)
-    # A list has the number of its items, and then for each item the offset to its table.
-    (count,) = struct.unpack_from("<I", data, fields_position)
-    for index in range(min(count, _MAX_FIELDS)):
-        field_position = _offset_target(data, fields_position + 4 * (index + 1))
-        # The number of the column's type, as one byte.
-        kind_position = _field_position(data, field_position, _TYPE_KIND)
-        if not kind_position or data[kind_position] != _DURATION_TYPE:
-            continue
-        name_position = _target_of_field(data, field_position, _NAME)
-        (name_bytes,) = struct.unpack_from("<I", data, name_position)
-        name_start = name_position + 4  # the name follows its length
-        name = data[name_start : name_start + name_bytes].decode()
-        type_position = _target_of_field(data, field_position, _TYPE)
-        unit_position = _field_position(data, type_position, _UNIT)
-        # An absent unit has the schema's default value.
-        unit_code = _DEFAULT_UNIT
-        if unit_position:
-            (unit_code,) = struct.unpack_from("<h", data, unit_position)
-        yield name, _UNITS[unit_code]
+    message = _offset_target(data, 0)
+    schema = _target_of_field(data, message, _HEADER)
+    for column in _list_items(data, _target_of_field(data, schema, _FIELDS)):
+        kind_position = _field_position(data, column, _TYPE_KIND)
+        if kind_position and data[kind_position] == _DURATION_TYPE:
+            name = _read_text(data, _target_of_field(data, column, _NAME))
+            yield name, _unit_of_duration(data, _target_of_field(data, column, _TYPE))
+
+
+def _list_items(data: bytes, position: int) -> Iterator[int]:
+    """Yield the positions of the tables in a list, at most ``_MAX_FIELDS``.
+
+    A list has the number of its items, and then for each item the offset to its table.
+    """
+    (count,) = struct.unpack_from("<I", data, position)
+    for number in range(1, min(count, _MAX_FIELDS) + 1):
+        yield _offset_target(data, position + 4 * number)
+
+
+def _read_text(data: bytes, position: int) -> str:
+    """Return the text at a position, where the length in bytes precedes the text."""
+    (length,) = struct.unpack_from("<I", data, position)
+    start = position + 4
+    return data[start : start + length].decode()
+
+
+def _unit_of_duration(data: bytes, duration_type: int) -> str:
+    """Return the unit of the duration type whose table is at a position."""
+    unit_position = _field_position(data, duration_type, _UNIT)
+    if not unit_position:
+        return _UNITS[_DEFAULT_UNIT]
+    (unit_code,) = struct.unpack_from("<h", data, unit_position)
+    return _UNITS[unit_code]
 
 
 def _target_of_field(data: bytes, table: int, number: int) -> int:

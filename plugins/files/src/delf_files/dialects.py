@@ -218,24 +218,19 @@ def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
     if dialect.quote != '"' or '"' not in text:
         return dialect
     error, has_cell_with_line_break = _first_quoting_error(dialect, text)
-    # Programs that write tab-separated values often do not quote cells. A quote in such a file is
-    # probably a character of the text.
     is_tab_separated = dialect.separator == "\t"
     if error == "unclosed" and not is_tab_separated:
         return dialect  # reading the file reports the unclosed quote
-    doubles_quotes = '""' in text and error is None
-    if not doubles_quotes:
-        escaped = replace(dialect, backslash=True)
-        if _fits_with_backslashes(escaped, dialect, text):
-            return escaped
-    # A misplaced quote, as in 5" pipe, may be a plain character. In a tab-separated file, a pair of
-    # quotes around a line break may also be two plain characters.
-    has_suspect_line_break = is_tab_separated and has_cell_with_line_break
-    if error is not None or has_suspect_line_break:
-        # The quotes are plain characters if all rows then have the same number of cells.
-        unquoted = replace(dialect, quote=None, backslash=False)
-        if _has_even_rows(unquoted, text):
-            return unquoted
+    has_correct_doubled_quotes = error is None and '""' in text
+    escaped = replace(dialect, backslash=True)
+    if not has_correct_doubled_quotes and _fits_with_backslashes(escaped, dialect, text):
+        return escaped
+    # Programs that write tab-separated values often do not quote cells. A pair of quotes around a
+    # line break may then be two plain characters.
+    has_suspect_quotes = error is not None or (is_tab_separated and has_cell_with_line_break)
+    unquoted = replace(dialect, quote=None, backslash=False)
+    if has_suspect_quotes and _has_even_rows(unquoted, text):
+        return unquoted
     return dialect
 
 

@@ -37,6 +37,9 @@ CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
 _SAMPLE_CHARACTERS: Final = 64_000
 _NO_BLANK_OR_COMMA: Final = re.compile(r"[^\ufeff \t\r\n,]")
 _MAX_CELL_CHARACTERS: Final = 16 * 1024 * 1024
+_TOO_LARGE_CELL: Final = (
+    f"a cell over {_MAX_CELL_CHARACTERS:,} characters, or a quote that is not closed"
+)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def _utf8_size(text: str) -> int:
 
 
 def _remove_end_marker(copy_path: str) -> None:
-    """Remove the row ``[END]``, which :func:`_copy_rows` writes last, from a file."""
+    """Remove the row ``[END]``, which :func:`_write_rows` writes last, from a file."""
     with Path(copy_path).open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         file.truncate(size - len(f"{END}\r\n"))
@@ -188,9 +191,6 @@ def _copy_rows(
 ) -> tuple[list[str], _RowStatistics]:
     """Write the rows after the header to a file.
 
-    The reader gets the line ``END`` after the lines of the file. If all quotes are closed, the last
-    row is ``[END]``, which is then removed from the copy. Otherwise, ``END`` is part of a cell.
-
     Args:
         path: The path of the file to read.
         encoding: The encoding of the file.
@@ -206,39 +206,47 @@ def _copy_rows(
         csv.Error: With ``strict``, at the first fault of quoting.
         ValueError: If the file is not a table.
     """
+    csv.field_size_limit(_MAX_CELL_CHARACTERS)
     with _open(path, encoding) as source, _create(copy_path) as out:
         source.read(dialect.start)
+        # After the lines of the file, the reader gets the line END. If all quotes are closed, that
+        # line becomes the last row; otherwise, it becomes part of a cell.
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
-        csv.field_size_limit(_MAX_CELL_CHARACTERS)
-        has_header = names_row != 0
-        if has_header:
-            rows = _rows_from(names_row, reader)
-        else:
-            empty_header: list[str] = []
-            rows = itertools.chain([empty_header], filter(None, reader))
         statistics = _RowStatistics(reader)
         try:
-            header = next(rows)
-            statistics.add_header(header, is_named=has_header)
-            csv.writer(out).writerows(map(statistics.add, rows))
+            header = _write_rows(reader, out, statistics, names_row)
         except csv.Error as error:
-            message = str(error)
-            if message.startswith("field larger"):
-                message = (
-                    f"a cell over {_MAX_CELL_CHARACTERS:,} characters, or a quote that is not "
-                    "closed"
-                )
-            elif strict:
-                if "unexpected end" not in message:
+            is_cell_too_large = str(error).startswith("field larger")
+            if strict and not is_cell_too_large:
+                if "unexpected end" not in str(error):
                     note_undoubled_quote(reader.line_num)
                 raise  # the caller reads the file again, with strict=False
+            message = _TOO_LARGE_CELL if is_cell_too_large else str(error)
             # The fault is in the row after the last row that the reader has yielded.
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
-        if statistics.last_row != [END]:
-            # The fault is in the last row that the reader has yielded.
-            raise ValueError(f"line {statistics.row_line}: a quote is not closed")
+    if statistics.last_row != [END]:
+        # The fault is in the last row that the reader has yielded.
+        raise ValueError(f"line {statistics.row_line}: a quote is not closed")
     _remove_end_marker(copy_path)
     return header, statistics
+
+
+def _write_rows(
+    reader: Reader, out: TextIO, statistics: _RowStatistics, names_row: int | None
+) -> list[str]:
+    """Write the rows after the header, up to the row ``[END]``; return the header.
+
+    The rows are also added to the statistics.
+    """
+    has_header = names_row != 0
+    header: list[str] = []
+    rows: Iterator[list[str]] = filter(None, reader)
+    if has_header:
+        rows = _rows_from(names_row, reader)
+        header = next(rows)
+    statistics.add_header(header, is_named=has_header)
+    csv.writer(out).writerows(map(statistics.add, rows))
+    return header
 
 
 def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:

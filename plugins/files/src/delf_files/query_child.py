@@ -13,9 +13,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
@@ -60,6 +60,8 @@ _EXPLAIN: Final = re.compile(
     rf"|(?P<analyze>{_BLANK}+ANALY[SZ]E\b)?(?:{_BLANK}+VERBOSE\b)?)",
     re.IGNORECASE,
 )
+_WHOLE_FILE: Final = None
+"""The only part of a file whose format has no names for tables."""
 _MICROSECOND_DIGITS: Final = 6
 _GLOB_CHARACTER: Final = re.compile(r"[*?\[]")
 _ROWS_PER_BATCH: Final = 500
@@ -110,8 +112,8 @@ async def run_request(request: dict[str, Any]) -> dict[str, Any]:
 async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tables in a file that an SQL statement may need.
 
-    A text file is one table. Of a workbook or database, the first table and the tables that the
-    statement names are written to files as JSON lines.
+    Plugins read workbooks and databases, which may have several tables. DuckDB reads all other
+    files, which are one table each.
 
     Args:
         file: The data about the file, as :func:`delf_files.query.query` makes them: the ``names``
@@ -119,37 +121,60 @@ async def _tables_of_file(file: dict[str, Any], request: dict[str, Any]) -> list
         request: The request with the statement, as :func:`run_request` gets it.
     """
     names: list[str] = file["names"]
-    path: str = file["path"]
     copy_path = str(Path.cwd() / file["copy_path"])
-    # Plugins read workbooks and databases, and DuckDB reads all other files.
-    is_read_by_plugin = file["kind"] == "plugin_format"
-    if not is_read_by_plugin:
-        if file["kind"] in ("csv", "json"):
-            _refuse_content_of_other_format(path, names[0])
-        return [{**file, "header": _header_row(names, request), "copy_path": copy_path}]
+    if file["kind"] == "plugin_format":
+        return await _tables_of_plugin_format(file, copy_path, request)
+    if file["kind"] in ("csv", "json"):
+        _refuse_content_of_other_format(file["path"], names[0])
+    return [{**file, "header": _header_row(names, request), "copy_path": copy_path}]
+
+
+async def _tables_of_plugin_format(
+    file: dict[str, Any], copy_path: str, request: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Write the first table of a file, and the tables that the statement names, as JSON lines.
+
+    Args:
+        file: The data about the file.
+        copy_path: The beginning of the paths of the files to write.
+        request: The request with the statement.
+
+    Returns:
+        The data about the written files.
+    """
+    path: str = file["path"]
+    file_names: list[str] = file["names"]
     file_format = format_of(file["factory"])
     tables: list[dict[str, Any]] = []
-    with file_name_in_errors(names[0]):
-        # None is the whole file as one table, for a format whose tables have no names.
-        parts = [*await file_format.parts(path)] or [None]
-    for number, part in enumerate(parts):
-        part_names = [f"{name}/{part}" for name in names] if part is not None else []
-        is_first_part = number == 0
-        # The names of the file alone, such as ``book.xlsx``, stand for the first table.
-        if is_first_part:
-            part_names += names
-        spellings = [spelling for name in part_names for spelling in quoted_forms(name)]
-        is_named = any(spelling in request["statement"] for spelling in spellings)
-        if not is_first_part and not is_named:
-            continue
-        rows_path = f"{copy_path}-{number}.jsonl"
-        with file_name_in_errors(names[0]):
-            header = _header_row(part_names, request)
+    with file_name_in_errors(file_names[0]):
+        parts = await file_format.parts(path)
+        # A format whose tables have no names reads the whole file as one table.
+        for number, part in enumerate(parts or [_WHOLE_FILE]):
+            is_first = number == 0
+            names = _table_names(file_names, part, is_first=is_first)
+            if not is_first and not _is_named(names, request["statement"]):
+                continue
+            rows_path = f"{copy_path}-{number}.jsonl"
+            header = _header_row(names, request)
             column_names, rows = await table_of_format(file_format, path, part, header)
             columns = write_rows(column_names, rows, rows_path)
             del rows  # frees the memory before the next table is read
-        tables.append({"names": part_names, "kind": "rows", "path": rows_path, "columns": columns})
+            tables.append({"names": names, "kind": "rows", "path": rows_path, "columns": columns})
     return tables
+
+
+def _table_names(file_names: Sequence[str], part: str | None, *, is_first: bool) -> list[str]:
+    """Return the names of a table in statements, such as ``book.xlsx/Sales``.
+
+    The names of the file alone, such as ``book.xlsx``, stand for the first table.
+    """
+    names = [] if part is _WHOLE_FILE else [f"{name}/{part}" for name in file_names]
+    return [*names, *file_names] if is_first else names
+
+
+def _is_named(names: Sequence[str], statement: str) -> bool:
+    """Return True if a statement contains one of the names, bare or in quotes."""
+    return any(spelling in statement for name in names for spelling in quoted_forms(name))
 
 
 def _header_row(names: Sequence[str], request: dict[str, Any]) -> int | None:
@@ -418,13 +443,21 @@ def _json_rows(table: dict[str, Any], types: Mapping[str, str] | None = None) ->
     return _source({**table, "max_record_bytes": max_object_bytes}, typed=typed)
 
 
+class _ValuesOfColumn(NamedTuple):
+    """The kinds of values in a column of a JSON file."""
+
+    has_inexact_number: bool
+    """True if a number has more digits than a float, such as ``0.12345678901234567890``."""
+    is_nested: bool
+    """True if a value is an object or an array."""
+
+
 def _lossless_types(
     connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
 ) -> dict[str, str]:
     """Find types for columns whose inferred type loses digits or is JSON.
 
-    The new type is JSON for a column with objects or arrays, and VARCHAR for any other column. A
-    column of floats loses digits if it has a number such as ``0.12345678901234567890``.
+    The new type is JSON for a column with objects or arrays, and VARCHAR for any other column.
 
     Args:
         connection: The connection to DuckDB.
@@ -434,31 +467,35 @@ def _lossless_types(
     """
     if not columns:
         return {}
-    raw = _json_rows(table, dict.fromkeys(columns, "JSON"))
-    checks = ", ".join(
-        f"bool_or(regexp_matches(CAST({_name(name)} AS VARCHAR), {_text(_INEXACT_NUMBER)})), "
-        f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))"
-        for name in columns
-    )
-    (row,) = connection.sql(f"SELECT {checks} FROM {raw}").fetchall()  # noqa: S608
-    # The row has the results of the two checks of each column.
-    inexact_flags, nested_flags = row[::2], row[1::2]
     new_types: dict[str, str] = {}
     inexact_columns: list[str] = []
-    for name, has_inexact_number, is_nested in zip(
-        columns, inexact_flags, nested_flags, strict=True
-    ):
-        is_json = types[name] == "JSON"
-        loses_digits = has_inexact_number and not is_json
-        if loses_digits:
+    for name, values in _inspect_columns(connection, table, columns).items():
+        lossless_type = "JSON" if values.is_nested else "VARCHAR"
+        if types[name] == "JSON":
+            new_types[name] = lossless_type
+        elif values.has_inexact_number:
+            new_types[name] = lossless_type
             inexact_columns.append(name)
-        if loses_digits or is_json:
-            new_types[name] = "JSON" if is_nested else "VARCHAR"
     if inexact_columns:
         column_list = ", ".join(map(repr, inexact_columns))
         name = table["names"][0]
         note(f"{name} has numbers that fit no float, and they were read as text: {column_list}")
     return new_types
+
+
+def _inspect_columns(
+    connection: Any, table: dict[str, Any], columns: Sequence[str]
+) -> dict[str, _ValuesOfColumn]:
+    """Read columns of a JSON file, and return the kinds of values in each."""
+    raw = _json_rows(table, dict.fromkeys(columns, "JSON"))
+    checks: list[str] = []
+    for name in columns:
+        text = f"CAST({_name(name)} AS VARCHAR)"
+        checks.append(f"bool_or(regexp_matches({text}, {_text(_INEXACT_NUMBER)}))")
+        checks.append(f"bool_or(json_type({_name(name)}) IN ('OBJECT', 'ARRAY'))")
+    (row,) = connection.sql(f"SELECT {', '.join(checks)} FROM {raw}").fetchall()  # noqa: S608
+    results = map(_ValuesOfColumn, row[::2], row[1::2])
+    return dict(zip(columns, results, strict=True))
 
 
 def _json_type(kind: Any) -> str:
@@ -574,35 +611,51 @@ def _read(connection: Any, statement: Any, request: dict[str, Any]) -> dict[str,
         request: The request, as :func:`run_request` gets it, with the statement's parameters.
     """
     cursor, columns, kinds = _executed(connection, statement, request["params"])
-    limit = request["limit"]
     total_bytes = 0
     rows: list[list[Any]] = []
-    # For each column with values that became text, the first such text, added by _value() or below.
-    # A note of the call shows this example.
+    # For each column with values that became text, the first such text as an example for a note.
     texts: dict[str, str] = {}
+    has_more = False
+    for row in _fetch_rows(cursor):
+        has_more = len(rows) == request["limit"]
+        if has_more:
+            break
+        cells = _python_cells(row, columns, kinds, texts)
+        total_bytes += sum(map(_approximate_bytes, cells))
+        if total_bytes > request["bytes"]:
+            raise ToolExecutionError(
+                f"the result is larger than {request['bytes']:,} bytes after {len(rows) + 1} "
+                "rows: select fewer columns or rows, or aggregate in SQL"
+            )
+        rows.append(cells)
+    return {"columns": columns, "rows": rows, "more": has_more, "texts": texts}
+
+
+def _fetch_rows(cursor: Any) -> Iterator[Sequence[Any]]:
     while batch := cursor.fetchmany(_ROWS_PER_BATCH):
-        for row in batch:
-            if len(rows) == limit:
-                return {"columns": columns, "rows": rows, "more": True, "texts": texts}
-            # A row of a SELECT has all values, and then for each value its text if Python cannot
-            # represent the value.
-            values, texts_of_values = row[: len(columns)], row[len(columns) :]
-            row_cells = [
-                _value(value, kind, name, texts)
-                for value, kind, name in zip(values, kinds, columns, strict=False)
-            ]
-            for number, text in enumerate(texts_of_values):
-                if text is not None:
-                    row_cells[number] = text
-                    texts.setdefault(columns[number], text)
-            total_bytes += sum(map(_approximate_bytes, row_cells))
-            if total_bytes > request["bytes"]:
-                raise ToolExecutionError(
-                    f"the result is larger than {request['bytes']:,} bytes after {len(rows) + 1} "
-                    "rows: select fewer columns or rows, or aggregate in SQL"
-                )
-            rows.append(row_cells)
-    return {"columns": columns, "rows": rows, "more": False, "texts": texts}
+        yield from batch
+
+
+def _python_cells(
+    row: Sequence[Any], columns: Sequence[str], kinds: Sequence[str], texts: dict[str, str]
+) -> list[Any]:
+    """Convert a row to Python values, or to texts if Python has no such values.
+
+    Args:
+        row: The row from :func:`_executed`, with the values and perhaps their replacements.
+        columns: The names of the columns.
+        kinds: The types of the columns.
+        texts: The first such text of each column, which this function adds.
+    """
+    values, replacements = row[: len(columns)], row[len(columns) :]
+    cells: list[Any] = []
+    for value, kind, name in zip(values, kinds, columns, strict=True):
+        cells.append(_value(value, kind, name, texts))
+    for index, replacement in enumerate(replacements):
+        if replacement is not None:
+            cells[index] = replacement
+            texts.setdefault(columns[index], replacement)
+    return cells
 
 
 def _is_date_or_time(kind: str) -> bool:

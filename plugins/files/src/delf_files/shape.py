@@ -274,6 +274,42 @@ def _sample_note(examined: int, total: int) -> str:
     return ""
 
 
+class _SheetRows(NamedTuple):
+    """The rows of a table, with their numbers, apart from the row that names the columns.
+
+    Args:
+        above: The rows above the header.
+        header_number: The number of the header; None if no row names the columns.
+        header: The cells of the header.
+        data: The rows below the header.
+    """
+
+    above: list[tuple[int, list[Any]]]
+    header_number: int | None
+    header: list[Any]
+    data: list[tuple[int, list[Any]]]
+
+    @classmethod
+    def of(cls, rows: list[tuple[int, list[Any]]]) -> _SheetRows:
+        """Find the row that names the columns."""
+        if is_headless(rows):
+            return cls(above=[], header_number=None, header=[], data=rows)
+        index = header_of(rows)
+        number, header = rows[index]
+        return cls(above=rows[:index], header_number=number, header=header, data=rows[index + 1 :])
+
+    @property
+    def note_about_header(self) -> str:
+        """A remark for the head line if reading needs ``header=``; empty otherwise."""
+        if self.header_number is None:
+            return "; no row names the columns: read it with header=0"
+        if not self.above:
+            return ""
+        titles = " / ".join(filter(None, (_cells_line(row) for _, row in self.above)))
+        read = f"read it with header={self.header_number}"
+        return f"; above the columns' names stands {titles}: {read}"
+
+
 def _describe_sheet(
     title: str,
     rows: list[tuple[int, list[Any]]],
@@ -292,17 +328,8 @@ def _describe_sheet(
     """
     if not rows:
         return _Description(f"{title}empty")
-    has_header = not is_headless(rows)
-    if has_header:
-        header_index = header_of(rows)
-        rows_above = rows[:header_index]
-        header_number, header = rows[header_index]
-        data_rows = rows[header_index + 1 :]
-    else:
-        rows_above, header_number, header, data_rows = [], 0, [], rows
-    longest_data_row = max((len(row) for _, row in data_rows), default=0)
-    width = max(len(header), longest_data_row)
-    names = columns_of(header, width)
+    sheet = _SheetRows.of(rows)
+    data_rows = [row for _, row in sheet.data]
     is_whole = row_count is not None and row_count <= len(rows)
     data_row_count = len(data_rows)
     if row_count is not None:
@@ -310,23 +337,21 @@ def _describe_sheet(
         count_before_data = len(rows) - len(data_rows)
         data_row_count = max(row_count - count_before_data, data_row_count)
     head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
-    head += _sample_note(len(data_rows), data_row_count) + facts
-    if not has_header:
-        head += "; no row names the columns: read it with header=0"
-    elif rows_above:
-        titles = " / ".join(filter(None, (_cells_line(row) for _, row in rows_above)))
-        head += f"; above the columns' names stands {titles}: read it with header={header_number}"
-    all_rows = _render_all_rows(row for _, row in data_rows) if is_whole else ""
+    head += _sample_note(len(data_rows), data_row_count) + facts + sheet.note_about_header
+    all_rows = _render_all_rows(data_rows) if is_whole else ""
+    width = max(map(len, [sheet.header, *data_rows]))
+    names = columns_of(sheet.header, width)
     # A last row with sums, such as ``Total | 1,200``, is described apart from the columns.
-    row_of_sums = _row_of_sums(data_rows)
+    footer = ""
+    row_of_sums = _row_of_sums(sheet.data)
     if row_of_sums is not None:
-        data_rows = data_rows[:-1]
+        footer = f"  last row, unlike the others: {short(row_of_sums)}"
+        data_rows.pop()
     columns: list[Column] = []
     for index, name in enumerate(names):
-        values = [row[index] if index < len(row) else None for _, row in data_rows]
+        values = [row[index] if index < len(row) else None for row in data_rows]
         columns.append(describe_column(name, values, whole=is_whole))
-    rest = "" if row_of_sums is None else f"  last row, unlike the others: {short(row_of_sums)}"
-    return _Description(head, columns, rest, all_rows)
+    return _Description(head, columns, footer, all_rows)
 
 
 def _cells_line(row: Sequence[Any]) -> str:

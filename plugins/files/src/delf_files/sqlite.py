@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from delf.errors import ToolExecutionError
@@ -19,6 +19,7 @@ from delf.protocols.formats import Peek
 
 MAX_ROWS: Final = 200_000
 _LAST_ROWS: Final = 200
+_NO_LIMIT: Final = -1
 _LIST_TABLES: Final = (
     "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
     "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
@@ -74,6 +75,18 @@ def _names(path: str) -> list[str]:
         return [name for name, _ in database.execute(_LIST_TABLES)]
 
 
+class _Table(NamedTuple):
+    """A table or view of a database, with the declared types of its columns."""
+
+    name: str
+    is_view: bool
+    types: dict[str, str]
+
+    @property
+    def quoted_name(self) -> str:
+        return '"' + self.name.replace('"', '""') + '"'
+
+
 def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
     """Read the first ``max_rows`` and the last ``_LAST_ROWS`` rows of a table.
 
@@ -84,40 +97,66 @@ def _peek(path: str, name: str | None, max_rows: int | None) -> Peek:
             has more than ``MAX_ROWS`` rows.
     """
     with _opened(path) as database:
-        kinds = dict(database.execute(_LIST_TABLES))
-        if not kinds:
-            raise ToolExecutionError("the database has no tables")
-        if name is None:
-            name = next(iter(kinds))
-        if name not in kinds:
-            names = ", ".join(map(repr, kinds))
-            raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
-        quoted = '"' + str(name).replace('"', '""') + '"'
-        declared = {row[1]: row[2] for row in database.execute(f"PRAGMA table_info({quoted})")}
-        is_preview = max_rows is not None
-        if is_preview and kinds[name] == "view":
+        table = _find_table(database, name)
+        if max_rows is None:
+            return _read_all(database, table)
+        if table.is_view:
             # Even a few rows of a view may take forever, as the view's query has to run.
-            return Peek([], None, [*declared.items()])
-        total = None
-        if is_preview:
-            ((total,),) = database.execute(f"SELECT count(*) FROM {quoted}")  # noqa: S608 - a name of the file
-        limit = MAX_ROWS + 1 if max_rows is None else max_rows
-        cursor = database.execute(f"SELECT * FROM {quoted} LIMIT {limit}")  # noqa: S608 - a name of the file
-        columns = [str(column[0]) for column in cursor.description]
-        rows = [(number, list(row)) for number, row in enumerate(cursor, 1)]
-        last_rows: list[tuple[int, list[Any]]] = []
-        if max_rows is not None and total is not None and total > max_rows:
-            start = max(max_rows, total - _LAST_ROWS)
-            last_cursor = database.execute(f"SELECT * FROM {quoted} LIMIT -1 OFFSET {start}")  # noqa: S608 - a name of the file
-            last_rows = [(number, list(row)) for number, row in enumerate(last_cursor, start + 1)]
+            return Peek([], None, [*table.types.items()])
+        return _preview(database, table, max_rows)
+
+
+def _find_table(database: sqlite3.Connection, name: str | None) -> _Table:
+    """Return the table with a name, or the first table."""
+    kinds = dict(database.execute(_LIST_TABLES))
+    if not kinds:
+        raise ToolExecutionError("the database has no tables")
+    if name is None:
+        name = str(next(iter(kinds)))
+    if name not in kinds:
+        names = ", ".join(map(repr, kinds))
+        raise ToolExecutionError(f"there is no table {name!r}; the tables: {names}")
+    table = _Table(name, is_view=kinds[name] == "view", types={})
+    for row in database.execute(f"PRAGMA table_info({table.quoted_name})"):
+        table.types[row[1]] = row[2]
+    return table
+
+
+def _read_all(database: sqlite3.Connection, table: _Table) -> Peek:
+    columns, rows = _select(database, table, limit=MAX_ROWS + 1)
     if len(rows) > MAX_ROWS:
         raise ToolExecutionError(
-            f"the table {name!r} has more than {MAX_ROWS:,} rows; the connection sql reads larger "
-            "ones"
+            f"the table {table.name!r} has more than {MAX_ROWS:,} rows; the connection sql reads "
+            "larger ones"
         )
-    total = len(rows) if total is None else total
-    typed_columns = [(column, declared.get(column, "")) for column in columns]
-    return Peek(rows, total, typed_columns, last_rows)
+    return Peek(rows, len(rows), columns)
+
+
+def _preview(database: sqlite3.Connection, table: _Table, max_rows: int) -> Peek:
+    ((total,),) = database.execute(f"SELECT count(*) FROM {table.quoted_name}")  # noqa: S608 - a name of the file
+    columns, rows = _select(database, table, limit=max_rows)
+    last_rows: list[tuple[int, list[Any]]] = []
+    if total > max_rows:
+        offset = max(max_rows, total - _LAST_ROWS)
+        _, last_rows = _select(database, table, limit=_NO_LIMIT, offset=offset)
+    return Peek(rows, total, columns, last_rows)
+
+
+def _select(
+    database: sqlite3.Connection, table: _Table, *, limit: int, offset: int = 0
+) -> tuple[list[tuple[str, str]], list[tuple[int, list[Any]]]]:
+    """Read rows of a table.
+
+    Returns:
+        The columns with their declared types, and the rows with their numbers from 1.
+    """
+    cursor = database.execute(
+        f"SELECT * FROM {table.quoted_name} LIMIT {limit} OFFSET {offset}"  # noqa: S608 - a name of the file
+    )
+    names = [str(column[0]) for column in cursor.description]
+    columns = [(name, table.types.get(name, "")) for name in names]
+    rows = [(number, list(row)) for number, row in enumerate(cursor, offset + 1)]
+    return columns, rows
 
 
 @contextmanager

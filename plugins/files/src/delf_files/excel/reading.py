@@ -252,55 +252,71 @@ def _filled_rows(
 ) -> Iterator[tuple[int, list[Any]]]:
     """Yield the non-empty rows with their numbers, without empty cells at the end.
 
-    The text of merged cells is repeated in each of the cells, so that every row has its label. A
-    number is in the first cell only, so that a sum counts the number once. A cell whose formula has
-    no computed value gets the text of the formula.
-
     Args:
         sheet: The sheet with values.
         formula_sheet: The same sheet with formulas; None if all formulas have values.
         scan: The result of scanning the sheet.
         epoch: The first day of the workbook's calendar.
+
+    Raises:
+        ToolExecutionError: If the sheet exceeds a limit.
     """
-    areas_by_top_row: dict[int, list[Area]] = {}
-    for merged in scan.merged_areas:
-        areas_by_top_row.setdefault(merged.top, []).append(merged)
-    # The merged areas that began above and reach the current row, with their texts.
-    open_areas: list[tuple[Area, str]] = []
-    cells = total_area = 0
-    # Without formulas, an endless iterator of rows without cells.
-    formula_rows = itertools.repeat(()) if formula_sheet is None else _rows(formula_sheet)
-    for number, (row, formulas) in enumerate(zip(_rows(sheet), formula_rows, strict=False), 1):
+    merged_texts = _MergedTexts(scan.merged_areas)
+    area = cell_count = 0
+    for number, (row, formulas) in enumerate(_rows_with_formulas(sheet, formula_sheet), 1):
         values = [_cell_value(value, epoch) for value in row]
-        for index, formula in enumerate(formulas):
-            if values[index] is None and (number, index) in scan.uncomputed_cells:
-                # An array formula is an object with a text, a data table an object without one.
-                text = getattr(formula, "text", formula)
-                if isinstance(text, str):
-                    values[index] = text
-        if open_areas or number in areas_by_top_row:
-            open_areas = _fill_merged_cells(
-                values, number, open_areas, areas_by_top_row.get(number, ())
-            )
-        # This limit counts empty cells, too, even those at the end of a row, which are not yielded.
-        total_area += len(values)
-        if total_area > MAX_AREA:
-            raise ToolExecutionError(
-                f"the sheet spans more than {MAX_AREA:,} cells, empty ones included; save it as "
-                ".csv and open() that in the script"
-            )
+        _fill_formulas(values, formulas, number, scan)
+        merged_texts.fill(values, number)
+        area += len(values)
         while values and values[-1] is None:
             values.pop()
-        cells += len(values)
-        if cells > MAX_CELLS:
-            raise ToolExecutionError(
-                f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
-                "the script"
-            )
-        if values and number > MAX_ROWS:  # empty rows are not yielded
-            raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
+        cell_count += len(values)
+        _check_size(area, cell_count)
         if values:
+            if number > MAX_ROWS:
+                raise ToolExecutionError(f"the sheet has more than {MAX_ROWS:,} rows")
             yield number, values
+
+
+def _rows_with_formulas(
+    sheet: Any, formula_sheet: Any
+) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    """Yield the values and the formulas of each row; no formulas if ``formula_sheet`` is None."""
+    if formula_sheet is None:
+        return zip(_rows(sheet), itertools.repeat(()), strict=False)
+    return zip(_rows(sheet), _rows(formula_sheet), strict=False)
+
+
+def _fill_formulas(values: list[Any], formulas: Sequence[Any], number: int, scan: Sheet) -> None:
+    """Write the text of each formula that has no computed value into the values of a row."""
+    for index, formula in enumerate(formulas):
+        if values[index] is None and (number, index) in scan.uncomputed_cells:
+            # An array formula is an object with a text, a data table an object without one.
+            text = getattr(formula, "text", formula)
+            if isinstance(text, str):
+                values[index] = text
+
+
+def _check_size(area: int, cell_count: int) -> None:
+    """Raise if a sheet is too large.
+
+    Args:
+        area: The number of cells, including empty ones.
+        cell_count: The number of cells without the empty ones at the ends of rows.
+
+    Raises:
+        ToolExecutionError: If a number exceeds its limit.
+    """
+    if area > MAX_AREA:
+        raise ToolExecutionError(
+            f"the sheet spans more than {MAX_AREA:,} cells, empty ones included; save it as "
+            ".csv and open() that in the script"
+        )
+    if cell_count > MAX_CELLS:
+        raise ToolExecutionError(
+            f"the sheet has more than {MAX_CELLS:,} cells; save it as .csv and open() that in "
+            "the script"
+        )
 
 
 def _cell_value(value: Any, epoch: dt.datetime) -> Any:
@@ -313,26 +329,30 @@ def _cell_value(value: Any, epoch: dt.datetime) -> Any:
     return value
 
 
-def _fill_merged_cells(
-    values: list[Any], number: int, open_areas: list[tuple[Area, str]], new_areas: Sequence[Area]
-) -> list[tuple[Area, str]]:
-    """Write the texts of merged areas into a row's values.
+class _MergedTexts:
+    """The texts of merged cells, to repeat in each of the cells, so that every row has its label.
+
+    A number stays in the first cell only, so that a sum counts the number once.
 
     Args:
-        values: The values of the row, which are changed.
-        number: The number of the row.
-        open_areas: The merged areas, with their texts, that began in a row above.
-        new_areas: The merged areas that begin in this row.
-
-    Returns:
-        The merged areas, with their texts, that continue in the next row.
+        areas: The merged areas of a sheet.
     """
-    for area in new_areas:
-        text = values[area.left] if area.left < len(values) else None
-        if isinstance(text, str):
-            open_areas.append((area, text))
-    for area, text in open_areas:
-        end = area.right + 1
-        values.extend([None] * (end - len(values)))  # the row may end before the area does
-        values[area.left : end] = [text] * (end - area.left)
-    return [(area, text) for area, text in open_areas if area.bottom > number]
+
+    def __init__(self, areas: Sequence[Area]) -> None:
+        self._areas_by_top_row: dict[int, list[Area]] = {}
+        for area in areas:
+            self._areas_by_top_row.setdefault(area.top, []).append(area)
+        # The areas, with their texts, that began in an earlier row and reach the next row.
+        self._open_areas: list[tuple[Area, str]] = []
+
+    def fill(self, values: list[Any], number: int) -> None:
+        """Write the texts into the values of the next row, which has a number."""
+        for area in self._areas_by_top_row.get(number, ()):
+            text = values[area.left] if area.left < len(values) else None
+            if isinstance(text, str):
+                self._open_areas.append((area, text))
+        for area, text in self._open_areas:
+            end = area.right + 1
+            values.extend([None] * (end - len(values)))  # the row may end before the area does
+            values[area.left : end] = [text] * (end - area.left)
+        self._open_areas = [item for item in self._open_areas if item[0].bottom > number]

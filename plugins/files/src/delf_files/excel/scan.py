@@ -149,7 +149,9 @@ class _XmlScan:
         # the element with the value.
         self._has_formula = self._has_value = self._in_value = False
         self._cell_count = self._cells_in_row = self._text_count = 0
-        self._element_count = 0  # since the current row or text began; openpyxl holds these at once
+        # The elements since the current row or text began. openpyxl holds these at once, and frees
+        # them when the next row or text begins.
+        self._held_elements = 0
         self._text_length = 0  # of the current element
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
@@ -198,40 +200,38 @@ class _XmlScan:
         if kind is None:
             kind = self._kind_by_element_name[name] = _KINDS.get(name.rpartition(":")[2], _OTHER)
         self._text_length = 0
-        self._element_count += 1
         self._in_value = kind == _VALUE
+        self._held_elements += 1
         if kind == _CELL:
             self._begin_cell(attributes)
-            self._cell_count += 1
-            self._cells_in_row += 1
-            if self._cells_in_row > MAX_COLUMNS:
-                _refuse(f"a row of the sheet has more than {MAX_COLUMNS:,} cells")
-            if self._cell_count > MAX_RAW_CELLS:
-                _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
         elif kind == _ROW:
             self._begin_row(attributes)
-            # The limit is for the elements that openpyxl holds at once. It frees those of a row
-            # when the next row begins, and those of a text when the next text begins.
-            self._element_count = 0
         elif kind == _TEXT:
-            self._text_count += 1
-            self._element_count = 0
-            if self._text_count > MAX_TEXTS:
-                _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
+            self._begin_text()
         elif kind == _FORMULA:
             self._has_formula = True
-        elif kind == _MERGED and len(self.merged_areas) < MAX_MERGED:
-            area = _AREA.fullmatch(str(attributes.get("ref", "")))
-            if area is not None:
-                left, top, right, bottom = area.groups()
-                self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
+        elif kind == _MERGED:
+            self._add_merged_area(attributes)
         elif kind == _DIMENSION and self._scans_only_loaded_xml:
             # The element ``dimension``, such as ``<dimension ref="A1:D9"/>``, is before the rows.
             # To open a workbook, openpyxl loads no more than this of a sheet. scan_sheet() scans
             # the rest before a sheet is read.
             raise _ScanDone
-        if self._element_count > MAX_ELEMENTS:
+        if self._held_elements > MAX_ELEMENTS:
             _refuse(f"a part of the workbook has more than {MAX_ELEMENTS:,} elements")
+
+    def _begin_text(self) -> None:
+        """Count one of the texts that the cells of the workbook share."""
+        self._held_elements = 0
+        self._text_count += 1
+        if self._text_count > MAX_TEXTS:
+            _refuse(f"the workbook has more than {MAX_TEXTS:,} different texts")
+
+    def _add_merged_area(self, attributes: Any) -> None:
+        area = _AREA.fullmatch(str(attributes.get("ref", "")))
+        if area is not None and len(self.merged_areas) < MAX_MERGED:
+            left, top, right, bottom = area.groups()
+            self.merged_areas.append(Area(int(top), _column(left), int(bottom), _column(right)))
 
     def _begin_row(self, attributes: Any) -> None:
         """Move the position to a new row, and count the row."""
@@ -239,13 +239,14 @@ class _XmlScan:
         row, _ = self._position
         declared_row = parse_count(str(attributes.get("r", "")))
         self._position = (row + 1 if declared_row is None else declared_row), -1
+        self._held_elements = 0
         self._cells_in_row = 0
         self.row_count += 1
         if self.row_count > MAX_ROWS:
             _refuse(f"the sheet has more than {MAX_ROWS:,} rows")
 
     def _begin_cell(self, attributes: Any) -> None:
-        """Move the position to a new cell, and forget the formula and value of the last cell."""
+        """Move the position to a new cell, and count the cell."""
         self.end_cell()
         reference = _CELL_REFERENCE.fullmatch(str(attributes.get("r", "")))
         row, column = self._position
@@ -255,6 +256,12 @@ class _XmlScan:
             self._position = int(reference[2]), _column(reference[1])
         # An empty text has no value element, but counts as a value.
         self._has_formula, self._has_value = False, attributes.get("t") == "str"
+        self._cell_count += 1
+        self._cells_in_row += 1
+        if self._cells_in_row > MAX_COLUMNS:
+            _refuse(f"a row of the sheet has more than {MAX_COLUMNS:,} cells")
+        if self._cell_count > MAX_RAW_CELLS:
+            _refuse(f"the sheet has more than {MAX_RAW_CELLS:,} cells, empty ones included")
 
     def end_cell(self) -> None:
         """Count the formula of the current cell, if the cell has a formula."""
