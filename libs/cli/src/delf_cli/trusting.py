@@ -95,7 +95,7 @@ def trust(ctx: click.Context, folder: str | None, as_json: bool, **flags: bool) 
 
 
 def _mode(ctx: click.Context, flags: Mapping[str, bool]) -> str | None:
-    """Return the one option among those that exclude each other; None if none was given."""
+    """Return the one option of those that cannot be used together; None if none was given."""
     names = ("show", "yes", "revoke", "as_list")
     modes = [name.removeprefix("as_") for name in names if flags[name]]
     if len(modes) > 1:

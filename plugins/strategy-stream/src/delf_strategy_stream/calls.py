@@ -111,7 +111,7 @@ def _parse_arguments(arguments: Any) -> dict[str, Any]:
     Raises:
         DuplicateKeyError: If a key of the object is repeated.
         ValueError: If the arguments are an invalid text.
-        TypeError: If the arguments are no object.
+        TypeError: If the arguments are not an object.
     """
     if isinstance(arguments, str):
         arguments = DECODER.decode(arguments or "{}")
