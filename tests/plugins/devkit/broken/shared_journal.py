@@ -127,6 +127,18 @@ class TestAsksForWhatIsOver(SqlJournal):
         return [each for each in found if not (waiting and each.decided)]
 
 
+@breaks("test_inbox_finds_requests_by_the_start_of_their_id", says="are searched as text")
+class TestTakesWildcards(SqlJournal):
+    async def find_requests(self, start="", **wanted):
+        return await super().find_requests(start.removesuffix("%"), **wanted)
+
+
+@breaks("test_inbox_is_limited_to_the_newest_requests")
+class TestKeepsTheOldest(SqlJournal):
+    async def find_requests(self, start="", *, limit=1000, **wanted):
+        return (await super().find_requests(start, **wanted))[:limit]
+
+
 @breaks("test_another_process_can_stop_a_task", says="before the process that works on")
 class TestStopsByWord(SqlJournal):
     async def stop(self, task_id, by):

@@ -56,6 +56,8 @@ who ``is silent`` never answers. If the person ``is away``, the channel can ask 
 _WAIT_SECONDS = 2.0
 _LONG_WAITS = (60.0, 600.0, 7_200.0, 90_000.0)
 _MARK = "marmalade-7741"
+# The values of ``Approved.remember`` with which later calls are approved, too.
+_LASTING = ("task", "until_revoked")
 
 # Control characters that a channel must not pass on, each with its effect on a reader.
 _CONTROLS: Mapping[str, str] = {
@@ -110,6 +112,39 @@ def _decision_without_decider(answer: Any) -> Any:
 def _can_ask(channel: object) -> bool | None:
     """Return whether the channel can ask somebody; None if the channel does not know."""
     return channel.can_ask() if isinstance(channel, SupportsPresence) else None
+
+
+async def _check_yes_is_passed_on(
+    request: ApprovalRequest,
+    answer: object,
+    shown_to: Callable[[ApprovalRequest], Awaitable[Shown]],
+) -> None:
+    """Fail unless a channel approves a request for a person who approves all requests.
+
+    A channel need not offer a yes for a request with odd arguments, and then must not approve.
+
+    Args:
+        request: The request.
+        answer: The answer of the channel.
+        shown_to: Sends a request, and returns what a person sees.
+    """
+    decision = _decision_without_decider(answer)
+    if isinstance(decision, Approved):
+        assert decision.remember == "no", (
+            "the channel remembers an approval, and the person did not ask for it"
+        )
+        return
+    shown = await shown_to(request)
+    assert not shown.offers_yes, f"a person says yes, and the channel returns {decision!r}"
+
+
+def _check_covers_one_call(decision: object) -> None:
+    """Fail unless a decision approves a single call."""
+    assert isinstance(decision, Approved)
+    assert decision.covers == "call", (
+        f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
+        "seen this call alone; offer `covers='action'` as a choice of its own"
+    )
 
 
 class ApprovalContract(Contract):
@@ -218,22 +253,13 @@ class ApprovalContract(Contract):
             "the channel says that nobody can be asked, so delf never asks anybody"
         )
         await self.check_loop_stays_free(lambda: channel.decide(request_for()))
-        requests = [request_for(f"bank.pay_{number}") for number in range(5)]
-        requests += [request_for(**{name: value}) for name, value in _ODD_ARGUMENTS.items()]
-        requests = [_with_unique_id(number, request) for number, request in enumerate(requests, 1)]
-        plain_requests, requests_with_odd_arguments = requests[:5], requests[5:]
-        decided = await asyncio.gather(*(channel.decide(request) for request in plain_requests))
-        decided += [await channel.decide(request) for request in requests_with_odd_arguments]
-        for request, answer in zip(requests, map(_decision_without_decider, decided), strict=True):
-            if isinstance(answer, Approved):
-                assert answer.remember == "no", (
-                    "the channel remembers an approval, and the person did not ask for it"
-                )
-                continue
-            # The person approves all that can be approved. A channel need not offer a yes for a
-            # request with odd arguments, and then returns another decision.
-            shown = await shown_to(request)
-            assert not shown.offers_yes, f"a person says yes, and the channel returns {answer!r}"
+        concurrent = [_with_unique_id(n, request_for(f"bank.pay_{n}")) for n in range(5)]
+        decisions = await asyncio.gather(*(channel.decide(request) for request in concurrent))
+        for request, decision in zip(concurrent, decisions, strict=True):
+            await _check_yes_is_passed_on(request, decision, shown_to)
+        for number, (name, value) in enumerate(_ODD_ARGUMENTS.items(), len(concurrent)):
+            request = _with_unique_id(number, request_for(**{name: value}))
+            await _check_yes_is_passed_on(request, await channel.decide(request), shown_to)
 
     @needs("people:rejects")
     async def test_rejection_has_a_reason(self, channel_to_person_who: Callable[..., Any]) -> None:
@@ -383,27 +409,23 @@ class ApprovalContract(Contract):
         self, channel_to_person_who: Callable[..., Any]
     ) -> None:
         channel = channel_to_person_who("remembers")  # and says "always" to each request
-        requests = (
-            request_for(),
+        first = _decision_without_decider(await channel.decide(_with_unique_id(0, request_for())))
+        _check_covers_one_call(first)
+        assert first.remember in _LASTING, (
+            f"a person who says always is taken for {first.remember!r}"
+        )
+        later_requests = (
             request_for(to="Bob", amount=99, note="new"),
             request_for("bank.close", account=7),
         )
-        for number, request in enumerate(requests):
-            decision = _decision_without_decider(
+        for number, request in enumerate(later_requests, 1):
+            later = _decision_without_decider(
                 await channel.decide(_with_unique_id(number, request))
             )
-            assert isinstance(decision, Approved)
-            is_lasting = decision.remember in ("task", "until_revoked")
-            is_first = number == 0
-            if is_first:
-                assert is_lasting, f"a person who says always is taken for {decision.remember!r}"
-            assert is_lasting, (
+            _check_covers_one_call(later)
+            assert later.remember in _LASTING, (
                 "a call with other arguments was approved after an always, and nobody was asked: "
                 "to remember is the engine's work, not a channel's"
-            )
-            assert decision.covers == "call", (
-                f"a lasting yes covers the {decision.covers}, with any arguments: the person has "
-                "seen this call alone; offer `covers='action'` as a choice of its own"
             )
 
     @needs("people:is away")

@@ -235,47 +235,49 @@ class ConnectionContract(Contract):
         )
 
     async def test_connection_describes_itself_consistently(self, connection: Any) -> None:
-        first = await self._model_texts(connection)
+        texts = await self._model_texts(connection)
         await asyncio.sleep(_INSTANT)
-        assert await self._model_texts(connection) == first, (
+        assert await self._model_texts(connection) == texts, (
             "the prompt changes from moment to moment: leave times and counters out, "
             "or no prompt can be cached and no task be replayed"
         )
-        today = dt.datetime.now().astimezone()
-        # The last three digits are cut off, because the prompt is some seconds old.
-        start_of_timestamp = str(int(today.timestamp()))[:7]
-        for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", start_of_timestamp):
-            assert text not in first, "the current time is in the prompt: leave it out"
         texts_without_context = await self._model_texts(connection, with_context=False)
-        for form in _DATES:
-            assert f"{today:{form}}" not in texts_without_context, (
-                f"the current date is in the prompt, as {today:{form}}: leave it out"
-            )
-        for day in range(OTHER_DAYS):  # each number stands for another simulated date
-            # The context is read on one day only, because a context may ask a slow service.
-            with_context = day == 0
-            texts_of_today = first if with_context else texts_without_context
-            with another_day(connection, day):
-                try:
-                    other_texts = await self._model_texts(connection, with_context=with_context)
-                except Exception:  # such as an expired login
-                    other_texts = None
-            assert other_texts is None or other_texts == texts_of_today, (
-                "the prompt is another one on another day: leave the date, the weekday and the "
-                "time out of actions() and context()"
+        _check_no_time(texts, texts_without_context)
+        # The context is read on one other day only, because a context may ask a slow service.
+        await self._check_equal_on_day(0, connection, texts, with_context=True)
+        for day in range(1, OTHER_DAYS):
+            await self._check_equal_on_day(
+                day, connection, texts_without_context, with_context=False
             )
         connection_class = cast("Any", type(connection))
         # If the actions are methods of the class, a new process can describe the class without an
         # instance, and thus without the connection's settings.
         if getattr(connection_class, "actions", None) is Connection.actions:
-            both_descriptions = asyncio.gather(
-                _describe_in_new_process(connection_class, "1"),
-                _describe_in_new_process(connection_class, "2"),
-            )
-            one, other = await self.within(both_descriptions, _START_SECONDS)
-            assert one == other, (
-                "the prompt differs from process to process: sort what comes from a set"
-            )
+            await self._check_equal_in_processes(connection_class)
+
+    async def _check_equal_on_day(
+        self, day: int, connection: Any, texts_of_today: str, *, with_context: bool
+    ) -> None:
+        """Fail if a model reads other texts about a connection on another simulated day."""
+        with another_day(connection, day):
+            try:
+                texts = await self._model_texts(connection, with_context=with_context)
+            except Exception:  # such as an expired login
+                return
+        assert texts == texts_of_today, (
+            "the prompt is another one on another day: leave the date, the weekday and the "
+            "time out of actions() and context()"
+        )
+
+    async def _check_equal_in_processes(self, connection_class: Any) -> None:
+        both_descriptions = asyncio.gather(
+            _describe_in_new_process(connection_class, "1"),
+            _describe_in_new_process(connection_class, "2"),
+        )
+        one, other = await self.within(both_descriptions, _START_SECONDS)
+        assert one == other, (
+            "the prompt differs from process to process: sort what comes from a set"
+        )
 
     async def _model_texts(self, connection: Any, *, with_context: bool = True) -> str:
         """Return all that a model reads about a connection, as JSON.
@@ -343,38 +345,42 @@ class ConnectionContract(Contract):
             )
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        async def encoded_result(call: Call) -> bytes:
-            # Encode at once: the result may change later.
-            return dumps(await self._make(call, connection))
-
-        async def encoded_result_if_accepted(call: Call) -> bytes | None:
-            try:
-                return await encoded_result(call)
-            except Exception:
-                return None  # a simulated service may refuse the arguments
-
-        calls = [*self._calls()]
-        first_results = [await encoded_result(call) for call in calls]
         # The same calls with other arguments have other results, which could be mixed up.
-        variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
-        for variant in variants[:_MAX_VARIANTS]:
-            variant_result = await encoded_result_if_accepted(variant)
-            if variant_result is not None:
-                first_results.append(variant_result)
-                calls.append(variant)
-        # Make the calls again one by one, to know which results are the same in each call.
-        second_results = [await encoded_result(call) for call in calls]
-        overlapping_results = await asyncio.gather(
-            *(encoded_result(call) for _ in range(_CONCURRENT) for call in calls)
+        calls = [*self._calls(), *await self._accepted_variants(connection)]
+        # Make the calls one by one, twice, to know which results are the same in each call.
+        first_results = [await self._encoded_result(call, connection) for call in calls]
+        second_results = [await self._encoded_result(call, connection) for call in calls]
+        rounds = await asyncio.gather(
+            *(self._overlapping_results(calls, connection) for _ in range(_CONCURRENT))
         )
-        for number, result in enumerate(overlapping_results):
-            index = number % len(calls)  # the calls were made in several rounds
-            is_repeatable = first_results[index] == second_results[index]
-            if is_repeatable:
-                assert result == first_results[index], (
-                    f"{calls[index].action}: calls at one time are mixed up: keep a call's values "
+        for results in rounds:
+            for call, first, second, result in zip(
+                calls, first_results, second_results, results, strict=True
+            ):
+                is_repeatable = first == second
+                assert not is_repeatable or result == first, (
+                    f"{call.action}: calls at one time are mixed up: keep a call's values "
                     "in variables, not in `self`"
                 )
+
+    async def _overlapping_results(self, calls: Sequence[Call], connection: Any) -> list[bytes]:
+        return await asyncio.gather(*(self._encoded_result(call, connection) for call in calls))
+
+    async def _encoded_result(self, call: Call, connection: Any) -> bytes:
+        # Encode at once: the result may change later.
+        return dumps(await self._make(call, connection))
+
+    async def _accepted_variants(self, connection: Any) -> list[Call]:
+        """Return a few of the calls with other arguments, which the service accepts."""
+        variants = [v for call in self._calls() for v in await _enum_variants(call, connection)]
+        return [v for v in variants[:_MAX_VARIANTS] if await self._is_accepted(v, connection)]
+
+    async def _is_accepted(self, call: Call, connection: Any) -> bool:
+        try:
+            await self._encoded_result(call, connection)
+        except Exception:
+            return False  # a simulated service may refuse the arguments
+        return True
 
     async def test_calls_do_not_block_the_event_loop(self, connection: Any) -> None:
         for call in self._calls():
@@ -639,6 +645,21 @@ async def _enum_variants(call: Call, connection: ConnectionLike) -> list[Call]:
 
 def _length_of(result: Any) -> int:
     return len(result) if isinstance(result, list) else 0  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _check_no_time(texts: str, texts_without_context: str) -> None:
+    """Fail if the texts that a model reads have the current time, or the date in a usual form.
+
+    The context of a connection may have a date.
+    """
+    now = dt.datetime.now().astimezone()
+    thousands_of_seconds = int(now.timestamp()) // 1000  # the texts are some seconds old
+    for text in (f"{now:%Y-%m-%d}", f"{now:%H:%M:%S}", str(thousands_of_seconds)):
+        assert text not in texts, "the current time is in the prompt: leave it out"
+    for form in _DATES:
+        assert f"{now:{form}}" not in texts_without_context, (
+            f"the current date is in the prompt, as {now:{form}}: leave it out"
+        )
 
 
 def _result_class(action: Action) -> type | None:

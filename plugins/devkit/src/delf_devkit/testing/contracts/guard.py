@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, cast
@@ -43,8 +43,8 @@ _SCHEDULER_STATISTICS: Final = Path("/proc/thread-self/schedstat")
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
     """Wrap an async test with a time limit for each ``await``, and close its fixtures at the end.
 
-    The test also fails if it blocks the event loop for this time, or for five seconds if the time
-    is shorter. Changes of the process, such as environment variables, are undone.
+    The test also fails if it blocks the event loop for as long, but at least for five seconds.
+    Changes of the process, such as environment variables, are undone.
 
     Args:
         function: The test.
@@ -54,33 +54,37 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     @functools.wraps(function)
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
         __tracebackhide__ = True
-        seconds = seconds_of(self)
-        before = asyncio.all_tasks()
-        # Before the first use of the fixtures: check_nothing_remains() compares with this state.
+        # Before the first use of the fixtures: check_remains() compares with this state.
         for fixture in named.values():
             remember_module_state(fixture)
-        test_coroutine = _run_and_close(function(self, *arguments, **named), named.values())
-        task = asyncio.ensure_future(test_coroutine)
-        blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
-        # A cancelled task ends at once, or ignores its cancellation: a short wait is enough.
-        cancel_seconds = seconds / _CHECKS_PER_LIMIT
-        try:
-            with _fail_if_loop_blocks(blocked_seconds) as restart_timer, restored_process():
-                # If the test blocks the event loop, _wait_or_fail() cannot restart the timer.
-                await _wait_or_fail(task, test_coroutine, seconds, on_check=restart_timer)
-            await task
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=cancel_seconds)
-            new_tasks = asyncio.all_tasks() - before - {task}
-            running_names = await abandon_stuck_tasks(new_tasks, cancel_seconds)
-        assert not running_names, (
-            f"{running_names[0]} goes on although it was cancelled: neither a stopped task nor the "
-            "program would ever end; let CancelledError pass"
-        )
+        test = _run_and_close(function(self, *arguments, **named), named.values())
+        await _run_with_limit(test, seconds_of(self))
 
     return run
+
+
+async def _run_with_limit(test: Coroutine[Any, Any, None], seconds: float) -> None:
+    """Run a test with a time limit for each ``await``; fail if a task ignores its cancellation."""
+    __tracebackhide__ = True
+    tasks_before = asyncio.all_tasks()
+    task = asyncio.ensure_future(test)
+    # A cancelled task ends at once, or ignores its cancellation: a short wait is enough.
+    cancel_seconds = seconds / _CHECKS_PER_LIMIT
+    max_blocked_seconds = max(seconds, _MIN_BLOCKED_SECONDS)
+    try:
+        with _fail_if_loop_blocks(max_blocked_seconds) as note_free_loop, restored_process():
+            await _wait_or_fail(task, test, seconds, on_check=note_free_loop)
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=cancel_seconds)
+        new_tasks = asyncio.all_tasks() - tasks_before - {task}
+        stuck_names = await abandon_stuck_tasks(new_tasks, cancel_seconds)
+    assert not stuck_names, (
+        f"{stuck_names[0]} goes on although it was cancelled: neither a stopped task nor the "
+        "program would ever end; let CancelledError pass"
+    )
 
 
 async def _wait_or_fail(

@@ -25,7 +25,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -75,62 +75,79 @@ async def check_remains(
         may_print: Whether the object may print something.
     """
     __tracebackhide__ = True
-    process = _process_settings()
+    settings = _process_settings()
     variables = dict(os.environ)
     threads = {*threading.enumerate()}
     tasks = asyncio.all_tasks()
     children = _children()
-    shared = _SharedState(subject, forbidden_texts)
-    printed = io.StringIO()
     opened = open_files()
-    exit_handlers = [_exit_handler_count()]
+    printed = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
         with contextlib.nullcontext() if may_print else contextlib.redirect_stdout(printed):
-            await use()
-            shared.remember()
-            state_after_first_use = random.getstate()
-            # Draw a number, so that the second use begins with another state than the first use
-            # ended with. Only random.seed(), called on each use, leads to the same end state again.
-            random.random()  # noqa: S311 - no secret
-            exit_handlers.append(_exit_handler_count())
-            await use()
-            exit_handlers.append(_exit_handler_count())
-            is_seeded_on_each_use = random.getstate() == state_after_first_use
-            shared.check()
+            await _use_twice(subject, use, forbidden_texts)
             await close()
         await _check_running(threads, tasks)
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
-    _check_process(process, variables)
+    _check_process(settings, variables)
     assert not printed.getvalue(), (
         f"it prints {printed.getvalue()[:80]!r}: the answer of a task goes to the standard output "
         "of the command, and nothing else may; use logging"
     )
-    assert not is_seeded_on_each_use, (
+    _check_open_files(opened)
+    assert not files, (
+        f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
+    )
+    await _check_children(children)
+
+
+async def _use_twice(
+    subject: object, use: Callable[[], Awaitable[Any]], forbidden_texts: Iterable[str]
+) -> None:
+    """Use an object twice; fail if each use changes state that the whole process shares."""
+    __tracebackhide__ = True
+    shared = _SharedState(subject, forbidden_texts)
+    handlers_before = _exit_handler_count()
+    await use()
+    shared.remember()
+    handlers_after_first_use = _exit_handler_count()
+    random_state_after_first_use = random.getstate()
+    # Draw a number, so that the second use begins with another state than the first use ended with.
+    # Only random.seed(), called on each use, leads to the same end state again.
+    random.random()  # noqa: S311 - no secret
+    await use()
+    shared.check()
+    assert random.getstate() != random_state_after_first_use, (
         "it seeds Python's random numbers on each use: what other plugins and the program draw "
         "repeats; use an own random.Random(seed)"
     )
-    count_before, count_after_first_use, count_after_second_use = exit_handlers
-    grows_on_each_use = count_before < count_after_first_use < count_after_second_use
+    grows_on_each_use = handlers_before < handlers_after_first_use < _exit_handler_count()
     assert not grows_on_each_use, (
         "it registers an exit handler (atexit) on each use, which keeps its objects until the "
         "process ends: register one, or close in aclose()"
     )
-    left_open = [path for path in open_files() if path not in opened]
+
+
+def _check_open_files(opened_before: Sequence[str]) -> None:
+    """Fail if each of two uses of an object left a file open."""
+    __tracebackhide__ = True
+    left_open = [path for path in open_files() if path not in opened_before]
     # One open file is allowed, such as a cache that the first use opens and the second use shares.
     # A file that each of the two uses opens is in the list twice.
     assert len(left_open) < _USES, (
         f"{left_open[0]} stays open after aclose(), once for each use: a process can open a "
         "limited number of files only"
     )
-    assert not files, (
-        f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
-    )
+
+
+async def _check_children(children_before: AbstractSet[int]) -> None:
+    """Fail if a new child process still runs after some seconds."""
+    __tracebackhide__ = True
     new_children = list[int]()
     # A program that was asked to end may need some time.
     for _ in range(_MAX_CHECKS):
         new_children = [
-            each for each in _children() - children if not _is_multiprocessing_helper(each)
+            each for each in _children() - children_before if not _is_multiprocessing_helper(each)
         ]
         if not new_children:
             return

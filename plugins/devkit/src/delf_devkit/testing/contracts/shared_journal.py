@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
-from delf.events import ApprovalDecided, ApprovalRequested, Event, TaskPostponed, TaskQueued
+from delf.events import ApprovalDecided, ApprovalRequested, TaskPostponed, TaskQueued
 from delf.protocols.shared_journal import SharedJournal
 from delf_devkit.testing.contracts.base import Contract, fail_without, needs
 from delf_devkit.testing.contracts.journal import finished, printed, started
@@ -41,6 +41,13 @@ def decided(task_id: str, seq: int, request_id: str, **changes: Any) -> Approval
     """Return the event of a decision, which approves the request unless ``changes`` differ."""
     fields: dict[str, Any] = {"decision": "approved", "by": "ann", **changes}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **fields)
+
+
+async def _ask_three_and_reject_the_first(journal: Any) -> None:
+    await journal.append(started("a"))
+    for seq, request_id in enumerate(("req_1a", "req_2b", "req_2c"), 2):
+        await journal.append(asked("a", seq, request_id))
+    await journal.append(decided("a", 5, "req_1a", decision="rejected"))
 
 
 class SharedJournalContract(Contract):
@@ -265,33 +272,38 @@ class SharedJournalContract(Contract):
 
     async def test_inbox_lists_pending_requests(self, two: Sequence[Any]) -> None:
         one, other = two
-        await one.append(started("a"))
-        events: list[Event] = [asked("a", 2, "req_1a"), asked("a", 3, "req_2b")]
-        events += [asked("a", 4, "req_2c"), decided("a", 5, "req_1a", decision="rejected")]
-        for event in events:
-            await one.append(event)
+        await _ask_three_and_reject_the_first(one)
         assert await self._asked(other) == ["req_1a", "req_2b", "req_2c"]
         assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"]
-        assert await self._asked(other, start="2") == ["req_2b", "req_2c"]
-        assert await self._asked(other, start="req_2c") == ["req_2c"]
-        assert await self._asked(other, start="req%") == []
-        newest = await self._asked(other, limit=1)
-        assert newest == ["req_2c"]
-        assert await self._asked(other, limit=0) == []
-        assert await self._found(other, limit=0) == []
         (record, *_) = await other.find_requests("req_1a")
         assert record.decided is not None
-        assert (record.decided.decision, record.waits, record.task.task) == (
-            "rejected",
-            False,
-            "do a",
-        )
+        assert record.decided.decision == "rejected"
+        assert not record.waits
+        assert record.task.task == "do a"
         await one.append(replace(asked("a", 6, "req_3d"), by_policy=True))
         assert await self._asked(other, waiting=True) == ["req_2b", "req_2c"], (
             "the policy has decided the request: it waits for nobody"
         )
         await one.append(finished("a", 7))
         assert await self._asked(other, waiting=True) == [], "its task is over: nobody waits"
+
+    async def test_inbox_finds_requests_by_the_start_of_their_id(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await _ask_three_and_reject_the_first(one)
+        assert await self._asked(other, start="req_2c") == ["req_2c"]
+        assert await self._asked(other, start="2") == ["req_2b", "req_2c"], (
+            "the start may be given without the prefix req_"
+        )
+        assert await self._asked(other, start="req%") == [], (
+            "the wildcards % and _ of SQL's LIKE are searched as text"
+        )
+
+    async def test_inbox_is_limited_to_the_newest_requests(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await _ask_three_and_reject_the_first(one)
+        assert await self._asked(other, limit=1) == ["req_2c"]
+        assert await self._asked(other, limit=0) == []
+        assert await self._found(other, limit=0) == []
 
     async def test_another_process_can_stop_a_task(self, two: Sequence[Any]) -> None:
         one, other = two

@@ -124,6 +124,41 @@ class _SimulatedTools:
         return Approved()
 
 
+class _RepliesByTask:
+    """The replies of a model to concurrent tasks, which the model tells apart by their marks.
+
+    Args:
+        marks: A text in each task that no other task contains.
+        replies: The replies to each task.
+    """
+
+    def __init__(self, marks: Sequence[str], replies: Sequence[Answer]) -> None:
+        self.mixed_requests: list[str] = []
+        """For each request that is not about exactly one running task: the marks in it."""
+        self._remaining = {mark: deque(replies) for mark in marks}
+        self._arrived: set[str] = set()
+        self._all_arrived = asyncio.Event()
+
+    async def reply_to(self, request: ModelRequest) -> Any:
+        """Return the next reply to the task of a request, once all tasks have made a request."""
+        text = "".join(message.text for message in request.messages)
+        marks = [mark for mark in self._remaining if mark in text]
+        await self._wait_for_other_tasks(marks)
+        if len(marks) != 1 or not self._remaining[marks[0]]:
+            self.mixed_requests.append(", ".join(marks) or "none")
+            raise LLMExecutionError("the tasks are mixed up")
+        return self._remaining[marks[0]].popleft()
+
+    async def _wait_for_other_tasks(self, arrived_marks: Sequence[str]) -> None:
+        """Wait until each task has made a request, but not longer than ``_REPLY_SECONDS``."""
+        self._arrived.update(arrived_marks)
+        if len(self._arrived) == len(self._remaining):
+            self._all_arrived.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REPLY_SECONDS):
+                await self._all_arrived.wait()
+
+
 class StrategyContract(Contract):
     """Tests for a strategy.
 
@@ -178,33 +213,16 @@ class StrategyContract(Contract):
     async def test_concurrent_tasks_are_independent(self, strategy: Any) -> None:
         """Check that concurrent tasks do not mix, although they share one strategy object."""
         marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
-        remaining_replies = {mark: deque(self.replies) for mark in marks}
-        mixed_requests: list[str] = []
-        arrived, all_arrived = set[str](), asyncio.Event()
-
-        async def answer(request: ModelRequest) -> Any:
-            text = "".join(message.text for message in request.messages)
-            named_marks = [mark for mark in marks if mark in text]
-            arrived.update(named_marks)
-            if len(arrived) == len(marks):
-                all_arrived.set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REPLY_SECONDS):
-                    await all_arrived.wait()
-            if len(named_marks) != 1 or not remaining_replies[named_marks[0]]:
-                mixed_requests.append(", ".join(named_marks) or "none")
-                raise LLMExecutionError("the tasks are mixed up")
-            return remaining_replies[named_marks[0]].popleft()
-
-        model = ScriptedModel(default=answer)
+        replies = _RepliesByTask(marks, self.replies)
+        model = ScriptedModel(default=replies.reply_to)
         async with self._agent(strategy, self.replies, _SimulatedTools(), model=model) as agent:
-            model.replies.clear()
             work = [agent.arun(f"Add 1 and 2 for {mark}.", timeout=20) for mark in marks]
             responses = await asyncio.gather(*work)
         advice = (
             "tasks share the strategy's object: keep what is a task's in variables, not in `self`"
         )
-        assert not mixed_requests, f"a prompt is about these tasks: {mixed_requests[0]}; {advice}"
+        mixed = replies.mixed_requests
+        assert not mixed, f"a prompt is about these tasks: {mixed[0]}; {advice}"
         for response in responses:
             response.raise_for_status()
             assert "3" in response.text
@@ -236,16 +254,13 @@ class StrategyContract(Contract):
         assert not unnamed, f"the prompt leaves out the tools {unnamed}: name all of `host.tools`"
 
     async def test_results_match_their_calls(self, strategy: Any) -> None:
-        """Check that results are matched to their calls, even if the calls end in another order.
-
-        The call keep("Ann") ends after keep("Bob"). A result is "kept Ann", a long filler, and
-        "until Ann ends".
-        """
+        """Check that results are matched to their calls, even if the calls end in another order."""
         simulated = _SimulatedTools()
+        simulated.slow_name = "Ann"  # keep("Ann") ends after keep("Bob")
+        # A strategy may truncate these long results, but must tell the model.
+        simulated.long_filler = ". Nothing else happened" * _REPEATED
         model = ScriptedModel()
         journal = _journal()
-        simulated.slow_name = "Ann"
-        simulated.long_filler = ". Nothing else happened" * _REPEATED
         async with self._agent(
             strategy, self.replies_that_write, simulated, journal, model
         ) as agent:
@@ -362,8 +377,6 @@ class StrategyContract(Contract):
 
         model = ScriptedModel(default=answer_as_in_case)
         async with self._agent(strategy, self.replies, simulated, model=model) as agent:
-            # _agent() has queued ``replies``, which would come before answer_as_in_case().
-            model.replies.clear()
             await agent.arun("Add 1 and 2.", timeout=20)
         assert request_count <= self.most_requests, (
             f"a model that always says {case} is asked more than {self.most_requests} times, each "
@@ -520,14 +533,25 @@ class StrategyContract(Contract):
         model: ScriptedModel | None = None,
         **options: Any,
     ) -> Any:
-        """Return an agent that uses the strategy, with a scripted model and simulated tools."""
+        """Return an agent that uses the strategy, with a scripted model and simulated tools.
+
+        Args:
+            strategy: The factory of the strategy.
+            replies: The replies of the model, unless the model has a ``default`` reply.
+            simulated: The tools.
+            journal: The journal; a new one when omitted.
+            model: The model; a new one when omitted.
+            options: Further options of the agent.
+        """
         from delf import Agent
 
         host = TestHost.discover(environ={})
         if not host.specs(SandboxSpec):
             pytest.skip("needs a sandbox: delf plugins install sandbox-local")
         model = ScriptedModel() if model is None else model
-        model.says(*(replies or fail_without(self, "`replies` and `replies_that_need_approval`")))
+        replies = replies or fail_without(self, "`replies` and `replies_that_need_approval`")
+        if model.default is None:
+            model.says(*replies)
         host.provide(model.spec, model.factory)
         spec = StrategySpec(name="under-test", summary="The one under test.", factory="x:y")
         host.provide(spec, strategy)

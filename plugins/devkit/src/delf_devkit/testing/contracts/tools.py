@@ -109,28 +109,34 @@ def _is_function(item: Any) -> bool:
 
 
 def _declares_effect(item: Any, function: Any) -> bool:
-    """Return whether a tool declares its effect, as by the decorator ``@tool(effect=…)``.
+    """Return False if a tool does not declare its effect, and for an object that is no tool.
 
-    Return True also if the source does not tell, because it is unavailable or has no decorator
-    ``@tool``: the call ``tool(function, effect=…)`` may have declared the effect. Return False for
-    an object that is no tool.
+    Only the source of a function with the decorator ``@tool`` shows that there is no effect. The
+    result is True for any other tool, because ``tool(function, effect=…)`` may have made it.
     """
     if not isinstance(item, Tool):
         return False
-    if isinstance(function, partial):  # has no decorators, and is made a tool by tool(function, …)
+    decorators = _decorators_of(function)
+    names = [ast.unparse(_function_of(decorator)).rpartition(".")[2] for decorator in decorators]
+    if "tool" not in names:
         return True
+    calls = [decorator for decorator in decorators if isinstance(decorator, ast.Call)]
+    keywords = [keyword.arg for call in calls for keyword in call.keywords]
+    has_options = None in keywords  # the name of ``**options``, which may contain ``effect``
+    return "effect" in keywords or has_options
+
+
+def _function_of(decorator: ast.expr) -> ast.expr:
+    """Return the function of a decorator with or without arguments: ``tool`` of ``tool(…)``."""
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
+def _decorators_of(function: Any) -> list[ast.expr]:
+    """Return the decorators in the source of a function; none if there is no source."""
+    if isinstance(function, partial):
+        return []
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
     except (OSError, SyntaxError, TypeError, IndexError):
-        return True
-    names: list[str] = []
-    keywords: list[str | None] = []  # None for a keyword without a name, such as ``**options``
-    for decorator in getattr(tree, "decorator_list", ()):
-        function_node = decorator
-        if isinstance(decorator, ast.Call):
-            function_node = decorator.func
-            keywords += [keyword.arg for keyword in decorator.keywords]
-        names.append(ast.unparse(function_node).rpartition(".")[2])
-    if "tool" not in names:
-        return True  # made a tool by tool(function, …), whose arguments the source does not show
-    return "effect" in keywords or None in keywords  # ``**options`` may contain ``effect``
+        return []
+    return getattr(tree, "decorator_list", [])
