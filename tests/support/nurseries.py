@@ -33,19 +33,24 @@ class Nursery:
     """
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
+        self._command = command
+        self._env = env
         self._turn = threading.Lock()
         self._number = 0
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [sys.executable, *command, str(theirs.fileno())],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env=env,
-        )
-        theirs.close()
         self._owner = os.getpid()
+        self._start()
         atexit.register(self._close)
+
+    def _start(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *self._command, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=self._env,
+            )
 
     def _close(self) -> None:
         if os.getpid() == self._owner:  # and not a fork of it
@@ -54,12 +59,21 @@ class Nursery:
             self._process.wait()
 
     def fork(self, descriptors: Sequence[int], **request: Any) -> int:
-        """The number of a new child of this process."""
+        """The number of a new child of this process.
+
+        If the process that forks has ended, only this call fails: the next begins another one.
+        """
         with self._turn:
             self._number += 1
             data = json.dumps({"host": os.getpid(), "number": self._number, **request}).encode()
-            socket.send_fds(self._control, [data], descriptors)
-            return self._answer()
+            try:
+                socket.send_fds(self._control, [data], descriptors)
+                return self._answer()
+            except (BrokenPipeError, EOFError) as error:
+                self._close()
+                status = self._process.returncode
+                self._start()
+                raise RuntimeError(f"the process that forks others ended: {status}") from error
 
     def _answer(self) -> int:
         """The next answer to the last request; a test whose time was over left its own unread."""
@@ -67,7 +81,7 @@ class Nursery:
             number, process = json.loads(data)
             if number == self._number:
                 return process
-        raise RuntimeError("the process that forks others has ended")
+        raise EOFError
 
 
 class _Forked(subprocess.Popen[Any]):
