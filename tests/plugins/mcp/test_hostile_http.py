@@ -123,6 +123,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def called(self, number):
         self.server.calls += 1
+        self.server.begun_calls.release()
+        if self.server.calls == self.server.slow_call:
+            self.server.leave.wait(30)
         begin = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "'
         match self.mode:
             case "large":
@@ -247,6 +250,7 @@ def rogue(open_mcp):
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads, server.leave = True, threading.Event()
         server.session, server.starts, server.calls = "first", 0, 0
+        server.begun_calls, server.slow_call = threading.Semaphore(0), None
         threading.Thread(
             target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         ).start()
@@ -333,6 +337,21 @@ async def test_call_continues_in_a_new_session_after_a_server_restart(rogue, mod
             answers = await asyncio.gather(*(action.call() for _ in range(5)))
             assert answers == ["done"] * 5
     assert server.calls == 11
+
+
+async def test_new_session_does_not_wait_for_calls_of_the_old_session(rogue) -> None:
+    srv = rogue("restarts, 404")
+    (server,) = rogue.servers
+    server.slow_call = 1
+    async with asyncio.timeout(8):
+        (action,) = await srv.actions()
+        slow = asyncio.create_task(action.call())
+        await asyncio.to_thread(server.begun_calls.acquire)
+        server.session = "second"  # the server has forgotten the session before
+        assert await action.call() == "done"
+        assert not slow.done()
+        server.leave.set()
+        assert await slow == "done"
 
 
 @pytest.mark.parametrize("mode", POSSIBLE_REJECTIONS)

@@ -571,15 +571,15 @@ class MCP(Connection[MCPSettings]):
         lost_response_type = OutcomeUnknownError if calling else error_type
         setting = "start_timeout" if starting else "timeout"
         seconds = self.settings.start_timeout if starting else self.settings.timeout
-        client = await server.link.client()
+        run = await server.link.run()
         try:
-            with quietly(), server.link.request():
+            with quietly(), run.request():
                 async with asyncio.timeout(seconds) as limit:
-                    yield client, IdleTimeout(limit, seconds)
+                    yield run.client, IdleTimeout(limit, seconds)
         except MCPError as error:
             message = visible(" ".join(error.message[:MAX_ERROR_CHARACTERS].split()))
             if rejection := rejection_in(error):
-                server.link.end_session(client)
+                server.link.end_session(run)
                 raise _LostSessionError(
                     f"{self.name}: {what} was not done, because the MCP server has ended the "
                     "session; the next call begins a new session",
@@ -587,9 +587,8 @@ class MCP(Connection[MCPSettings]):
                     is_certain=rejection == "certain",
                 ) from None
             if error.code == types.CONNECTION_CLOSED:
-                server_exit = server.link.server_exit
-                server_exit.report()
-                why = f" ({visible(server_exit.cause)})" if server_exit.cause else ""
+                run.exit.report()
+                why = f" ({visible(run.exit.cause)})" if run.exit.cause else ""
                 raise lost_response_type(
                     f"{self.name}: the MCP server ended during {what}; the outcome is not "
                     f"known{why}. The next call starts it again"

@@ -56,6 +56,119 @@ The function reports the end of the server to its argument.
 """
 
 
+class ServerRun:
+    """One run of a server: its client, and the number of its requests in progress.
+
+    Args:
+        on_exit: Called with this object when the server has ended.
+    """
+
+    def __init__(self, on_exit: Callable[[ServerRun], None]) -> None:
+        self.exit: ServerExit = ServerExit(lambda _: on_exit(self))
+        """The record of how the server ended."""
+        self._task: asyncio.Task[None] | None = None
+        self._client: Client | None = None
+        self._close = asyncio.Event()
+        self._request_count = 0
+        self._is_retired = False
+
+    @property
+    def client(self) -> Client:
+        """The client of the server, which has started."""
+        if self._client is None:
+            raise RuntimeError("the server has not started")
+        return self._client
+
+    async def start(self, name: str, open_client: Open) -> None:
+        """Start a task that owns the client, and wait until the client is open.
+
+        Args:
+            name: The name of the connection, for the task and the log.
+            open_client: Starts the server and opens its client.
+        """
+        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.get_running_loop().create_task(
+            self._own_client(name, open_client, ready),
+            name=f"mcp server of {name}",
+            # With an empty context, later callers do not see the variables of this caller.
+            context=contextvars.Context(),
+        )
+        self._client = await asyncio.shield(ready)
+
+    # The same task enters and leaves the client, because anyio's cancel scopes require it.
+    async def _own_client(
+        self, name: str, open_client: Open, ready: asyncio.Future[Client]
+    ) -> None:
+        """Open the client, and close the client when requested.
+
+        Args:
+            name: The name of the connection, for the log.
+            open_client: As for :meth:`start`.
+            ready: The future that gets the client, or the error of the start.
+        """
+        try:
+            with quietly():
+                async with open_client(self.exit) as client:
+                    if not ready.done():
+                        ready.set_result(client)
+                    await self._close.wait()
+        except asyncio.CancelledError:
+            ready.cancel()
+            raise
+        except BaseException as error:  # after the start, an error is only logged
+            if ready.done():
+                _log.debug("%s: its MCP server ended: %s", name, first_of(error))
+            else:
+                ready.set_exception(error)
+        finally:
+            self.exit.report()
+
+    async def cancel_start(self) -> None:
+        """Cancel a start that is in progress."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+
+    @contextlib.contextmanager
+    def request(self) -> Generator[None]:
+        """Count a request of the client in progress while the block runs."""
+        self._request_count += 1
+        try:
+            yield
+        finally:
+            self._request_count -= 1
+            self._close_if_retired_and_unused()
+
+    def retire(self) -> None:
+        """Close the client as soon as none of its requests is in progress."""
+        self._is_retired = True
+        self._close_if_retired_and_unused()
+
+    def _close_if_retired_and_unused(self) -> None:
+        if self._is_retired and self._request_count == 0:
+            self.close_soon()
+
+    def close_soon(self) -> None:
+        """Let the task that owns the client close the client."""
+        self._close.set()
+
+    async def stop(self) -> None:
+        """Close the client, and wait until the client is closed."""
+        self._close.set()
+        if self._task is None or self._task.done():
+            return
+        await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        if not self._task.done():
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the client is closed, or was never opened."""
+        return self._task is None or self._task.done()
+
+
 class Link:
     """A server that is started on first use and restarted after its end.
 
@@ -73,71 +186,49 @@ class Link:
         self._open = open_client
         self._start_timeout = start_timeout
         self._start_lock = asyncio.Lock()
-        self._client: Client | None = None
-        self._client_task: asyncio.Task[None] | None = None
-        self._request_count = 0
-        self._has_no_request = asyncio.Event()
-        self._has_no_request.set()
-        self._stop = asyncio.Event()
-        self._server_exit = ServerExit(self._on_exit)
+        self._run: ServerRun | None = None
+        # A run whose server has ended, and whose client may still be open.
+        self._ended_run: ServerRun | None = None
+        # Runs whose sessions the server has ended, and that may still have requests in progress.
+        self._retired_runs: list[ServerRun] = []
         self._failures = 0
         self._start_time = 0.0
         self._earliest_start_time = 0.0
 
-    async def client(self) -> Client:
-        """Return the client of the running server, starting the server if necessary.
+    async def run(self) -> ServerRun:
+        """Return the run of the server, starting the server if necessary.
 
         Raises:
             ConnectionUnavailableError: If the server cannot be started.
         """
-        if self._client is not None:
-            return self._client
+        if self._run is not None:
+            return self._run
         async with self._start_lock:
-            if self._client is None:
-                await self._wait_for_requests()
-                await self._stop_client_task()  # left over from an ended server or session
+            if self._run is None:
+                await self._stop_ended_run()
                 await self._wait_for_restart()
-                self._client = await self._start()
-            return self._client
+                self._run = await self._start()
+            return self._run
 
-    @contextlib.contextmanager
-    def request(self) -> Generator[None]:
-        """Count a request of the client in progress while the block runs."""
-        self._request_count += 1
-        self._has_no_request.clear()
-        try:
-            yield
-        finally:
-            self._request_count -= 1
-            if self._request_count == 0:
-                self._has_no_request.set()
+    def end_session(self, run: ServerRun) -> None:
+        """Use a run whose session the server does not know for no further request.
 
-    def end_session(self, client: Client) -> None:
-        """Forget a client whose session the server does not know, so that a new one is opened.
-
-        The client is closed when its other requests have ended.
+        The run goes on until its other requests have ended.
         """
-        if self._client is client:
-            self._client = None
+        if run is not self._run:
+            return  # another request has noticed before
+        self._run = None
+        self._retired_runs = [each for each in self._retired_runs if not each.is_closed]
+        self._retired_runs.append(run)
+        run.retire()
 
-    async def _wait_for_requests(self) -> None:
-        """Wait a few seconds for the answers to the requests in progress."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._has_no_request.wait()
-
-    @property
-    def server_exit(self) -> ServerExit:
-        """The record of how the most recently started server ended."""
-        return self._server_exit
-
-    def _on_exit(self, server_exit: ServerExit) -> None:
+    def _on_exit(self, run: ServerRun) -> None:
         """Forget a server that has ended, so that the next call starts the server again."""
         # A failed start is counted by _start(); the end of an older server is of no interest.
-        if self._client is None or server_exit is not self._server_exit:
+        if run is not self._run:
             return
-        self._client = None
-        self._stop.set()  # the client of the ended server is still open: let its task close it
+        self._run, self._ended_run = None, run
+        run.close_soon()
         # A server that ran for a minute is restarted with the shortest delay.
         was_stable = time.monotonic() - self._start_time > _STABLE_SECONDS
         self._back_off(1 if was_stable else self._failures + 1)
@@ -145,8 +236,17 @@ class Link:
     async def aclose(self) -> None:
         """Stop the server; the next call starts the server again."""
         async with self._start_lock:
-            self._client = None
-            await self._stop_client_task()
+            run, self._run = self._run, None
+            retired_runs, self._retired_runs = self._retired_runs, []
+            await self._stop_ended_run()
+            for each in (run, *retired_runs):
+                if each is not None:
+                    await each.stop()
+
+    async def _stop_ended_run(self) -> None:
+        run, self._ended_run = self._ended_run, None
+        if run is not None:
+            await run.stop()
 
     def _back_off(self, failures: int) -> None:
         self._failures = failures
@@ -159,34 +259,24 @@ class Link:
         if seconds > 0:
             await asyncio.sleep(seconds)
 
-    async def _start(self) -> Client:
-        """Start the task that owns the client, and wait for the client.
-
-        A failed start delays the next start.
+    async def _start(self) -> ServerRun:
+        """Start the server. A failed start delays the next start.
 
         Raises:
             ConnectionUnavailableError: If the server does not start in time, or not at all.
         """
-        self._stop, self._server_exit = asyncio.Event(), ServerExit(self._on_exit)
-        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        # With an empty context, later callers do not see the context variables of this caller.
-        context = contextvars.Context()
-        self._client_task = asyncio.get_running_loop().create_task(
-            self._run_client(ready, self._stop, self._server_exit),
-            name=f"mcp server of {self._name}",
-            context=context,
-        )
+        run = ServerRun(self._on_exit)
         try:
             async with asyncio.timeout(self._start_timeout):
-                client = await asyncio.shield(ready)
+                await run.start(self._name, self._open)
         except TimeoutError:
-            await self._abandon_start()
+            await self._abandon_start(run)
             raise ConnectionUnavailableError(
                 f"{self._name}: its MCP server did not start within {self._start_timeout:g} s",
                 hint="start_timeout in the connection's settings",
             ) from None
         except asyncio.CancelledError:
-            await self._abandon_start()
+            await self._abandon_start(run)
             raise
         except DelfError:
             self._back_off(self._failures + 1)
@@ -200,54 +290,12 @@ class Link:
                 f"{self._name}: its MCP server cannot be reached: {first_of(error)}"
             ) from None
         self._start_time = time.monotonic()
-        return client
+        return run
 
-    # The same task enters and leaves the client, because anyio's cancel scopes require it.
-    async def _run_client(
-        self, ready: asyncio.Future[Client], stop: asyncio.Event, server_exit: ServerExit
-    ) -> None:
-        """Open a client, and close the client when ``stop`` is set.
-
-        Args:
-            ready: The future that gets the client, or the error of the start.
-            stop: Set by the caller to close the client.
-            server_exit: Gets the report that the client is closed.
-        """
-        try:
-            with quietly():
-                async with self._open(server_exit) as client:
-                    if not ready.done():
-                        ready.set_result(client)
-                    await stop.wait()
-        except asyncio.CancelledError:
-            ready.cancel()
-            raise
-        except BaseException as error:  # after the start, an error is only logged
-            if ready.done():
-                _log.debug("%s: its MCP server ended: %s", self._name, first_of(error))
-            else:
-                ready.set_exception(error)
-        finally:
-            server_exit.report()
-
-    async def _abandon_start(self) -> None:
+    async def _abandon_start(self, run: ServerRun) -> None:
         """Cancel a start that is in progress, and count it as failed."""
         self._back_off(self._failures + 1)
-        if self._client_task is not None:
-            self._client_task.cancel()
-            await asyncio.wait({self._client_task}, timeout=_CLOSE_SECONDS)
-
-    async def _stop_client_task(self) -> None:
-        """Stop the task that owns the client, which closes the client."""
-        client_task, self._client_task = self._client_task, None
-        self._stop.set()
-        if client_task is None or client_task.done():
-            return
-        await asyncio.wait({client_task}, timeout=_CLOSE_SECONDS)
-        if not client_task.done():
-            client_task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({client_task}, timeout=_CLOSE_SECONDS)
+        await run.cancel_start()
 
 
 class WatchedStream:
