@@ -111,6 +111,7 @@ class TestOptions:
             ({"history_window": 0}, "history_window must be a whole number from 1"),
             ({"namespace": " "}, "namespace must be a text"),
             ({"conversation_id": ""}, "conversation_id must be a text"),
+            ({"conversation_id": "ann|diary"}, "conversation_id cannot contain '|'"),
             ({"path": "x.db"}, "only if it persists"),
             ({"history_transform": 3}, "must be a function"),
         ],

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from delf import Chat
+from delf import Agent, Chat, load_project
 from support.program import DELF, environment, start, write_recording
 from support.program import delf as run_delf
 from support.terminal import TerminalProcess
@@ -354,7 +354,9 @@ class TestPipes:
         assert left["conversation"] == "b"
         assert conversations("prune", "--older-than", "soon").returncode == 2
 
-    def test_last_continues_only_a_conversation_of_the_project(self, here: Any):
+    def test_last_continues_only_a_conversation_of_the_project(
+        self, here: Any, monkeypatch: pytest.MonkeyPatch
+    ):
         env = {**variables_of(here), "DELF_TRUST": str(here)}
         llm = write_recording(here / "answers.jsonl", "print('done')")
         for name in ("one", "two"):
@@ -375,7 +377,10 @@ class TestPipes:
         again = chat("one", "--last")  # although the newest conversation of all is another one
         assert again.count("user: in one") == 2
         assert "in two" not in again
-        chat("one", "--conversation", "ann|b")  # as delf serve stores a conversation of Ann
+        monkeypatch.setenv("XDG_DATA_HOME", env["XDG_DATA_HOME"])
+        project = load_project(here / "one", environ=env, trust=True)
+        with Agent.from_project(project, llm=llm, chat=Chat(persist=True)) as agent:
+            agent.run("in one", conversation_id="ann|b")  # as delf serve stores one of Ann's
         assert chat("one", "--last").count("user: in one") == 3
         anywhere = chat(".", "--last")
         assert anywhere.count("user: in one") == 3

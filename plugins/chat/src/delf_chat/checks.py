@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from delf.errors import ConfigurationError
+from delf.protocols.conversation import OWNER_SEPARATOR
 
 # The maximum number of characters of a name. Two such names fit into any database's index.
 _MAX_NAME_CHARACTERS: Final = 250
@@ -49,3 +50,19 @@ def check_name(what: str, value: Any) -> str:
             f"not {value[:40]!r}"
         )
     return value
+
+
+def check_own_id(value: Any) -> str:
+    """Check that a value is a valid id of a conversation without an owner, and return the value.
+
+    Raises:
+        ConfigurationError: If the value is not a valid name, or has the separator of owner and
+            name: the conversation would be one of a user of ``delf serve``.
+    """
+    name = check_name("conversation_id", value)
+    if OWNER_SEPARATOR in name:
+        raise ConfigurationError(
+            f"Chat: conversation_id cannot contain {OWNER_SEPARATOR!r}, not {name!r}",
+            hint="the character separates users from the names of their conversations",
+        )
+    return name
