@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from delf_cli.routines import AgentRoutines
     from delf_engine.project.any_project import AnyProject
 
+SHOWN_SCHEDULE_FIELDS: Final = (
+    "name",
+    "cron",
+    "zone",
+    "task",
+    "each",
+    "id_field",
+    "queue",
+    "paused",
+    "last",
+)
+"""The fields of a schedule that users see; the others may name another person or hold settings."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:

@@ -20,7 +20,13 @@ from delf_cli.journals import history_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, remaining_options, run_options
 from delf_cli.routines import ROUTINE, ROUTINES
-from delf_cli.schedules import Firing, Schedule, add_outcomes, check_routine
+from delf_cli.schedules import (
+    SHOWN_SCHEDULE_FIELDS,
+    Firing,
+    Schedule,
+    add_outcomes,
+    check_routine,
+)
 from delf_cli.session import Options, Setup
 from delf_cli.streams import wrap_text
 from delf_cli.tables import one_line, table
@@ -39,18 +45,6 @@ _NOT_SHARED: Final = frozenset(
 _POLL_SECONDS: Final = 0.5
 # The maximum number of seconds to wait until a runner starts a test.
 TEST_SECONDS: Final = 5.0
-
-_SCHEDULE_FIELDS: Final = (
-    "name",
-    "cron",
-    "zone",
-    "task",
-    "each",
-    "id_field",
-    "queue",
-    "paused",
-    "last",
-)
 
 
 class _Removed(TypedDict):
@@ -92,7 +86,7 @@ def schedule() -> None:
 @click.option(
     "--zone", metavar="NAME", help="The time zone, such as Europe/Vienna; by default UTC."
 )
-@as_json_option(Schedule, _SCHEDULE_FIELDS)
+@as_json_option(Schedule, SHOWN_SCHEDULE_FIELDS)
 @click.pass_context
 def add(
     ctx: click.Context,
@@ -139,7 +133,7 @@ add.params += run_options(without=_NOT_SHARED)
 
 
 @schedule.command("list")
-@as_json_option(Schedule, _SCHEDULE_FIELDS)
+@as_json_option(Schedule, SHOWN_SCHEDULE_FIELDS)
 @click.pass_context
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
@@ -170,7 +164,7 @@ def remove(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
 @schedule.command("pause")
 @click.argument("name")
-@as_json_option(Schedule, _SCHEDULE_FIELDS)
+@as_json_option(Schedule, SHOWN_SCHEDULE_FIELDS)
 @click.pass_context
 def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Pause the schedule NAME: it starts no tasks until it is resumed."""
@@ -179,7 +173,7 @@ def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
 @schedule.command("resume")
 @click.argument("name")
-@as_json_option(Schedule, _SCHEDULE_FIELDS)
+@as_json_option(Schedule, SHOWN_SCHEDULE_FIELDS)
 @click.pass_context
 def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Resume the schedule NAME. Items that arrived during the pause are handled as new items."""
@@ -292,7 +286,7 @@ def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -
 
 
 def _schedule_data(item: Schedule) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in _SCHEDULE_FIELDS}
+    return {name: getattr(item, name) for name in SHOWN_SCHEDULE_FIELDS}
 
 
 def _firing_data(firing: Firing) -> dict[str, Any]:

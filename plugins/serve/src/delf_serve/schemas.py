@@ -29,7 +29,7 @@ from delf.protocols.sessions import SessionRecord
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
-from delf_cli.schedules import Firing, Schedule
+from delf_cli.schedules import SHOWN_SCHEDULE_FIELDS, Firing, Schedule
 from delf_engine.approvals.talk import MAX_COMMENT_LENGTH
 from delf_engine.views import prompts
 from delf_serve.people import NoticeWay
@@ -332,20 +332,7 @@ class RoutineView(ResponseModel):
     runs: list[Task] = Field(description="The newest runs.")
 
 
-_SCHEDULE_FIELDS: Final = (
-    "name",
-    "cron",
-    "zone",
-    "task",
-    "each",
-    "id_field",
-    "queue",
-    "paused",
-    "last",
-)
-
-
-class ScheduleView(_as_body(Schedule, *_SCHEDULE_FIELDS)):
+class ScheduleView(_as_body(Schedule, *SHOWN_SCHEDULE_FIELDS)):
     """A schedule."""
 
     routine: bool = Field(description="Whether the task is the call of a routine.")
