@@ -57,7 +57,7 @@ The function reports the end of the server to its argument.
 
 
 class ServerRun:
-    """One run of a server: its client, and the number of its requests in progress.
+    """A run of a server, with its client and the number of its requests in progress.
 
     Args:
         on_exit: Called with this object when the server has ended.
