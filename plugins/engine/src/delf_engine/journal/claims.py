@@ -7,6 +7,7 @@ import logging
 from asyncio import sleep
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -95,33 +96,43 @@ class Claims:
         """
         if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
-        # Leaving the block undoes the claim, unless undo.pop_all() is called.
+        can_go_on = partial(_can_go_on, even_if_ended_at_limit=even_if_ended_at_limit)
         async with AsyncExitStack() as undo:
             # Marked before the first await: two callers on this loop must not both pass the check.
             self.claimed.add(task_id)
             undo.callback(self.claimed.discard, task_id)
             events = await journal.read(task_id)
-            if not _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit):
-                return events
-            if isinstance(journal, SharedJournal):
-                claiming = asyncio.ensure_future(_claim(journal, task_id, events))
-                undo.push_async_callback(self._release_if_granted, journal, task_id, claiming)
-                # A claim that is cancelled halfway could succeed unnoticed and never be released,
-                # so wait for its end even if cancelled.
-                previous_owner = await await_despite_cancellation(claiming)
-                if previous_owner is not None:
-                    self.previous_owners[task_id] = previous_owner
-                # The previous owner may have appended events between the first read and the claim.
-                events = await journal.read(task_id)
-            # An incomplete fork must not be resumed, so end the task.
-            if is_incomplete_fork(events) and not is_over(events):
-                await journal.append(
-                    end_of(events, DelfError(_INCOMPLETE_FORK, hint="fork it once more"))
-                )
-                events = await journal.read(task_id)
-            if _can_go_on(events, even_if_ended_at_limit=even_if_ended_at_limit):
-                undo.pop_all()
+            if can_go_on(events) and isinstance(journal, SharedJournal):
+                events = await self._claim_in_journal(journal, task_id, events, undo)
+            events = await _end_incomplete_fork(journal, events)
+            if can_go_on(events):
+                undo.pop_all()  # keep the claim, which the end of the block would undo
             return events
+
+    async def _claim_in_journal(
+        self,
+        journal: SharedJournal,
+        task_id: str,
+        events: Sequence[Event],
+        undo: AsyncExitStack,
+    ) -> Sequence[Event]:
+        """Claim a task in the journal, and return the task's events as of the claim.
+
+        Args:
+            journal: The journal.
+            task_id: The id of the task.
+            events: The events before the claim.
+            undo: Gets a callback that releases the claim.
+        """
+        claiming = asyncio.ensure_future(_claim(journal, task_id, events))
+        undo.push_async_callback(self._release_if_granted, journal, task_id, claiming)
+        # A claim that is cancelled halfway could succeed unnoticed and never be released, so wait
+        # for its end even if cancelled.
+        previous_owner = await await_despite_cancellation(claiming)
+        if previous_owner is not None:
+            self.previous_owners[task_id] = previous_owner
+        # The previous owner may have appended events shortly before the claim.
+        return await journal.read(task_id)
 
     async def _release_if_granted(
         self, journal: SharedJournal, task_id: str, claiming: asyncio.Future[Any]
@@ -137,6 +148,18 @@ class Claims:
 def _can_go_on(events: Sequence[Event], *, even_if_ended_at_limit: bool) -> bool:
     """Return whether a task has not ended; optionally also if it ended at its timeout or budget."""
     return not is_over(events) or (even_if_ended_at_limit and ended_at_limit(events))
+
+
+async def _end_incomplete_fork(journal: Journal, events: Sequence[Event]) -> Sequence[Event]:
+    """End a task that is an incomplete fork, which must not be resumed; return the task's events.
+
+    Return the events of any other task unchanged.
+    """
+    if is_over(events) or not is_incomplete_fork(events):
+        return events
+    error = DelfError(_INCOMPLETE_FORK, hint="fork it once more")
+    await journal.append(end_of(events, error))
+    return await journal.read(events[0].task_id)
 
 
 async def _claim(

@@ -55,7 +55,7 @@ async def fork(
     setup: Mapping[str, Any] | None = None,
     script: str | None = None,
 ) -> str:
-    """Create a task that continues from an event of another task; return its id.
+    """Create a task that continues from an event of another task; return the new task's id.
 
     Args:
         journal: The journal of both tasks.
@@ -66,18 +66,16 @@ async def fork(
         setup: Setup data to add to the other task's setup data.
         script: A script that replaces the model's next script after the last copied event.
 
-    Returns:
-        The new task's id.
-
     Raises:
-        UnknownTaskError: If the other task has no such event, had not started before it, or wrote
-            no script after it although ``script`` is given.
+        UnknownTaskError: If the other task cannot be forked at this event, or if the model wrote no
+            script for ``script`` to replace.
     """
     events = await journal.read(task_id)
     new_id = new_task_id()
-    last_event = number_before_last_model_call(events) if at is None else at
-    events = await asyncio.to_thread(with_own_files, events, last_event)
-    for event in forked(events, last_event, new_id, key, setup, script):
+    if at is None:
+        at = number_before_last_model_call(events)
+    events = await asyncio.to_thread(with_own_files, events, at)
+    for event in forked(events, at, new_id, key, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
         await journal.release(new_id)  # the process that resumes the fork claims it again
@@ -161,13 +159,13 @@ def forked(
         script: A script that replaces the model's next script after that event.
 
     Raises:
-        UnknownTaskError: If the task has no such event, had not started before it, or wrote no
-            script after it although ``script`` is given.
+        UnknownTaskError: If the task cannot be forked at this event, or if the model wrote no
+            script for ``script`` to replace.
     """
     _check_can_be_forked(events, at)
     copied = _without_approvals(_copied_events(events, at))
     if script is not None:
-        copied += _replaced_script(events, at, script)
+        copied += _model_call_with_script(events, at, script)
     warning = (
         f"forked from {events[0].task_id} at event {at}: what came before is not done again, and "
         "its answers of models cost nothing here"
@@ -298,33 +296,33 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
     return kept
 
 
-def _replaced_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of the next model call that wrote a script, with ``script`` as its answer.
+def _model_call_with_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
+    """Return the events of a model call, with a person's script in place of the model's reply.
 
     Args:
         events: The events of the task.
-        at: The number of the event after which the model call is searched.
-        script: The script of a person, which replaces the model's script.
+        at: The number of an event. The first model call after the event that wrote a script is
+            returned.
+        script: The script of a person.
 
     Raises:
         UnknownTaskError: If the model wrote no script after the event.
     """
     later_events = [event for event in events if event.seq > at]
     replies = [event for event in later_events if isinstance(event, ModelReplied)]
-    scripts = [reply for reply in replies if is_script(reply)]
-    if not scripts:
+    reply = next(filter(is_script, replies), None)
+    if reply is None:
         raise UnknownTaskError(
             f"no model wrote a script after event {at}",
-            hint="without a script, the model is asked for one",
+            hint="leave out the new script, and the model is asked for one",
         )
-    replaced = scripts[0]
     model_calls = [event for event in later_events if isinstance(event, ModelCalled)]
-    call_events = [call for call in model_calls if call.number == replaced.number]
+    calls_of_reply = [call for call in model_calls if call.number == reply.number]
     text = f"```python\n{script.rstrip()}\n```"
-    answer = replace(
-        replaced, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
+    new_reply = replace(
+        reply, model=PERSON, text=text, calls=(), usage=Usage(), cost_usd=0.0, duration_ms=0.0
     )
-    return [*call_events, answer]
+    return [*calls_of_reply, new_reply]
 
 
 def is_script(event: ModelReplied) -> bool:

@@ -179,12 +179,14 @@ class Recording:
         self.notes: defaultdict[str, deque[str]] = defaultdict(deque)
         # The pieces of incomplete replies, by the purpose of the model call.
         self._pieces_of_incomplete_reply: dict[str, list[ev.ModelWrote]] = {}
-        # How many recorded events a replay has not repeated yet, by their type and key fields.
-        # match() decreases a count, so that a repeated event is not recorded twice.
-        self.unmatched: Counter[tuple[Any, ...]] = Counter()
-        # The scripts by attempt, from 1; the key 0 has the strategy's own work between scripts.
+        # How many recorded events match() has not matched yet, by their type and key fields.
+        self._unmatched: Counter[tuple[Any, ...]] = Counter()
+        self.between_scripts = RecordedScript(attempt=0)
+        """The strategy's own work before, between and after the scripts."""
         self.scripts: dict[int, RecordedScript] = {}
+        """The scripts by attempt, from 1."""
         self.highest_call_id = 0
+        """The highest number of a call; 0 without calls."""
         # The calls that were abandoned before their first event was recorded.
         self._abandoned_call_ids: set[int] = set()
         self._calls: dict[int, RecordedCall] = {}  # by call number
@@ -192,20 +194,7 @@ class Recording:
         # The call, or the whole script, that a request for approval is about, by the request's id.
         self._call_by_request: dict[str, RecordedCall] = {}
         self._script_by_request: dict[str, RecordedScript] = {}
-        between_scripts = self.scripts[0] = RecordedScript(attempt=0)
-        script = between_scripts  # the record to which the next event belongs
-        for event in events:
-            if isinstance(event, ev.ScriptGenerated):
-                script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
-            self._add(event, script)
-            if isinstance(event, ev.ScriptFinished):
-                # Events between scripts come from the strategy. If they were added to the last
-                # script, a replay would expect the strategy's calls from that script.
-                script = between_scripts
-            key_fields = event.replay_key
-            if key_fields is not None:
-                key = (type(event), *(getattr(event, name) for name in key_fields))
-                self.unmatched[key] += 1
+        self._add_all(events)
         for purpose in list(self._pieces_of_incomplete_reply):
             self._add_incomplete_reply(purpose)
         for script in self.scripts.values():
@@ -214,12 +203,25 @@ class Recording:
             for call in script.calls:
                 call.is_script_over = is_over
 
+    def _add_all(self, events: Sequence[ev.Event]) -> None:
+        """Add each event to the script that was running, or to the strategy's own work."""
+        script = self.between_scripts
+        for event in events:
+            if isinstance(event, ev.ScriptGenerated):
+                script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
+            self._add(event, script)
+            if isinstance(event, ev.ScriptFinished):
+                script = self.between_scripts
+            if event.replay_key is not None:
+                key_values = [getattr(event, name) for name in event.replay_key]
+                self._unmatched[type(event), *key_values] += 1
+
     def match(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
         """Mark an equal recorded event as matched; return False if no unmatched one is left.
 
         Events are equal if they have the same type and the same values of the type's key fields.
         """
-        if not self.unmatched:
+        if not self._unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
             # Other ends of calls are found by the call's digest, but an invalid call is refused
@@ -232,18 +234,13 @@ class Recording:
                 return False
             # The only optional field of a replay key is ``attempt``, whose default is 1.
             key = (kind, *(fields.get(name, 1) for name in names))
-        if self.unmatched[key] == 0:
+        if self._unmatched[key] == 0:
             return False
-        self.unmatched[key] -= 1
+        self._unmatched[key] -= 1
         return True
 
     def _add(self, event: ev.Event, script: RecordedScript) -> None:
-        """Add an event to the record of its script or call.
-
-        An event of a model call is added to the record of the calls for the same purpose. The
-        pieces of a reply (``ModelWrote``) are collected until the complete reply arrives; without
-        a complete reply, the pieces count as the reply.
-        """
+        """Add an event to the record of its script, call or model call."""
         match event:
             case ev.ScriptFinished():
                 script.finished = event
@@ -252,8 +249,32 @@ class Recording:
                 script.turns += event.turns  # the turns of the script's event loop
             case ev.Printed():
                 script.printed.append(event.text)
-                # A replay decreases this length by all text that it prints again.
                 script.unreplayed_print_length += len(event.text)
+            case ev.Noted():
+                self.notes[event.topic].append(event.text)
+            case ev.ModelCalled() | ev.ModelFailed() | ev.ModelWrote() | ev.ModelReplied():
+                self._add_model_event(event)
+            case ev.ApprovalRequested():
+                self._add_request(event, script)
+            case ev.ApprovalDecided():
+                self._add_decision(event)
+            case ev.ApprovalRemembered() if event.call_id:
+                # The script has made the call, although the call has no other event yet.
+                self._find_or_add_call(event, event.digest, script)
+            case ev.CallStarted():
+                self._find_or_add_call(event, event.digest, script).started = event
+            case ev.CallFinished():
+                self._add_end(event, script)
+            case ev.CallAbandoned():
+                self._add_abandonment(event)
+            case _:
+                pass
+
+    def _add_model_event(
+        self, event: ev.ModelCalled | ev.ModelFailed | ev.ModelWrote | ev.ModelReplied
+    ) -> None:
+        """Add a complete reply, or collect the pieces of a reply that may stay incomplete."""
+        match event:
             case ev.ModelCalled():
                 # If the previous model call has no end, its process died during the call.
                 self._add_incomplete_reply(event.purpose)
@@ -275,30 +296,6 @@ class Recording:
                         reply_id=event.reply_id,
                     )
                 )
-            case ev.Noted():
-                self.notes[event.topic].append(event.text)
-            # A request with code is about a whole script and belongs to no call.
-            case ev.ApprovalRequested() if event.code is not None:
-                script.request = event
-                self._script_by_request[event.request_id] = script
-            case ev.ApprovalDecided() if event.request_id in self._script_by_request:
-                self._script_by_request[event.request_id].decision = event
-            # All further approval events are about calls.
-            case ev.ApprovalRequested():
-                self._add_request(event, self._find_or_add_call(event, event.digest, script))
-            case ev.ApprovalDecided():
-                self._add_decision(event)
-            case ev.ApprovalRemembered() if event.call_id:
-                # The script has made the call, although the call has no other event yet.
-                self._find_or_add_call(event, event.digest, script)
-            case ev.CallStarted():
-                self._find_or_add_call(event, event.digest, script).started = event
-            case ev.CallFinished():
-                self._add_end(event, script)
-            case ev.CallAbandoned():
-                self._add_abandonment(event)
-            case _:
-                pass
 
     def _add_incomplete_reply(self, purpose: str) -> None:
         """Add an unfinished reply, joined from its recorded pieces, as if it were complete.
@@ -339,8 +336,14 @@ class Recording:
             script.steps.append(RecordedStep(recorded_call.call_id, is_answer=False))
         return recorded_call
 
-    def _add_request(self, event: ev.ApprovalRequested, recorded_call: RecordedCall) -> None:
-        """Add a request for approval to its call."""
+    def _add_request(self, event: ev.ApprovalRequested, script: RecordedScript) -> None:
+        """Add a request for approval to the script or to the call that the request is about."""
+        is_about_script = event.code is not None
+        if is_about_script:
+            script.request = event
+            self._script_by_request[event.request_id] = script
+            return
+        recorded_call = self._find_or_add_call(event, event.digest, script)
         if event.action != recorded_call.action:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
@@ -359,7 +362,11 @@ class Recording:
         recorded_call.request, recorded_call.decision = event, None
 
     def _add_decision(self, event: ev.ApprovalDecided) -> None:
-        """Add a decision to the call whose request it answers."""
+        """Add a decision to the script or to the call whose request the decision answers."""
+        script = self._script_by_request.get(event.request_id)
+        if script is not None:
+            script.decision = event
+            return
         recorded_call = self._call_by_request.get(event.request_id)
         if recorded_call is None:
             return
@@ -394,7 +401,7 @@ class Recording:
         if recorded_call is None:
             # Only a call that was refused as invalid ends without a digest and without any earlier
             # event. A replay makes the call again, and match() then finds its refusal recorded.
-            self.unmatched[_refusal_key(event.action, event.error)] += 1
+            self._unmatched[_refusal_key(event.action, event.error)] += 1
         elif event.cancellation == "cut_off":
             # The sandbox died during the call, and the call may have continued. A resume asks a
             # person whether to repeat the call.
@@ -415,7 +422,7 @@ def _is_answered_by(request: ev.ApprovalRequested | None, decision: ev.ApprovalD
 
 
 def _refusal_key(action: str, error: str | None) -> tuple[Any, ...]:
-    """Return the key in ``Recording.unmatched`` of the refusal of an invalid call.
+    """Return the key in ``Recording._unmatched`` of the refusal of an invalid call.
 
     Like all keys there, it begins with the class of the event.
     """

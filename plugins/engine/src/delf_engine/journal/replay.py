@@ -54,35 +54,30 @@ class _CallOrder:
 
     def __init__(self, script: RecordedScript) -> None:
         self.script = script
-        # All recorded calls that the replay has not made yet, by their digests. take() looks a call
-        # of the replay up here.
+        # The recorded calls that take() has not returned yet, by digest.
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
-        # Those of these calls that the replay must make, by their ids. A call that the script
-        # abandoned, as with a timeout, is not among them: depending on timing, the script may end
-        # without making it again.
+        # The calls that the replay must still make, by id. An abandoned call is left out: depending
+        # on timing, the script may end without making the call again.
         self._unrepeated_calls = {call.call_id: call for call in script.calls_to_repeat}
-        # The recorded calls and answers that have not happened again yet, in order; without the
-        # abandoned calls, for which the replay could wait forever.
+        # The calls and answers that have not happened again yet, in order, for the same calls.
         self._remaining_steps = deque(
             step for step in script.steps if step.call_id in self._unrepeated_calls
         )
-        # The number of answers in _remaining_steps. Kept, because counting at each call would take
-        # quadratic time.
+        # The number of answers in _remaining_steps: counting at each call takes quadratic time.
         self._remaining_answer_count = sum(step.is_answer for step in self._remaining_steps)
-        # A future for each waiting call; _wake() completes it. The key is the number of the call if
-        # it waits until its own answer is the next step. Other calls wait under one of the keys
-        # _AFTER_ALL_ANSWERS, _AFTER_ALL_STEPS and _AFTER_END.
+        # The futures of the waiting calls, by turn key. The futures of cancelled calls stay here.
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
-        # The number of waiting calls. The futures of cancelled calls stay in _waiting, so that its
-        # length cannot be used.
-        self._waiting_count = 0
 
     @property
     def is_waiting(self) -> bool:
         """True if any call waits for its turn."""
-        return self._waiting_count > 0
+        return any(map(self._is_waiting_with, self._waiting))
+
+    def _is_waiting_with(self, turn_key: int) -> bool:
+        """Return True if a call that the script has not cancelled waits with a turn key."""
+        return any(not waiter.done() for waiter in self._waiting[turn_key])
 
     @property
     def unrepeated_calls(self) -> Sequence[RecordedCall]:
@@ -145,11 +140,8 @@ class _CallOrder:
 
     @property
     def waits_for_end_of_script(self) -> bool:
-        """True if a call that the recorded script did not make waits for the end of the script.
-
-        A call that the script has cancelled meanwhile is not counted, because its future is done.
-        """
-        return any(not waiter.done() for waiter in self._waiting[_AFTER_END])
+        """True if a call that the recorded script did not make waits for the end of the script."""
+        return self._is_waiting_with(_AFTER_END)
 
     async def wait_for_end_of_script(self) -> None:
         """Wait until the end of the script cancels the waiting call; never return.
@@ -162,11 +154,7 @@ class _CallOrder:
         """Wait until :meth:`_wake` is called with a turn key."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn_key].append(waiter)
-        self._waiting_count += 1
-        try:
-            await waiter
-        finally:
-            self._waiting_count -= 1
+        await waiter
 
     def _advance(self) -> None:
         """Remove the calls that the script has made again, and wake the calls whose turn it is.
@@ -241,26 +229,19 @@ class Replay:
         """The process that owned the task before, if that process may still be alive."""
         # A failure after which the task was retried is left out: what failed is done again.
         self._recording = Recording(without_recorded_failures(self.events))
-        self.unmatched_events = self._recording.unmatched
-        """The counts of events that are still to be repeated, by type and key fields.
-
-        Empty for a new task. In a resumed task, the key of a repeated event stays with the count 0.
-        """
         self.highest_call_id = self._recording.highest_call_id
         """The highest number of a recorded call; 0 without calls."""
-        # The strategy, too, must repeat the calls that it made between its scripts in the recorded
-        # order. The recording has them under the number 0; scripts are numbered from 1.
-        strategy_calls = self._recording.scripts[0]
-        # This order holds whenever no script runs. Each recorded script has an order of its own
-        # while it runs, which begin_script() sets and end_script() replaces by this one.
-        self._order_between_scripts = _CallOrder(strategy_calls) if self.resumed else None
-        self._set_order(self._order_between_scripts)
+        # The order of the strategy's own calls, which must be followed while no script runs.
+        self._order_between_scripts: _CallOrder | None = None
+        if self.resumed:
+            self._order_between_scripts = _CallOrder(self._recording.between_scripts)
+        # The order that the next calls must follow; None if they are new.
+        self._recorded_order = self._order_between_scripts
 
-    def _set_order(self, order: _CallOrder | None) -> None:
-        """Set the recorded order that the next calls must follow; None if they are new."""
-        self._recorded_order = order
-        self.active = order is not None
+    @property
+    def active(self) -> bool:
         """True while the calls of the running script or strategy follow their recorded order."""
+        return self._recorded_order is not None
 
     # -- facts --------------------------------------------------------------------------
 
@@ -307,7 +288,7 @@ class Replay:
     def begin_script(self, attempt: int) -> RecordedScript | None:
         """Start the replay of a script; return its recorded events, if any."""
         script = self._recording.scripts.get(attempt)
-        self._set_order(None if script is None else _CallOrder(script))
+        self._recorded_order = None if script is None else _CallOrder(script)
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
@@ -319,7 +300,7 @@ class Replay:
         """
         script_order = self._recorded_order  # set by begin_script(); None for a new script
         # From now on, the strategy's own calls are made, until the next script begins.
-        self._set_order(self._order_between_scripts)
+        self._recorded_order = self._order_between_scripts
         if script_order is None:
             return
         if status == "crashed":
@@ -366,29 +347,16 @@ class Replay:
         if order is None:
             return None
         recorded_call = order.take(digest)
-        is_abandoned = recorded_call is not None and recorded_call.was_abandoned
-        if not is_abandoned:
-            # Before a new call, other coroutines of the script may have to make recorded calls.
-            await order.turn(recorded_call, blocks_script=blocks_script)
-        if recorded_call is not None and not is_abandoned:
-            return recorded_call
-        script_end = order.script.finished
-        if recorded_call is None and script_end is None:
-            return None  # the script was interrupted here, and now continues
-        # The recorded script never got an answer to this call.
-        if script_end is not None and blocks_script:
-            # A script that the call blocks cannot come to its end without the answer, so this
-            # script differs from the recorded one.
-            raise _further_call_error(script_end)
-        if is_abandoned:
+        if recorded_call is None:
+            await _wait_before_new_call(order, blocks_script=blocks_script)
+        elif recorded_call.was_abandoned:
+            _check_can_end_unanswered(order.script, blocks_script=blocks_script)
             # Wait until the script cancels the call again.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
-        # The recorded script may have ended just after it made this call, before the call was
-        # recorded. If the script ends here again, its end cancels this call; otherwise the call
-        # waits until the task's timeout.
-        await order.wait_for_end_of_script()
-        return None
+        else:
+            await order.turn(recorded_call, blocks_script=blocks_script)
+        return recorded_call
 
     def timeout_mismatch(self) -> ReplayMismatch | None:
         """Return the error for a task that timed out while a call waited in :meth:`call`.
@@ -406,6 +374,36 @@ class Replay:
         if recorded_end is not None and order.waits_for_end_of_script:
             return _further_call_error(recorded_end)
         return _mismatch(f"the task timed out before the replay reached {order.next_steps}")
+
+
+async def _wait_before_new_call(order: _CallOrder, *, blocks_script: bool) -> None:
+    """Wait until a call that is not recorded may be made, after all recorded calls and answers.
+
+    If the recorded script ended without the call, wait until the end of the script cancels the
+    call.
+    """
+    await order.turn(None, blocks_script=blocks_script)
+    was_interrupted = order.script.finished is None
+    if was_interrupted:
+        return  # the script now continues beyond its record
+    _check_can_end_unanswered(order.script, blocks_script=blocks_script)
+    # The recorded script may have ended just after it made this call, before the call was recorded.
+    # If this script does not end, the call waits until the task's timeout.
+    await order.wait_for_end_of_script()
+
+
+def _check_can_end_unanswered(script: RecordedScript, *, blocks_script: bool) -> None:
+    """Check that a script can end as recorded without an answer to the current call.
+
+    Args:
+        script: The recorded script.
+        blocks_script: Whether the script is blocked until the answer arrives.
+
+    Raises:
+        ReplayMismatch: If the script is blocked, so that the script differs from its record.
+    """
+    if blocks_script and script.finished is not None:
+        raise _further_call_error(script.finished)
 
 
 def _further_call_error(script_end: ev.ScriptFinished) -> ReplayMismatch:
