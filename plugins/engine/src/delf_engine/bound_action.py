@@ -102,26 +102,23 @@ class BoundAction:
                 twice.
         """
         parameters = self.action.parameters
+        names = [parameter.name for parameter in parameters]
         keywords = dict(kwargs)
         description = None
+        # Taken out first, so that ``desc`` is not read as a spelling of a parameter ``Desc``.
+        if "desc" in keywords and "desc" not in names:
+            description = str(keywords.pop("desc"))
         if keywords:
-            names = [parameter.name for parameter in parameters]
-            known_names = list(names)
-            if "desc" in keywords:
-                # A description keeps its name: ``desc`` is no other spelling of a parameter.
-                known_names.append("desc")
-            keywords = with_spelling_of_parameters(keywords, known_names)
-            if "desc" in keywords and "desc" not in names:
-                description = str(keywords.pop("desc"))
+            keywords = with_spelling_of_parameters(keywords, names)
         if len(args) > len(parameters):
             raise ToolRefusedError(
                 f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "
                 f"Expected {self.name}{self.action.signature}"
             )
-        for parameter, value in zip(parameters, args, strict=False):
-            if parameter.name in keywords:
-                raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
-            keywords[parameter.name] = value
+        for name, value in zip(names, args, strict=False):
+            if name in keywords:
+                raise ToolRefusedError(f"{self.name} got {name!r} twice")
+            keywords[name] = value
         return keywords, description
 
 

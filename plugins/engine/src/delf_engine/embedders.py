@@ -72,7 +72,10 @@ class Embedders:
             return self._embedders[spec.name, embedder_name]
 
     def spec(self, name: str) -> EmbedderSpec:
-        """Find the spec of an embedder: by name, or by the longest matching pattern.
+        """Return the spec that serves a name.
+
+        The longest matching pattern decides. A name without a match, such as ``plugin:model``, may
+        begin with the name of its plugin.
 
         Args:
             name: The name of a model that a plugin serves, or the name of a plugin.
@@ -80,36 +83,38 @@ class Embedders:
         Raises:
             PluginError: If no plugin serves the name, or two match equally well.
         """
+        matching_specs = self._specs_with_longest_match(name)
+        if matching_specs:
+            return self._host.preferred_spec(matching_specs, f"embedder {name!r}")
+        plugin_name = name.split(":", 1)[0]
+        if package_of("embedder", plugin_name) is not None:
+            # If the plugin cannot be used, the host raises an error with the reason.
+            return self._host.spec(EmbedderSpec, plugin_name)
+        raise self._host.with_load_failures(self._not_served_error(name))
+
+    def _specs_with_longest_match(self, name: str) -> list[EmbedderSpec]:
+        """Return the specs whose name or pattern matches, all with the longest matching pattern."""
         specs_by_length: dict[int, list[EmbedderSpec]] = {}
         for spec in self._host.specs(EmbedderSpec):
             patterns = [*spec.serves, spec.name]
             lengths = [len(pattern) for pattern in patterns if fnmatchcase(name, pattern)]
             if lengths:
                 specs_by_length.setdefault(max(lengths), []).append(spec)
-        if specs_by_length:
-            greatest_length = max(specs_by_length)
-            best_specs = specs_by_length[greatest_length]
-            return self._host.preferred_spec(best_specs, f"embedder {name!r}")
-        plugin_name = name.split(":", 1)[0]
-        if package_of("embedder", plugin_name) is not None:
-            # The plugin is known but cannot be used: spec() raises an error that says why.
-            return self._host.spec(EmbedderSpec, plugin_name)
-        # Perhaps the recommended plugin serves the name: while it is installed but unusable, its
-        # patterns are unknown. The error then says why it is unusable.
+        return specs_by_length[max(specs_by_length)] if specs_by_length else []
+
+    def _not_served_error(self, name: str) -> PluginError:
         for record in self._host.records():
+            # While the recommended plugin is unusable, its patterns are unknown, so that it may be
+            # the plugin that serves the name.
             if record.distribution == _RECOMMENDED_PACKAGE and not record.usable:
                 reason = f"plugin {record.name!r} is {record.state}: {record.reason}"
-                raise self._host.with_load_failures(
-                    PluginError(f"no plugin serves the embedder {name!r}: {reason}")
-                )
+                return PluginError(f"no plugin serves the embedder {name!r}: {reason}")
         names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
         if names:
             hint = f"installed: {', '.join(names)}"
         else:
             hint = f"{how_to_install(_RECOMMENDED_PACKAGE)}; its name is {_RECOMMENDED_PLUGIN!r}"
-        raise self._host.with_load_failures(
-            PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
-        )
+        return PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
 
     def _only_embedder(self) -> str:
         """Return the name of the only embedder that can be used without being named."""

@@ -91,48 +91,31 @@ class _CallCounter:
         return counts
 
     def _of(self, node: ast.AST) -> Counter[str]:
-        """Count the calls that a syntax node certainly makes.
+        """Count the calls that a syntax node certainly makes, provided that no call fails.
 
         Parts of the node that may be skipped, such as the branches of an ``if``, do not count.
         """
         match node:
-            # Definitions count as no calls. _of_call() counts the calls in a called function.
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
-                return Counter()
-            # Only the part that runs first is certain to run: the test, the first operand or the
-            # subject.
-            case (
-                ast.If(test=first)
-                | ast.IfExp(test=first)
-                | ast.While(test=first)
-                | ast.Assert(test=first)
-                | ast.BoolOp(values=[first, *_])
-                | ast.Compare(left=first)
-                | ast.Match(subject=first)
-            ):
-                return self._of(first)
-            case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
-                # A loop with a ``break`` or similar may end in the first iteration.
-                may_leave_loop = any(map(_may_leave, body))
-                iteration_count = 0 if may_leave_loop else self._length(iterable)
-                return self._of(iterable) + _times(self.of_body(body), iteration_count)
-            # No call fails, so the handlers do not run.
+            case ast.Call():
+                return self._of_call(node)
+            case ast.For() | ast.AsyncFor():
+                return self._of_loop(node)
             case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
-                return self.of_body(body) + self.of_body(last)
-            # A list, set or dict is made of all items; so is the generator of ``f(*generator)``.
+                return self.of_body(body) + self.of_body(last)  # no call fails: no handler runs
             case ast.ListComp(elt=item) | ast.SetComp(elt=item):
                 return self._of_comprehension(node.generators, [item])
             case ast.DictComp(key=key, value=item):
                 return self._of_comprehension(node.generators, [key, item])
             case ast.Starred(value=ast.GeneratorExp(generators=clauses, elt=item)):
-                return self._of_comprehension(clauses, [item])
-            case ast.GeneratorExp(generators=[first_clause, *_]):
-                # The reader of a generator, such as any(), may stop before the first item.
-                return self._of(first_clause.iter)
-            case ast.Call():
-                return self._of_call(node)
+                return self._of_comprehension(clauses, [item])  # f(*generator) reads all items
             case _:
-                return self._of_all(ast.iter_child_nodes(node))
+                return self._of_all(_certain_children(node))
+
+    def _of_loop(self, loop: ast.For | ast.AsyncFor) -> Counter[str]:
+        # A loop with a ``break`` or similar may end in the first iteration.
+        may_end_early = any(map(_may_leave, loop.body))
+        iteration_count = 0 if may_end_early else self._length(loop.iter)
+        return self._of(loop.iter) + _times(self.of_body(loop.body), iteration_count)
 
     def _of_all(self, nodes: Iterable[ast.AST]) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -251,6 +234,27 @@ class _CallCounter:
             if value is not None and self._is_constant(name):
                 self._lengths[name] = self._length(value)
         return self._lengths[name]
+
+
+def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
+    """Return the parts of a syntax node that certainly run when the node runs."""
+    match node:
+        case (
+            ast.If(test=first)
+            | ast.IfExp(test=first)
+            | ast.While(test=first)
+            | ast.Assert(test=first)
+            | ast.BoolOp(values=[first, *_])
+            | ast.Compare(left=first)
+            | ast.Match(subject=first)
+        ):
+            return [first]
+        case ast.GeneratorExp(generators=[first_clause, *_]):
+            return [first_clause.iter]  # its reader, such as any(), may stop before the first item
+        case _ if isinstance(node, _SCOPES):
+            return []  # a definition runs nothing; _of_call() counts the body of a called function
+        case _:
+            return ast.iter_child_nodes(node)
 
 
 def _names_bound_by(node: ast.AST) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import Context
 from dataclasses import replace
 from typing import Any
@@ -212,21 +212,23 @@ class TaskHost:
             continues: Whether the messages follow those that the session already holds.
         """
         request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
-        options: dict[str, Any] = {"session": session, "continues": continues}
         config = self._run.config.main_llm
         attempt = self._next_attempt()
-        # Without pieces of the reply, no call is made before the reply is complete, and no draft is
-        # needed.
         if on_delta is None and session is None:
             return await self._run.models.ask_whole(config, request, attempt)
-        if on_delta is None:
-            return await self._run.models.ask(config, request, attempt, **options)
-        # Collects the pieces, which are journalled if a call is made before the reply is complete.
+        # The strategy may make a call as soon as a piece of the reply asks for the call. The draft
+        # collects the pieces, and _call() journals them before the call.
         draft = Draft(self._run.log, request.purpose)
         self._drafts.append(draft)
         try:
             return await self._run.models.ask(
-                config, request, attempt, on_delta=on_delta, draft=draft, **options
+                config,
+                request,
+                attempt,
+                on_delta=on_delta,
+                session=session,
+                continues=continues,
+                draft=draft,
             )
         finally:
             self._drafts.remove(draft)
@@ -322,50 +324,48 @@ class TaskHost:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
         self._take_printed()
-        named_bound_actions = named_actions(code, self._run.tools)
-        names = tuple(bound_action.name for bound_action in named_bound_actions)
+        bound_actions = named_actions(code, self._run.tools)
+        names = tuple(bound_action.name for bound_action in bound_actions)
         log = self._run.log
         await log.record(ScriptGenerated, code=code, attempt=attempt, confirmed_actions=names)
-        # Set before a person is asked: meanwhile the strategy must not make calls.
-        self._is_script_running = True
         self._has_run_script = True
-        try:
-            asks_about_script = self._asks_for_script(named_bound_actions)
+        with self._script_running():
+            needs_approval = self._asks_for_script(bound_actions)
             refusal = await self._refuse_excess(code, attempt)
-            if refusal is None and asks_about_script:
-                refusal = await self._ask_about(code, attempt, named_bound_actions)
+            if refusal is None and needs_approval:
+                refusal = await self._ask_about(code, attempt, bound_actions)
             if refusal is None:
-                # Without a refusal, people have approved the script if they were asked about it.
-                is_approved = asks_about_script
-                outcome = await self.scripts.run(code, attempt, guard, is_approved=is_approved)
+                outcome = await self.scripts.run(code, attempt, guard, is_approved=needs_approval)
             else:
                 outcome = refusal
+        if isinstance(outcome, Done):
+            outcome = _without_placeholder(outcome)
+            await self._warn_of_uncalled(code, attempt)
+        requested_changes = changes_requested(log.events, attempt)
+        # A script that failed, or that a person wants changed, is replaced by the next script. The
+        # answer then leaves out the output of the replaced script.
+        is_replaced = bool(requested_changes) or not isinstance(outcome, (Done, Rerun))
+        self._answer_includes_last_output = not is_replaced
+        if isinstance(outcome, Rerun) and not is_replaced:
+            await self._record_rerun(outcome)
+        was_refused = refusal is not None
+        return self._script_result(outcome, attempt, requested_changes, was_refused=was_refused)
+
+    @contextmanager
+    def _script_running(self) -> Generator[None]:
+        """Let the strategy make no calls while the block asks about a script and runs the script.
+
+        Note the error if the block has to leave the task unfinished.
+        """
+        self._is_script_running = True
+        try:
+            yield
         except TaskLeftError as error:
             self.stopped = self.stopped or error
             raise
         finally:
             self._is_script_running = False
             self._run.approvals.script_ended()
-        # A script that ends with the placeholder ``...`` has no result.
-        if isinstance(outcome, Done) and outcome.value == repr(...):
-            outcome = replace(outcome, value=None)
-        if isinstance(outcome, Done):
-            await self._warn_of_uncalled(code, attempt)
-        requested_changes = changes_requested(log.events, attempt)
-        # A script ends well if it is done, or if it calls ``rerun()`` to have the model write
-        # another script with what it has found (Rerun). After any other outcome, such as a refusal,
-        # and after changes that a person requested, the next script replaces this one, so that this
-        # script's output is no part of the answer.
-        has_ended_well = isinstance(outcome, (Done, Rerun)) and not requested_changes
-        self._answer_includes_last_output = has_ended_well
-        if isinstance(outcome, Rerun) and not requested_changes:
-            await self._record_rerun(outcome)
-        return self._script_result(
-            outcome,
-            attempt,
-            requested_changes,
-            was_refused=refusal is not None,
-        )
 
     def _script_result(
         self,
@@ -634,6 +634,11 @@ class TaskHost:
         finally:
             await self._children.end()
             await self.scripts.output.all_written(seconds)
+
+
+def _without_placeholder(outcome: Done) -> Done:
+    """Remove the value of a script that ends with ``...``, which stands for no result."""
+    return replace(outcome, value=None) if outcome.value == repr(...) else outcome
 
 
 def _has_no_value(outcome: Outcome) -> bool:

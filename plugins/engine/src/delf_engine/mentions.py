@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from delf.protocols.sandbox import check_script
 
@@ -73,42 +73,35 @@ def _unconditional_statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _mentions(
-    node: ast.AST, names: Collection[str], *, is_deferred: bool = False
+    node: ast.AST, names: Collection[str], *, in_lambda: bool = False
 ) -> Iterator[tuple[str, int]]:
     """Yield the actions that an expression mentions without calling them, each with its line.
 
-    Parts that may not be evaluated are skipped, such as the branches of ``a if b else c`` and the
-    bodies of functions. A lambda is searched, and a call in it counts as a mention.
+    In a lambda, which may never be called, even ``mail.send()`` is only a mention. Parts that may
+    not be evaluated are skipped, such as the branches of ``a if b else c``.
 
     Args:
         node: The expression.
         names: The names of the actions.
-        is_deferred: Whether the expression is in a lambda, which may never be called.
+        in_lambda: Whether the expression is in a lambda.
     """
-    if isinstance(node, ast.expr):
-        # The name of ``mail.send`` or ``getattr(mail, "send")``, but not of ``mail.send()``.
-        mentioned = _action_name(node)
-        if mentioned in names:
-            yield mentioned, node.lineno
-            return
+    if isinstance(node, ast.expr) and (name := _action_name(node)) in names:
+        yield name, node.lineno
+        return
+    parts: Iterable[ast.AST]
     match node:
-        case ast.Call(func=function):
-            called = _action_name(function)
-            if called not in names:
-                yield from _mentions(function, names, is_deferred=is_deferred)
-            elif is_deferred:
-                yield called, node.lineno
-            for argument in (*node.args, *node.keywords):
-                yield from _mentions(argument, names, is_deferred=is_deferred)
+        case ast.Call(func=function) if _action_name(function) in names and not in_lambda:
+            parts = [*node.args, *node.keywords]
         case ast.Lambda(body=body):
-            yield from _mentions(body, names, is_deferred=True)
+            parts, in_lambda = [body], True
         case ast.IfExp(test=test):
-            yield from _mentions(test, names, is_deferred=is_deferred)
+            parts = [test]
         case _ if isinstance(node, _MAY_NOT_RUN):
-            pass
+            parts = []
         case _:
-            for child in ast.iter_child_nodes(node):
-                yield from _mentions(child, names, is_deferred=is_deferred)
+            parts = ast.iter_child_nodes(node)
+    for part in parts:
+        yield from _mentions(part, names, in_lambda=in_lambda)
 
 
 def _action_name(node: ast.AST) -> str:

@@ -156,22 +156,16 @@ class Runtime:
                 is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
                 if is_caller_cancelled:
                     raise
-                # Otherwise only the work was cancelled: by the stop of the agent, by a person's
-                # request to stop this task, or by code of the task itself.
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
-                if stop.is_requested:
+                is_stopped_by_person = stop.is_requested
+                if is_stopped_by_person:
                     return await outcome_of(self.journal, request.task_id)
-                raise
+                raise  # code of the task has cancelled the task
             finally:
-                if _has_final_end(work):
-                    # Nobody can resume the task, so the claim in the journal needs no release.
-                    self._claims.claimed.discard(request.task_id)
-                else:
-                    # If the caller was cancelled, the work is still ending. _release_claim() waits
-                    # for the end of the work, even if the caller is cancelled once more: another
-                    # process must not resume the task before.
-                    await await_despite_cancellation(self._release_claim(work, request.task_id))
+                # If the caller was cancelled, the work is still ending. Another process must not
+                # resume the task before, even if the caller is cancelled once more.
+                await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
         """Add the observers' notes, such as a trace id, to the setup of a new task.

@@ -112,24 +112,25 @@ def _result_of(
     While a function blocks that loop, log a warning, and raise ``TimeoutError`` after some time if
     ``raises_when_blocked`` is set.
     """
-    # A probe is a callback that the loop runs at once, unless the loop is blocked.
-    is_probe_answered = threading.Event()
-    is_probe_answered.set()  # there is no unanswered probe yet
-    silent_seconds = 0.0  # the time since the last probe, while the probe is unanswered
-    while True:
-        done_futures, _ = wait({future}, timeout=SLOW_SECONDS)
-        if done_futures or loop.is_closed():
-            return future.result()
-        if is_probe_answered.is_set():
-            is_probe_answered.clear()
-            silent_seconds = 0.0
-            loop.call_soon_threadsafe(is_probe_answered.set)
+    probe: threading.Event | None = None  # the loop sets this at once, unless the loop is blocked
+    blocked_seconds = 0.0
+    while not _is_done(future, SLOW_SECONDS) and not loop.is_closed():
+        if probe is None or probe.is_set():
+            probe = threading.Event()
+            loop.call_soon_threadsafe(probe.set)
+            blocked_seconds = 0.0
             continue
-        silent_seconds += SLOW_SECONDS
-        if silent_seconds == SLOW_SECONDS:
+        if blocked_seconds == 0.0:
             _log.warning("the agent's event loop does not answer%s", busy_at(loop))
-        if raises_when_blocked and silent_seconds >= STOP_SECONDS:
+        blocked_seconds += SLOW_SECONDS
+        if raises_when_blocked and blocked_seconds >= STOP_SECONDS:
             raise TimeoutError("the event loop is blocked")
+    return future.result()
+
+
+def _is_done(future: Future[Any], wait_seconds: float) -> bool:
+    """Return whether a future is done, at the latest after some seconds."""
+    return bool(wait({future}, timeout=wait_seconds).done)
 
 
 def busy_at(loop: asyncio.AbstractEventLoop) -> str:

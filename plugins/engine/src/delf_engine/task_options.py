@@ -224,26 +224,17 @@ class TaskRequests:
         if files is not None:
             given_paths: tuple[str | os.PathLike[str], ...] = one_or_more(files)
             paths = [os.fspath(path) for path in given_paths]
-        setup_data: dict[str, Any] = dict(setup or {})
-        # The setup of a command has the folder in which it was typed, under another key. The caller
-        # may also have set the project's folder itself.
-        has_folder = "folder" in setup_data or PROJECT_FOLDER in setup_data
-        if self._project_folder is not None and not has_folder:
-            setup_data[PROJECT_FOLDER] = str(self._project_folder)
-        if answer_type is not None:
-            setup_data["output"] = answer_type.schema
-        if strategy is not None:
-            setup_data["strategy"] = strategy
-        if llm is not None:
-            setup_data[MODEL] = llm
-        if variables:
-            setup_data[VARIABLES] = given_variables(variables)
-        if trust != "own":
-            setup_data[TRUST] = trust
-        if paths is not None:
-            # The process that resumes the task may have another working folder.
-            absolute_paths = [Path(path).expanduser().absolute() for path in paths]
-            setup_data["input_files"] = [str(path) for path in absolute_paths]
+        # The journal stores these options, so that another process can resume the task with them.
+        recorded_options = {
+            "output": None if answer_type is None else answer_type.schema,
+            "strategy": strategy,
+            MODEL: llm,
+            VARIABLES: given_variables(variables) if variables else None,
+            TRUST: None if trust == "own" else trust,
+            "input_files": None if paths is None else _absolute(paths),
+        }
+        setup_data = self._with_project_folder(setup or {})
+        setup_data |= {k: value for k, value in recorded_options.items() if value is not None}
         return TaskRequest(
             task=task,
             task_id=task_id or new_task_id(),
@@ -260,6 +251,14 @@ class TaskRequests:
             output=answer_type,
             setup=setup_data,
         )
+
+    def _with_project_folder(self, setup: Mapping[str, Any]) -> dict[str, Any]:
+        """Add the project's folder to setup data that names no folder."""
+        # "folder" is the key of the folder in which a command was typed.
+        has_folder = "folder" in setup or PROJECT_FOLDER in setup
+        if self._project_folder is None or has_folder:
+            return dict(setup)
+        return {**setup, PROJECT_FOLDER: str(self._project_folder)}
 
     def resumed(
         self, task_id: str, events: Sequence[Event], timeout: float | None, **changes: Any
@@ -302,6 +301,11 @@ class TaskRequests:
         if self._output is not None and self._output.schema == schema:
             return self._output
         return _output_of(schema)
+
+
+def _absolute(paths: Sequence[str]) -> list[str]:
+    """Make paths independent of the working folder, which another process may not share."""
+    return [str(Path(path).expanduser().absolute()) for path in paths]
 
 
 def _output_of(kind: type[Any] | Mapping[str, Any] | None) -> Output[Any] | None:

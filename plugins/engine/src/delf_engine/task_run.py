@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -307,51 +309,32 @@ class TaskRun:
 
     def _origins(self) -> Origins:
         """Build the index of the task's texts that finds the origins of values."""
-        # A script of the parent wrote the task of a child, so that task may contain untrusted data.
-        # Such a task counts as one of the texts from outside, and not as the user's words.
-        is_task_trusted = self.request.trust == "own"
-        if is_task_trusted:
-            user_words = self.request.task
-            untrusted_task = ""
-        else:
-            user_words = ""
-            untrusted_task = self.request.task
-
-        def earlier_texts() -> Iterator[ContextText]:
-            """Yield each text that the model gets in addition to the user's words.
-
-            An untrusted task is one of these texts, with the source "the words of this task".
-            """
-            if not is_task_trusted:
-                yield ContextText("outside", untrusted_task, PARENT)
-            yield from self._texts_of_context()
-            yield from self._texts_of_connections()
-
+        request = self.request
         untrusted_files = [file for file in self.inputs if file.trust != "own"]
-
-        def files() -> Iterator[tuple[str, str]]:
-            for file in untrusted_files[:_MAX_SEARCHED_FILES]:
-                yield file.name, _beginning_of(file.path)
-
-        def tool_of(name: str) -> BoundAction | None:
-            return self.tools.get(name)
-
-        # An untrusted task may be the call of a routine, as ``name(customer="Ann")``. The routine's
-        # variables then hold the arguments, so these variables are untrusted, too.
-        untrusted_variables: list[str] = []
-        for routine_call in parse_calls(untrusted_task):
-            untrusted_variables += [str(keyword.arg) for keyword in routine_call.keywords]
-        # Scripts can read files and the request's variables without a call. Nobody declares the
-        # trust of such a variable, so its value counts as data of others.
-        can_read_untrusted = bool(untrusted_files or self.request.variables)
         return Origins(
-            user_words,
-            earlier_texts,
-            tool_of,
-            files,
-            has_received_untrusted=can_read_untrusted,
-            untrusted_variables=untrusted_variables,
+            request.task if request.trust == "own" else "",
+            self._texts_beside_user_words,
+            self._tool_of,
+            partial(_searched_texts, untrusted_files),
+            # Scripts can read files and the request's variables without a call. Nobody declares the
+            # trust of such a variable, so its value counts as data of others.
+            has_received_untrusted=bool(untrusted_files or request.variables),
+            untrusted_variables=_untrusted_variables(request),
         )
+
+    def _tool_of(self, name: str) -> BoundAction | None:
+        return self.tools.get(name)  # the tools are replaced while the task runs
+
+    def _texts_beside_user_words(self) -> Iterator[ContextText]:
+        """Yield each text that the model gets in addition to the words of the user.
+
+        If a script of the parent wrote the task, the task itself is such a text, which may contain
+        untrusted data.
+        """
+        if self.request.trust != "own":
+            yield ContextText("outside", self.request.task, PARENT)
+        yield from self._texts_of_context()
+        yield from self._texts_of_connections()
 
     def _texts_of_context(self) -> Iterator[ContextText]:
         """Yield each variable, message and fact that the task was started with."""
@@ -419,6 +402,24 @@ def _without_descriptions(tool: ToolDescription) -> ToolDescription:
     parameters = tuple(replace(each, doc="", notes="") for each in tool.parameters)
     texts = dict.fromkeys(("summary", "notes", "about", "returns_doc"), "")
     return replace(tool, **texts, parameters=parameters, full_types=None)
+
+
+def _untrusted_variables(request: TaskRequest) -> list[str]:
+    """Return the variables of a routine that hold untrusted values when its script starts.
+
+    An untrusted task may be the call of a routine, such as ``name(customer="Ann")``. The routine's
+    variables hold the arguments.
+    """
+    if request.trust == "own":
+        return []
+    keywords = itertools.chain.from_iterable(call.keywords for call in parse_calls(request.task))
+    return [str(keyword.arg) for keyword in keywords]
+
+
+def _searched_texts(files: Sequence[InputFile]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the beginning of each file that is searched for the values of calls."""
+    for file in files[:_MAX_SEARCHED_FILES]:
+        yield file.name, _beginning_of(file.path)
 
 
 def _beginning_of(path: str) -> str:

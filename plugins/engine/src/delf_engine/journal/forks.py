@@ -297,7 +297,7 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _model_call_with_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of a model call, with a person's script in place of the model's reply.
+    """Return the events of a model call, whose reply is replaced with a person's script.
 
     Args:
         events: The events of the task.

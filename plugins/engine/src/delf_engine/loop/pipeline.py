@@ -416,47 +416,20 @@ class TaskPipeline:
             error = lost
         if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
             log.flush_held_back_output()
-        text = log.redactor.redact_text(text)
-        value: Any = None
-        if error is None:
-            value = log.redactor.redact_value(self._host.value)
-        else:
-            log.redactor.redact_error(error)
-        outcome = TaskOutcome(
-            text=text,
-            error=error,
-            duration_ms=(time.perf_counter() - run.started) * 1000,
-            events=log.events,
-            files=self._host.scripts.output.files,
-            value=value,
-        )
-        has_ended = outcome.is_over  # False for a task that can be resumed
-        if error is not None and not has_ended:
-            await self._record_interruption(outcome)
-            return outcome
-        # A postponed task is tried again later; only its last attempt gets to the lines below.
-        if error is not None and await self._postpone(error):
-            return replace(outcome, postponed=True)
+        outcome = self._redacted_outcome(text, error)
+        if error is not None:
+            can_be_resumed = not outcome.is_over
+            if can_be_resumed:
+                await self._record_interruption(outcome)
+                return outcome
+            if await self._postpone(error):
+                return replace(outcome, postponed=True)
         if run.request.conversation is not None:
             # Add task and answer to the conversation before TaskFinished is recorded: if this
             # process died in between, a finished task would never be resumed to add them.
-            await keep_turn(run, text, error)
-        reason: dict[str, Any] = {}
-        if error is not None:
-            reason |= {"error": error.message, "code": error.code, "hint": error.hint}
-        if stopper is not None:
-            reason |= {"by": stopper.name, "via": stopper.via}
+            await keep_turn(run, outcome.text, error)
         try:
-            await log.record(
-                TaskFinished,
-                status=error is None,
-                text=text,
-                duration_ms=outcome.duration_ms,
-                cost_usd=cost_of(log.events),
-                files=dict(outcome.files),
-                value=outcome.value,
-                **reason,
-            )
+            await self._record_end(outcome, stopper)
         except DelfError as lost:
             if not isinstance(error, TaskTimeoutError):
                 raise
@@ -464,6 +437,42 @@ class TaskPipeline:
             # journal does not accept the end of the task.
             self._log_lost_end(lost)
         return outcome
+
+    def _redacted_outcome(self, text: str, error: DelfError | None) -> TaskOutcome:
+        """Build the outcome of the task so far, without secrets."""
+        redactor = self._log.redactor
+        value: Any = None
+        if error is None:
+            value = redactor.redact_value(self._host.value)
+        else:
+            redactor.redact_error(error)
+        return TaskOutcome(
+            text=redactor.redact_text(text),
+            error=error,
+            duration_ms=(time.perf_counter() - self._run.started) * 1000,
+            events=self._log.events,
+            files=self._host.scripts.output.files,
+            value=value,
+        )
+
+    async def _record_end(self, outcome: TaskOutcome, stopper: StoppedBy | None) -> None:
+        """Record the final end of the task, with the person who stopped the task, if any."""
+        error = outcome.error
+        reason: dict[str, Any] = {}
+        if error is not None:
+            reason |= {"error": error.message, "code": error.code, "hint": error.hint}
+        if stopper is not None:
+            reason |= {"by": stopper.name, "via": stopper.via}
+        await self._log.record(
+            TaskFinished,
+            status=error is None,
+            text=outcome.text,
+            duration_ms=outcome.duration_ms,
+            cost_usd=cost_of(self._log.events),
+            files=dict(outcome.files),
+            value=outcome.value,
+            **reason,
+        )
 
     async def _postpone(self, error: DelfError) -> bool:
         """Return a failed task to its queue if a retry may succeed; return whether it is queued."""

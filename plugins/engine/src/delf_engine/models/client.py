@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
 from functools import partial
@@ -237,34 +237,40 @@ class ModelClient:
             try:
                 reply, model = await self._ask_in_order(models, partial_answer.request, attempt)
             except LLMExecutionError as error:
-                if writer is None or not continuations_left or not _is_unavailable(error):
+                if writer is None or not continuations_left:
                     raise
-                other_models = [other for other in self._available(config) if other != writer]
-                if not other_models:
+                if not await self._fall_back_from(writer, config, error):
                     raise
-                await self._fall_back(writer, other_models[0], error)
                 # Another model writes the whole answer.
                 partial_answer = _PartialAnswer(request=request)
                 continuations_left -= 1
                 continue
-            # The answer so far, without what the reply repeats of the received text. None if it is
-            # not clear where the reply continues the received text.
+            # The answer so far; None if it is not clear where the reply continues the earlier text.
             joined_text = join_continuation(partial_answer.text, reply.text)
             answer = _final_answer(reply, joined_text, is_limited_by_settings=is_limited)
             if answer is not None:
                 return answer
-            is_connection_broken = reply.broken_by == "break"
-            # Repeated breaks mean an outage, so allow only a few more requests after a break.
-            if is_connection_broken:
-                continuations_left = min(continuations_left, _MAX_BREAKS)
-            if reply.broken_by in ("filter", "refusal") or not continuations_left:
+            continuations_left = _limit_continuations(continuations_left, reply)
+            if not continuations_left:
                 raise truncation_error(replace(reply, text=partial_answer.text + reply.text))
             continuations_left -= 1
-            if is_connection_broken:  # send the same request again
-                next_answer = partial_answer
-            else:
-                next_answer = _rest_of(request, reply, partial_answer.text, joined_text)
-            partial_answer = replace(next_answer, model=model)
+            if reply.broken_by != "break":  # after a break, the same request is sent again
+                partial_answer = _rest_of(request, reply, partial_answer.text, joined_text)
+            partial_answer = replace(partial_answer, model=model)
+
+    async def _fall_back_from(
+        self, writer: LLMConfig, config: LLMConfig, error: LLMExecutionError
+    ) -> bool:
+        """Fall back from the writer of a partial answer, if unavailable, to another model.
+
+        Returns:
+            False if the error is not about availability, or if there is no other model.
+        """
+        other_models = [other for other in self._available(config) if other != writer]
+        if not other_models or not _is_unavailable(error):
+            return False
+        await self._fall_back(writer, other_models[0], error)
+        return True
 
     def _prepare(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
         """Redact a request, and add the user's instructions if ``instruct`` is True."""
@@ -344,9 +350,9 @@ class ModelClient:
         await self._record_request(config, request, attempt, number)
         # Started after the journal's write, which is not the model's time.
         started = time.perf_counter()
-        shown_pieces: list[str] = []
+        received_pieces: list[str] = []
         try:
-            reply = await self._answer(config, request, on_delta, session, draft, shown_pieces)
+            reply = await self._answer(config, request, on_delta, session, draft, received_pieces)
         except DelfError as error:
             self.pool.add_load_failures_to(error)
             if draft is not None:
@@ -359,24 +365,17 @@ class ModelClient:
                 duration_ms=_ms_since(started),
                 number=number,
             )
-            # An answer of which a part is already in use counts as cut off: the pieces in the draft
-            # may have started a script, and the shown pieces have been shown to the user.
-            if draft is not None and not draft.is_empty:
-                return draft.reply
-            if shown_pieces and not isinstance(error, BudgetExceededError | EndlessAnswerError):
-                text = "".join(shown_pieces)
-                return ModelReply(text=text, model=config.model, finish_reason="cut")
-            raise
+            cut_reply = _cut_reply(config, error, received_pieces, draft)
+            if cut_reply is None:
+                raise
+            return cut_reply
         except Exception as error:
             name = self.pool.name_of(config)
             self.unexpected = error, name
             error.add_note(name)  # the traceback does not name the model
             raise
         reply = self.redactor.redact_value(reply)
-        usage = complete_usage(request, reply)
-        cost = await self._cost(config, reply, usage)
-        self.ledger.learn(config, request, cost)
-        self.ledger.add(reply.usage, cost, self.log.task_id)
+        cost = await self._add_cost(config, request, reply)
         if draft is not None:
             draft.close()
         await self.log.record(
@@ -393,6 +392,15 @@ class ModelClient:
             reply_id=reply.reply_id,
         )
         return replace(reply, cost_usd=cost)
+
+    async def _add_cost(
+        self, config: LLMConfig, request: ModelRequest, reply: ModelReply
+    ) -> float | None:
+        """Add a reply's tokens and cost to the ledger, and return the cost; None if unknown."""
+        cost = await self._cost(config, reply, complete_usage(request, reply))
+        self.ledger.learn(config, request, cost)
+        self.ledger.add(reply.usage, cost, self.log.task_id)
+        return cost
 
     async def _record_request(
         self, config: LLMConfig, request: ModelRequest, attempt: int, number: int
@@ -577,6 +585,17 @@ def _final_answer(
     return None
 
 
+def _limit_continuations(continuations_left: int, reply: ModelReply) -> int:
+    """Limit the number of further requests, according to the cause that truncated a reply."""
+    match reply.broken_by:
+        case "filter" | "refusal":
+            return 0
+        case "break":
+            return min(continuations_left, _MAX_BREAKS)  # repeated breaks mean an outage
+        case _:
+            return continuations_left
+
+
 def _rest_of(
     request: ModelRequest, reply: ModelReply, received_text: str, joined_text: str | None
 ) -> _PartialAnswer:
@@ -620,6 +639,20 @@ def _continuation_of(
     if reply.max_tokens is not None:
         settings["max_tokens"] = 2 * reply.max_tokens
     return replace(request, messages=tuple(messages), settings=settings)
+
+
+def _cut_reply(
+    config: LLMConfig, error: DelfError, received_pieces: Sequence[str], draft: Draft | None
+) -> ModelReply | None:
+    """Return the received part of an answer that failed; None if no part is in use yet.
+
+    A draft's pieces may have started a script, and other pieces have been shown to the user.
+    """
+    if draft is not None and not draft.is_empty:
+        return draft.reply
+    if not received_pieces or isinstance(error, BudgetExceededError | EndlessAnswerError):
+        return None
+    return ModelReply(text="".join(received_pieces), model=config.model, finish_reason="cut")
 
 
 def _send_recorded(reply: ModelReply, on_delta: OnDelta) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, ToolCall, Usage
+from delf.llm import LLMConfig
+from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, Price, ToolCall, Usage
 
 # An estimate of the tokens per byte of English text.
 _TOKENS_PER_BYTE: Final = 1 / 3
@@ -31,6 +32,20 @@ class Estimate(NamedTuple):
 
     expected: float
     maximum: float
+
+
+def estimate_by_price(config: LLMConfig, request: ModelRequest, price: Price) -> Estimate:
+    """Estimate the cost of a model call from the model's price.
+
+    If the settings do not limit the answer, the expected cost is the price of the prompt alone.
+    """
+    prompt_tokens = input_tokens(request)
+    limit = output_limit(request.settings) or output_limit(config.settings) or 0
+    longest_answer = limit or price.max_output_tokens or 0
+    return Estimate(
+        expected=price.cost(Usage(input_tokens=prompt_tokens, output_tokens=limit)),
+        maximum=price.cost(Usage(input_tokens=prompt_tokens, output_tokens=longest_answer)),
+    )
 
 
 def complete_usage(request: ModelRequest, reply: ModelReply) -> Usage:

@@ -19,7 +19,7 @@ from delf.messages import (
     Purpose,
     Usage,
 )
-from delf_engine.models.estimates import Estimate, input_tokens, output_limit
+from delf_engine.models.estimates import Estimate, estimate_by_price
 
 _UNPRICED_HINT: Final = (
     "give its price in pricing.json, or let such models run: the setting "
@@ -176,29 +176,28 @@ class Ledger:
     def estimate(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
         """Estimate the cost of a model call, from similar calls and from the model's price.
 
-        Where both tell a cost, the higher one counts.
+        If both are known, the higher cost counts.
 
         Args:
             config: The model.
             request: The request.
             price: The model's price, if known.
         """
+        by_calls = self._estimate_by_similar_calls(config, request)
+        if price is None:
+            return by_calls
+        by_price = estimate_by_price(config, request, price)
+        return Estimate(
+            max(by_calls.expected, by_price.expected), max(by_calls.maximum, by_price.maximum)
+        )
+
+    def _estimate_by_similar_calls(self, config: LLMConfig, request: ModelRequest) -> Estimate:
         highest_cost = self.highest_costs.get((config.model, request.purpose))
-        limit = output_limit(request.settings) or output_limit(config.settings)
-        # A call is expected to cost as much as the most expensive similar call so far.
-        expected = highest_cost or 0.0
-        # Even with a known price, a first call has no maximum. The call then reserves the whole
-        # budget, so that no other call runs before one reply has shown the real cost.
-        maximum = math.inf if highest_cost is None else highest_cost
-        if price is not None:
-            prompt_tokens = input_tokens(request)
-            max_output_tokens = limit or price.max_output_tokens or 0
-            # Without a limit in the settings, the expected cost has only the price of the prompt.
-            expected_usage = Usage(input_tokens=prompt_tokens, output_tokens=limit or 0)
-            maximum_usage = Usage(input_tokens=prompt_tokens, output_tokens=max_output_tokens)
-            expected = max(expected, price.cost(expected_usage))
-            maximum = max(maximum, price.cost(maximum_usage))
-        return Estimate(expected, maximum)
+        if highest_cost is None:
+            # A first call reserves the whole budget, so that no other call runs before a reply has
+            # shown the real cost.
+            return Estimate(0.0, math.inf)
+        return Estimate(highest_cost, highest_cost)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""
