@@ -67,11 +67,11 @@ def latin_encodings(data: bytes) -> Iterator[str]:
     Args:
         data: Lines of the text that have non-ASCII bytes.
     """
-    if not _ASCII_LETTER_BESIDE_NON_ASCII.search(data):
-        return
+    has_mixed_word = _ASCII_LETTER_BESIDE_NON_ASCII.search(data) is not None  # as in ``café``
+    if not has_mixed_word:
+        return  # words in Latin script would be mixed
     for encoding, letters in _LATIN:
-        # Ÿ does not count as a letter: hardly any text has it, and its byte in cp1252 is the Polish
-        # ź in cp1250.
+        # Hardly any text has Ÿ. The byte 0x9F, Ÿ in cp1252, mostly stands for the ź of cp1250.
         alphabet = {*letters, *letters.upper()} - {"Ÿ"}
         decoded = _decode(data, encoding)
         if decoded is None:

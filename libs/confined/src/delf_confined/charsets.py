@@ -182,17 +182,21 @@ def _latin_share(sample: bytes) -> float:
 
 
 def _count_latin(sample: bytes, start: int, end: int) -> int:
-    """Count the bytes of a run of non-ASCII bytes that fit words of a Latin script."""
+    """Count the bytes of a run of non-ASCII bytes that fit words of a Latin script.
+
+    In such words, most letters are ASCII. The run ``é»`` of ``né»`` has a letter and a punctuation
+    mark.
+    """
     run = sample[start:end]
     if len(run) > _MAX_CONSECUTIVE:
         return 0
+    is_beside_ascii_letter = _ASCII_LETTER.search(sample[max(start - 1, 0) : end + 1]) is not None
+    # Chinese text, with two bytes a character, has only runs of even length.
+    may_be_two_byte_text = len(run) % 2 == 0
     count = 0
-    is_beside_letter = _ASCII_LETTER.search(sample[max(start - 1, 0) : end + 1]) is not None
-    # In an encoding with two bytes a character, a run has an even length.
-    is_odd = len(run) % 2 == 1
-    if is_beside_letter or is_odd:
+    if is_beside_ascii_letter or not may_be_two_byte_text:
         count += len(_LATIN_LETTER.findall(run))
-    # Only letters form a run of the maximum length. Punctuation, as in ``né»``, has shorter runs.
-    if len(run) < _MAX_CONSECUTIVE:
+    # A run of the maximum length counts only its letters.
+    if len(run) != _MAX_CONSECUTIVE:
         count += len(_LATIN_PUNCTUATION.findall(run))
     return count

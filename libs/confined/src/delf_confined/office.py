@@ -70,28 +70,26 @@ def _is_strict(archive: zipfile.ZipFile) -> bool:
 
 
 def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Return a mapping from the name of each part in the archive to its usual name.
+    r"""Return a mapping from the name of each part in the archive to its usual name.
 
-    Office programs save a part under its usual name. Other programs may write the same name with
-    other letter case, backslashes or percent escapes.
+    For example, the usual name of the part ``WORD\document.xml`` is ``word/document.xml``.
     """
     names = archive.namelist()
     if sum(item.file_size for item in archive.infolist()) > _MAX_UNPACKED_BYTES:
         return {name: name for name in names}  # the archive is too large to be read
     paths = {name: name.replace("\\", "/").lstrip("/") for name in names}
-    # The usual names by normalised name: of known parts, and of parts to which other parts refer.
-    by_normalised_name = {_normalise_name(name): name for name in _KNOWN}
-    for name in _referenced_names(archive, paths):
-        by_normalised_name.setdefault(_normalise_name(name), name)
+    spellings: dict[str, str] = {}  # such as "docprops/app.xml": "docProps/app.xml"
+    for spelling in (*_KNOWN, *_referenced_names(archive, paths)):
+        spellings.setdefault(_normalise_name(spelling), spelling)
     usual_names: dict[str, str] = {}
     for name, path in paths.items():
-        usual_path = by_normalised_name.get(_normalise_name(path), path)
-        usual_names[name] = _usual_name_of_rels(usual_path, by_normalised_name) or usual_path
+        usual_path = spellings.get(_normalise_name(path), path)
+        usual_names[name] = _correct_rels_path(usual_path, spellings)
     return usual_names
 
 
 def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the usual names by which the content types and the .rels parts refer to other parts.
+    """Yield the names that parts of an archive use for other parts, such as ``word/styles.xml``.
 
     Args:
         archive: The archive.
@@ -99,9 +97,11 @@ def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Ite
     """
     for name, path in paths.items():
         lowered_path = path.lower()
-        if lowered_path != _CONTENT_TYPES.lower() and not lowered_path.endswith(".rels"):
-            continue
-        # The part FOLDER/_rels/NAME.rels names other parts relative to FOLDER.
+        is_content_types = lowered_path == _CONTENT_TYPES.lower()
+        if not is_content_types and not lowered_path.endswith(".rels"):
+            continue  # only these parts refer to others
+        # The part word/_rels/document.xml.rels names other parts relative to the folder "word/".
+        # The content types are relative to the top folder "".
         folder, _, _ = lowered_path.rpartition("_rels/")
         text = archive.read(name).decode("utf-8", "replace")
         for target in _references(text):
@@ -109,31 +109,27 @@ def _referenced_names(archive: zipfile.ZipFile, paths: Mapping[str, str]) -> Ite
             yield _resolve_path(full_path.replace("\\", "/").split("/"))
 
 
-def _usual_name_of_rels(path: str, by_normalised_name: Mapping[str, str]) -> str | None:
-    """Return the name that Office programs give a .rels part, such as ``_rels/document.xml.rels``.
+def _correct_rels_path(path: str, spellings: Mapping[str, str]) -> str:
+    """Spell a path such as ``Word/_Rels/Styles.xml.rels`` like the part ``word/styles.xml``.
 
-    The name follows from the described part: ``word/_rels/document.xml.rels`` describes the part
-    ``word/document.xml``.
+    Return any other path unchanged.
 
     Args:
         path: The path of a part.
-        by_normalised_name: The usual names of the other parts, by normalised name.
-
-    Returns:
-        The usual name. None for the .rels part of the whole package, and for other kinds of parts.
+        spellings: The usual names of all parts, by normalised name.
     """
     rels_start = path.lower().rfind("_rels/")
     if rels_start < 0:
-        return None
+        return path
     file_name = path[rels_start + len("_rels/") :]
     if not file_name.lower().endswith(".rels"):
-        return None
-    if file_name.lower() == ".rels":  # describes the whole package
-        return None
-    described_path = path[:rels_start] + file_name[: -len(".rels")]
-    described_part = by_normalised_name.get(_normalise_name(described_path), described_path)
-    folder, _, described_file = described_part.rpartition("/")
-    return f"{folder}/_rels/{described_file}.rels".lstrip("/")
+        return path
+    if file_name.lower() == ".rels":  # belongs to the whole package
+        return path
+    part = path[:rels_start] + file_name[: -len(".rels")]  # such as Word/Styles.xml
+    usual_part = spellings.get(_normalise_name(part), part)
+    folder, _, part_file = usual_part.rpartition("/")
+    return f"{folder}/_rels/{part_file}.rels".lstrip("/")
 
 
 def _normalise_name(name: str) -> str:

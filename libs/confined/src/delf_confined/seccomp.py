@@ -201,11 +201,8 @@ def _if_above(value: int, block: Sequence[bytes]) -> list[bytes]:
 
 
 def _if_between(first: int, last: int, block: Sequence[bytes]) -> list[bytes]:
-    block_up_to_last = [
-        _instruction(_JUMP_ABOVE, if_true=len(block), if_false=0, value=last),
-        *block,
-    ]
-    return _if_at_least(first, block_up_to_last)
+    skip_block_if_above_last = _instruction(_JUMP_ABOVE, if_true=len(block), if_false=0, value=last)
+    return _if_at_least(first, [skip_block_if_above_last, *block])
 
 
 @cache
@@ -376,18 +373,20 @@ def _allow_without_bits(argument: int, bits: int) -> list[bytes]:
 def _allow_opening(flags_index: int) -> list[bytes]:
     """Return filter instructions that allow opening files for reading, writing or both.
 
-    O_TRUNC with reading only is refused, because it truncates read-only files under Landlock before
-    ABI 3. Access mode 3 (neither reading nor writing) is refused, because Landlock requires no
-    right for it.
-
     Args:
         flags_index: The index of the system call's argument with the opening flags.
     """
     block = _refuse_bits(flags_index, ~_OPEN_FLAGS)  # the argument stays loaded
-    block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))
-    for forbidden_flags in (_TRUNCATE, _ACCESS_MODE, _ACCESS_MODE | _TRUNCATE):
-        jump = _instruction(_JUMP_EQUAL, if_true=0, if_false=1, value=forbidden_flags)
-        block += [jump, *_return(_REFUSE)]
+    block.append(_instruction(_AND, 0, 0, _ACCESS_MODE | _TRUNCATE))  # drops all other flags
+    forbidden_combinations = (
+        # O_RDONLY, which is 0, with O_TRUNC: truncates read-only files under Landlock before ABI 3.
+        _TRUNCATE,
+        # Mode 3, neither reading nor writing: Landlock requires no right for this mode.
+        _ACCESS_MODE,
+        _ACCESS_MODE | _TRUNCATE,
+    )
+    for flags in forbidden_combinations:
+        block += _if_equal(flags, _return(_REFUSE))
     return [*block, *_return(_ALLOW)]
 
 
@@ -421,14 +420,14 @@ def _require_null(argument: int) -> list[bytes]:
 
 def _allow_new_thread() -> list[bytes]:
     """Return the BPF instructions that allow ``clone`` for a thread without new namespaces."""
+    refuse = _return(_REFUSE)
+    skip_refusal_if_thread = _instruction(
+        _JUMP_ANY_BIT, if_true=len(refuse), if_false=0, value=_CLONE_THREAD
+    )
     return [
-        _load_argument(0),
-        # Without flags for namespaces, jump over the refusal.
-        _instruction(_JUMP_ANY_BIT, if_true=0, if_false=1, value=_CLONE_NAMESPACES),
-        *_return(_REFUSE),
-        # For a thread, jump over the refusal.
-        _instruction(_JUMP_ANY_BIT, if_true=1, if_false=0, value=_CLONE_THREAD),
-        *_return(_REFUSE),
+        *_refuse_bits(0, _CLONE_NAMESPACES),  # the argument stays loaded
+        skip_refusal_if_thread,
+        *refuse,
         *_return(_ALLOW),
     ]
 

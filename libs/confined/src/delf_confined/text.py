@@ -283,11 +283,12 @@ def _utf16_variant(data: bytes) -> str | None:
 
 
 def _has_few_zeros(data: bytes, sample: bytes) -> bool:
-    """Return True if a text is ASCII or UTF-8 with a few stray zero bytes."""
-    # In UTF-16, half of the bytes of an ASCII text are zero bytes, and half are printable. The
-    # limits are far from a half, because a text may also have other characters.
+    """Return True if a text is ASCII or UTF-8 with a few stray zero bytes, and not UTF-16."""
+    # In UTF-16, the text "ab" is "a", 0, "b", 0: 50 % zero bytes and 50 % printable bytes. The
+    # limits of 35 % and 70 % leave room for other characters.
     zero_share = sample.count(0) / len(sample)
     if zero_share >= _MIN_ZERO_SHARE_OF_UTF16:
         return False
     printable_share = len(_PRINTABLE_ASCII.findall(sample)) / len(sample)
-    return printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16 or _is_utf8(data)
+    is_ascii_text = printable_share > _MAX_PRINTABLE_SHARE_OF_UTF16
+    return is_ascii_text or _is_utf8(data)

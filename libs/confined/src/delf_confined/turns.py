@@ -44,11 +44,10 @@ class Turn:
 
     @property
     def preemption_time(self) -> float:
-        """The event loop's time from which the running call may be preempted.
-
-        Each attempt may run as long as all earlier ones together, so that the call ends some day.
-        """
-        return (self.began or 0.0) + max(MIN_RUN_SECONDS, self.attempt_seconds)
+        """The event loop's time from which the running call may be preempted."""
+        # A call that was stopped after 1 s may next run for 1 s, then 2 s and 4 s, until it ends.
+        guaranteed_seconds = max(MIN_RUN_SECONDS, self.attempt_seconds)
+        return (self.began or 0.0) + guaranteed_seconds
 
     @property
     def must_end(self) -> bool:
@@ -96,12 +95,13 @@ class Turns:
         turn.preemption_request = loop.create_future()
         self._remove_from_ended(turn)
         self._waiting[turn] = next(self._order)
+        # A call that gets a permit moves from _waiting to _running, and has a time ``began``.
         self._assign_permits()
         try:
             await turn.permit
             yield
         finally:
-            self._waiting.pop(turn, None)
+            self._waiting.pop(turn, None)  # cancelled while it waited
             self._running.discard(turn)
             if turn.began is not None:
                 turn.attempt_seconds += loop.time() - turn.began
@@ -121,11 +121,11 @@ class Turns:
             self._seconds_used.pop(key, None)
 
     def _remove_from_ended(self, turn: Turn) -> None:
-        """Subtract a call from the total of its caller's ended calls if it was preempted.
+        """Subtract a preempted call, which waits again, from the total of its caller's ended calls.
 
-        A preempted call was added to the total at the end of its attempt, but now waits again.
+        The call was added to the total when its last attempt was stopped.
         """
-        if turn.key in self._seconds_used:
+        if turn.was_preempted and turn.key in self._seconds_used:
             self._seconds_used[turn.key] -= turn.attempt_seconds
 
     def _assign_permits(self) -> None:
@@ -139,14 +139,12 @@ class Turns:
         self._preempt_one_call()
 
     def _next(self) -> Turn | None:
-        """Return the waiting call that gets the next permit, or None.
-
-        If there are several permits, one of them is reserved for calls that were never preempted.
-        """
-        restarted_count = sum(turn.was_preempted for turn in self._running)
-        can_restart_more = restarted_count < max(1, self._max_calls - 1)
+        """Return the waiting call that gets the next permit, or None."""
+        # If there are several permits, one of them is reserved for calls that were never preempted.
+        max_restarted_calls = max(1, self._max_calls - 1)
+        restarted_calls = sum(turn.was_preempted for turn in self._running)
         candidates = list(self._waiting)
-        if not can_restart_more:
+        if restarted_calls >= max_restarted_calls:
             candidates = [turn for turn in candidates if not turn.was_preempted]
         return min(candidates, key=self._rank, default=None)
 
@@ -174,9 +172,7 @@ class Turns:
     def _preempt_one_call(self) -> None:
         """Preempt a running call if a call of a caller with less use waits for a permit.
 
-        The use of a caller is the running time of the caller's calls. Only a call that can be
-        restarted and has run long enough is preempted. If no call can be preempted yet, this method
-        is scheduled again.
+        The use of a caller is the running time of the caller's calls.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -192,11 +188,14 @@ class Turns:
         loop = asyncio.get_running_loop()
         waiting_use = self._recent_use(waiting_call.key)
         candidates = [call for call in restartable if self._recent_use(call.key) > waiting_use]
-        if not candidates:  # a caller has more use after some further running time
+        if not candidates:
+            # Try again soon: the use of the running calls' callers grows.
             self._timer = loop.call_later(MIN_RUN_SECONDS, self._preempt_one_call)
             return
-        first_call = min(candidates, key=lambda call: call.preemption_time)
-        if first_call.preemption_time > loop.time():  # the call has not run long enough
-            self._timer = loop.call_at(first_call.preemption_time, self._preempt_one_call)
-        elif first_call.preemption_request is not None:
-            first_call.preemption_request.set_result(None)
+        call = min(candidates, key=lambda candidate: candidate.preemption_time)
+        if call.preemption_time > loop.time():
+            # Try again when the call has run long enough.
+            self._timer = loop.call_at(call.preemption_time, self._preempt_one_call)
+            return
+        if call.preemption_request is not None:  # acquire() has set a request for each running call
+            call.preemption_request.set_result(None)

@@ -167,8 +167,7 @@ def _describe_notation(texts: Sequence[str]) -> Iterable[str]:
 def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
     """Yield remarks on how a column writes its numbers; nothing if too few texts are numbers.
 
-    The remarks are about points, commas and units, about unusual negative numbers, and about texts
-    that are no numbers.
+    Remarks are, for example, ``number with decimal comma`` and ``but also 'n/a'``.
 
     Args:
         texts: The cells of the column that are not empty.
@@ -180,17 +179,19 @@ def _describe_numbers(texts: Sequence[str]) -> Iterable[str]:
     if has_leading_zero and all(map(str.isdigit, numbers)):
         yield "with leading zeros"
         return
-    # The notation that fits most of the texts.
-    notation = max(_NOTATIONS, key=lambda name: sum(_fits_notation(numbers, name)))
-    fits = _fits_notation(numbers, notation)  # for each text, whether the notation fits
-    if sum(fits) < _NUMERIC_SHARE * len(texts):
+    # For each notation, a list with True or False for each text.
+    fits = {notation: _fits_notation(numbers, notation) for notation in _NOTATIONS}
+    notation = max(fits, key=lambda each: sum(fits[each]))  # fits most of the texts
+    are_numbers = fits[notation]
+    if sum(are_numbers) < _NUMERIC_SHARE * len(texts):
         return
-    description = _describe_separators(list(compress(numbers, fits)), notation)
+    description = _describe_separators(list(compress(numbers, are_numbers)), notation)
     yield f"number {description}".strip() + _describe_units(texts)
     negative = next(filter(_UNUSUAL_NEGATIVE.fullmatch, texts), None)
     if negative is not None:
         yield f"negative as {short(negative)}"
-    yield from _mention_others([text for text, fit in zip(texts, fits, strict=True) if not fit])
+    others = [text for text, fits_it in zip(texts, are_numbers, strict=True) if not fits_it]
+    yield from _mention_others(others)
 
 
 def _describe_separators(numbers: Sequence[str], notation: str) -> str:
@@ -244,33 +245,23 @@ def _describe_commas(numbers: Sequence[str]) -> str:
 
 
 def _describe_points(numbers: Sequence[str]) -> str:
-    """Return a remark if points in numbers may separate thousands; empty otherwise.
-
-    That is possible if three digits follow each point, as in 1.234. It is
-
-    - impossible if a number from 1000 on has no point, as in 1.234 and 5678;
-    - likely if numbers without a point are all below 1000, as in 1.234 and 567: numbers with
-      decimals would mostly have as many decimals in each row;
-    - unclear if all numbers have a point.
-    """
+    """Return a remark if points in numbers may separate thousands, as in 1.234; empty otherwise."""
     with_point = [text for text in numbers if "." in text]
     without_point = [text.lstrip("+-") for text in numbers if "." not in text]
-    if not with_point or not all(map(_AMBIGUOUS_POINT.fullmatch, with_point)):
+    if not with_point:
         return ""
-    are_below_1000 = all(len(text) <= _THOUSANDS_DIGITS for text in without_point)
-    if not are_below_1000:
+    if not all(map(_AMBIGUOUS_POINT.fullmatch, with_point)):  # such as 1.5
         return ""
+    if any(len(text) > _THOUSANDS_DIGITS for text in without_point):
+        return ""  # 5678 beside 1.234: with points between thousands, it would be 5.678
     if without_point:
+        # 567 beside 1.234: with decimals, it would probably be 567.000.
         return "with points: likely between thousands"
     return "with points: for thousands or decimals, unclear"
 
 
 def _mention_others(others: Sequence[str]) -> Iterable[str]:
-    """Yield a remark such as ``but also n/a``, with up to three of a column's other texts.
-
-    The remark follows remarks on most of the texts, such as ``day first``. Yield nothing without
-    other texts.
-    """
+    """Yield a remark such as ``but also 'n/a'`` on the texts that are neither number nor date."""
     if others:
         distinct_texts = list(dict.fromkeys(others))
         yield f"but also {', '.join(map(short, distinct_texts[:3]))}"  # long texts are truncated
@@ -398,9 +389,10 @@ def has_data_keys(values: Sequence[Mapping[str, Any]]) -> bool:
         return False
     records = cast("list[dict[str, Any]]", items)
     fields = set[str]().union(*records)
-    max_filled_fields = len(fields) * len(records)
-    filled_fields = sum(map(len, records))
-    return max_filled_fields > 0 and filled_fields >= _SIMILAR_SHARE * max_filled_fields
+    # Records are similar if a table of them, with a column for each field, has few empty cells.
+    cells = len(fields) * len(records)
+    filled_cells = sum(map(len, records))
+    return cells > 0 and filled_cells >= _SIMILAR_SHARE * cells
 
 
 def _describe_record(values: list[dict[str, Any]], depth: int, is_complete: bool) -> str:

@@ -25,7 +25,7 @@ LARGEST_CELL: Final = 2**31 - 1
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\r?\n")
 _SEPARATOR_IN_WORD: Final = re.compile(r"[^\s,;|][,;\t|][^\s,;|]")
 _NUMBER: Final = re.compile(r"[-+]?[\d. ']*\d(?:[,.]\d+)?\s?[%€$]?")
-_EVENNESS_WEIGHT: Final = 0.5
+_MIN_SPLIT_FACTOR: Final = 0.5
 _UNCLOSED: Final = "unexpected end"  # in the error of the module csv
 _MISPLACED_QUOTE_FACTOR: Final = 0.95
 _VARIANT_FACTOR: Final = 0.99
@@ -143,26 +143,23 @@ def _is_one_column(dialect: Dialect, sample: str) -> bool:
 
 
 def _score(dialect: Dialect, sample: str) -> float:
-    """Return a score from 0 to about 1 of how well a dialect fits a text.
-
-    The score grows with the share of rows of equal width, and falls with the share of cells that
-    look wrongly split. Misplaced quotes reduce the score. The score is 0 for rows of one cell.
-    """
-    rows, factor_for_misplaced_quotes = _first_rows(dialect, sample)
+    """Return a score from 0 to about 1 of how well a dialect fits a text."""
+    rows, has_misplaced_quote = _first_rows(dialect, sample)
     if not rows:
         return 0.0
-    width, usual_rows = Counter(map(len, rows)).most_common(1)[0]
+    width, rows_of_width = Counter(map(len, rows)).most_common(1)[0]
     if width < 2:
         return 0.0
+    score = rows_of_width / len(rows)
+    if has_misplaced_quote:
+        score *= _MISPLACED_QUOTE_FACTOR
     cells = [cell for cell in itertools.chain.from_iterable(rows) if cell]
     wrong_cells = sum(1 for cell in cells if _looks_wrongly_split(cell, dialect))
-    correctness = 1 - wrong_cells / max(len(cells), 1)
-    evenness = usual_rows / len(rows) * factor_for_misplaced_quotes
-    preference_for_columns = min(width, 99) / 10_000
-    # Uneven rows can lower the score to 0, wrongly split cells only to _EVENNESS_WEIGHT.
-    weighted_correctness = _EVENNESS_WEIGHT + (1 - _EVENNESS_WEIGHT) * correctness
+    correct_share = 1 - wrong_cells / max(len(cells), 1)
+    # If all cells are wrongly split, the score is only halved.
+    score *= _MIN_SPLIT_FACTOR + (1 - _MIN_SPLIT_FACTOR) * correct_share
     # Of dialects that fit almost equally, the one with more columns wins.
-    return evenness * weighted_correctness + preference_for_columns
+    return score + min(width, 99) / 10_000
 
 
 def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
@@ -173,12 +170,8 @@ def _looks_wrongly_split(cell: str, dialect: Dialect) -> bool:
     return bool(_SEPARATOR_IN_WORD.search(cell)) and not _NUMBER.fullmatch(cell)
 
 
-def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """Return the first rows of a sample as the dialect reads them, and a factor.
-
-    The rows are read strictly first. If a quote is misplaced, they are read again without this
-    check, and the dialect's score is multiplied by the factor, which is then below 1.
-    """
+def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], bool]:
+    """Return the first rows of a sample, and whether a quote in them is misplaced."""
     rows: list[list[str]] = []
     try:
         # dialect.rows() raises an error for a misplaced quote.
@@ -186,13 +179,13 @@ def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
             # list() would lose the rows before an error.
             rows.append(row)  # noqa: PERF402
     except csv.Error as error:
+        is_misplaced = _UNCLOSED not in str(error)
+        if is_misplaced:
+            # Unless strict, the reader takes a misplaced quote as a character of the cell.
+            lenient_rows = filter(None, dialect.reader(io.StringIO(sample, newline="")))
+            return list(itertools.islice(lenient_rows, _SAMPLE_ROWS)), True
         # An unclosed quote may only mean that the sample ends inside a cell.
-        if _UNCLOSED in str(error):
-            return rows, 1.0
-        # Unless strict, the reader takes a misplaced quote as a character of the cell.
-        lenient_rows = filter(None, dialect.reader(io.StringIO(sample, newline="")))
-        return list(itertools.islice(lenient_rows, _SAMPLE_ROWS)), _MISPLACED_QUOTE_FACTOR
-    return rows, 1.0
+    return rows, False
 
 
 def _uses_apostrophes(text: str, separator: str) -> bool:
@@ -210,27 +203,25 @@ def _uses_apostrophes(text: str, separator: str) -> bool:
 
 
 def _with_checked_quotes(dialect: Dialect, text: str) -> Dialect:
-    """Check the quotes of a dialect against the whole text, not only the sample.
-
-    Returns:
-        The dialect, or a variant with backslashes or without quotes that fits better.
-    """
+    """Return the dialect, or a variant with other quoting that fits the whole text better."""
     if dialect.quote != '"' or '"' not in text:
         return dialect
     error, has_cell_with_line_break = _first_quoting_error(dialect, text)
     is_tab_separated = dialect.separator == "\t"
     if error == "unclosed" and not is_tab_separated:
         return dialect  # reading the file reports the unclosed quote
-    has_correct_doubled_quotes = error is None and '""' in text
-    escaped = replace(dialect, backslash=True)
-    if not has_correct_doubled_quotes and _fits_with_backslashes(escaped, dialect, text):
-        return escaped
+    doubles_quotes = error is None and '""' in text  # as in "a ""b"" c"
+    if not doubles_quotes:
+        escaped = replace(dialect, backslash=True)
+        if _fits_with_backslashes(escaped, dialect, text):
+            return escaped
     # Programs that write tab-separated values often do not quote cells. A pair of quotes around a
     # line break may then be two plain characters.
-    has_suspect_quotes = error is not None or (is_tab_separated and has_cell_with_line_break)
-    unquoted = replace(dialect, quote=None, backslash=False)
-    if has_suspect_quotes and _has_even_rows(unquoted, text):
-        return unquoted
+    are_quotes_suspect = error is not None or (is_tab_separated and has_cell_with_line_break)
+    if are_quotes_suspect:
+        unquoted = replace(dialect, quote=None, backslash=False)
+        if _has_even_rows(unquoted, text):
+            return unquoted
     return dialect
 
 
@@ -276,17 +267,13 @@ def _has_even_rows(dialect: Dialect, text: str) -> bool:
 
 
 def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
-    r"""Return True if it is unclear whether ``\"`` in the text is an escaped quote.
-
-    A quoted cell such as ``"a \"b\" c"`` proves that ``\"`` is an escaped quote: no other quote
-    ends the cell before the first ``\"``. The text is unclear if no cell proves this.
-    """
+    r"""Return True if the text has ``\"``, but never inside a quoted cell such as ``"a \"b\""``."""
     if '\\"' not in text or dialect.quote != '"':
         return False
-    # The start of a quoted cell up to its first ``\"``, such as ``"a \"``. Before, the cell has
-    # only doubled quotes.
-    quoted_cell_with_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
-    return not re.search(quoted_cell_with_escape, text, re.MULTILINE)
+    # The start of a quoted cell up to its first ``\"``, such as ``"a \"``. Doubled quotes may be
+    # before it, but no single quote, which would end the cell.
+    start_with_escape = rf'{_cell_start_pattern(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
+    return not re.search(start_with_escape, text, re.MULTILINE)
 
 
 def line_of_undoubled_quote(text: str, dialect: Dialect) -> int | None:

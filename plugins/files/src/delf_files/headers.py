@@ -47,19 +47,21 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
 def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     """Return True if the first row looks like data, so that no row names the columns.
 
-    Numbers and dates indicate data, except years and consecutive numbers, which may be names.
+    For example, ``Anna, 3.5`` looks like data above ``Paul, 2.0``.
 
     Args:
         rows: The first non-empty rows with their numbers.
     """
     sample = [row for _, row in rows[:SAMPLE_ROWS]]
+    if len(sample) < 1 + _MIN_ROWS_BELOW_FIRST:
+        return False
     has_names_in_later_row = header_of(rows) > 0
-    if len(sample) < 1 + _MIN_ROWS_BELOW_FIRST or has_names_in_later_row:
+    if has_names_in_later_row:
         return False
     first, others = sample[0], sample[1:]
     if not all(_filled([cell]) for cell in first):
         return False
-    matching_columns = 0
+    matching_kinds: list[str] = []  # of the cells of the first row that are like their columns
     numbers: list[float] = []
     for index, cell in enumerate(first):
         column = [row[index] for row in others if index < len(row)]
@@ -72,15 +74,16 @@ def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
             continue
         if _kind(cell) != usual_kind:
             return False
-        matching_columns += 1
+        matching_kinds.append(usual_kind)
         if usual_kind == "number":
             numbers.append(float(str(cell).replace(",", "")))
-    if matching_columns == 0:
+    if not matching_kinds:
         return False
-    has_numbers_only = len(numbers) == matching_columns
-    are_years = has_numbers_only and all(map(_is_year, numbers))
+    # Years, such as 2023 and 2025, and consecutive numbers, such as 1, 2 and 3, may be names.
+    are_years = set(matching_kinds) == {"number"} and all(map(_is_year, numbers))
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
-    return not are_years and not are_consecutive
+    may_be_names = are_years or are_consecutive
+    return not may_be_names
 
 
 def _kind(cell: Any) -> str:

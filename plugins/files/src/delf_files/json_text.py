@@ -48,8 +48,6 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
 def read_json_lines(text: str, shown_name: str) -> list[Any]:
     """Parse the text of a JSON Lines file; broken lines are skipped with a note.
 
-    A file that is one JSON value over several lines is read as that value.
-
     Args:
         text: The text.
         shown_name: The file's name in notes and errors for the model.
@@ -59,27 +57,31 @@ def read_json_lines(text: str, shown_name: str) -> list[Any]:
     """
     lines = JSONLinesReader(shown_name)
     values: list[Any] = []
-    failure: ValueError | None = None
+    no_line_is_json: ValueError | None = None
     try:
         values += lines.values(text.split("\n"))
     except ValueError as error:
-        failure = error
-    if lines.broken_line_count:
-        try:  # some .jsonl files hold one value over several lines
-            single_value: Any = read_json(text, shown_name)
-        except (ValueError, RecursionError):
-            single_value = None
-        if single_value is not None:
-            note(f"{shown_name} has no value on each line: it was read as one value of JSON")
-            if isinstance(single_value, list):
-                return cast("list[Any]", single_value)
-            return [single_value]
-    if failure is not None:
-        raise failure
+        no_line_is_json = error
+    # Some .jsonl files hold one value over several lines.
+    single_value = _parse_or_none(text, shown_name) if lines.broken_line_count else None
+    if single_value is not None:
+        note(f"{shown_name} has no value on each line: it was read as one value of JSON")
+        if isinstance(single_value, list):
+            return cast("list[Any]", single_value)
+        return [single_value]
+    if no_line_is_json is not None:
+        raise no_line_is_json
     if not values:
         note(f"{shown_name}: the file has no values")
     lines.add_notes()
     return values
+
+
+def _parse_or_none(text: str, shown_name: str) -> Any:
+    try:
+        return read_json(text, shown_name)
+    except (ValueError, RecursionError):
+        return None
 
 
 class JSONLinesReader:

@@ -104,25 +104,21 @@ class _RowStatistics:
         self.named_columns = len(header) if is_named else None
 
     def add(self, row: list[str]) -> list[str]:
-        """Add a row to the statistics, and return the row.
-
-        The row ``[END]``, which follows the last row of the table, is not counted.
-        """
-        is_end_marker = row == [END]
-        if not is_end_marker:
-            if self.named_columns is not None and len(row) > self.named_columns:
-                self.wider_rows += 1
-                self.first_wider_line = self.first_wider_line or self.reader.line_num
-            self.max_cells = max(self.max_cells, len(row))
-            self.min_cells = min(self.min_cells, len(row))
-            # add_header() has set this minimum to the number of cells of the header.
-            self.min_cells_with_header = min(self.min_cells_with_header, len(row))
-            self.max_row_bytes = max(self.max_row_bytes, _utf8_size("".join(row)))
-            # A row has several lines if a cell has a line break. ``row_line`` is the first line of
-            # the row, and ``line_num`` the last.
-            self.row_line = self.next_row_line
-            self.next_row_line = self.reader.line_num + 1
+        """Add a row after the header to the statistics, and return the row."""
         self.last_row = row
+        if row == [END]:  # the marker after the last row of the table
+            return row
+        if self.named_columns is not None and len(row) > self.named_columns:
+            self.wider_rows += 1
+            self.first_wider_line = self.first_wider_line or self.reader.line_num
+        self.max_cells = max(self.max_cells, len(row))
+        self.min_cells = min(self.min_cells, len(row))
+        self.min_cells_with_header = min(self.min_cells_with_header, len(row))
+        self.max_row_bytes = max(self.max_row_bytes, _utf8_size("".join(row)))
+        # A cell may have line breaks: for a row on the lines 4 to 6, row_line is now set to 4,
+        # line_num is 6, and the next row begins on line 7.
+        self.row_line = self.next_row_line
+        self.next_row_line = self.reader.line_num + 1
         return row
 
 
@@ -209,23 +205,25 @@ def _copy_rows(
     csv.field_size_limit(_MAX_CELL_CHARACTERS)
     with _open(path, encoding) as source, _create(copy_path) as out:
         source.read(dialect.start)
-        # After the lines of the file, the reader gets the line END. If all quotes are closed, that
-        # line becomes the last row; otherwise, it becomes part of a cell.
+        # After the lines of the file, the reader gets the line END. If all quotes are closed, the
+        # line becomes the row [END]; otherwise, it becomes part of the cell with the open quote.
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
         statistics = _RowStatistics(reader)
         try:
             header = _write_rows(reader, out, statistics, names_row)
         except csv.Error as error:
-            is_cell_too_large = str(error).startswith("field larger")
-            if strict and not is_cell_too_large:
-                if "unexpected end" not in str(error):
+            message = str(error)
+            if message.startswith("field larger"):
+                message = _TOO_LARGE_CELL
+            elif strict:
+                is_quote_unclosed = "unexpected end" in message
+                if not is_quote_unclosed:
                     note_undoubled_quote(reader.line_num)
                 raise  # the caller reads the file again, with strict=False
-            message = _TOO_LARGE_CELL if is_cell_too_large else str(error)
             # The fault is in the row after the last row that the reader has yielded.
             raise ValueError(f"line {statistics.next_row_line}: {message}") from None
-    if statistics.last_row != [END]:
-        # The fault is in the last row that the reader has yielded.
+    are_quotes_closed = statistics.last_row == [END]
+    if not are_quotes_closed:
         raise ValueError(f"line {statistics.row_line}: a quote is not closed")
     _remove_end_marker(copy_path)
     return header, statistics
@@ -234,16 +232,17 @@ def _copy_rows(
 def _write_rows(
     reader: Reader, out: TextIO, statistics: _RowStatistics, names_row: int | None
 ) -> list[str]:
-    """Write the rows after the header, up to the row ``[END]``; return the header.
+    """Write the rows after the header to a file, and add them to statistics; return the header.
 
-    The rows are also added to the statistics.
+    The reader's last row, ``[END]``, is written, too.
     """
     has_header = names_row != 0
-    header: list[str] = []
-    rows: Iterator[list[str]] = filter(None, reader)
     if has_header:
         rows = _rows_from(names_row, reader)
         header = next(rows)
+    else:
+        rows = _rows_from(None, reader)
+        header = []
     statistics.add_header(header, is_named=has_header)
     csv.writer(out).writerows(map(statistics.add, rows))
     return header
@@ -254,16 +253,15 @@ def _rows_from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[s
 
     Args:
         number: The number of the first row to yield, from 1; None for the first non-empty row.
-        rows: All rows of the table, then the row ``[END]``, which marks the end of the table and is
-            yielded, too.
+        rows: All rows of the table, and then ``[END]``, which is yielded like a row.
 
     Raises:
         ValueError: If the row with this number does not exist or is empty.
     """
     remaining = iter(rows)
     if number is not None:
-        first_row = next(itertools.islice(remaining, number - 1, None), list[str]())
-        if first_row in ([], [END]):
+        first_row = next(itertools.islice(remaining, number - 1, None), None)
+        if not first_row or first_row == [END]:
             raise ValueError(f"row {number} is empty or not there, so it names no columns")
         yield first_row
     yield from filter(None, remaining)

@@ -122,26 +122,27 @@ def _header_rows(
     for table in tables:
         for file_name in table["names"]:
             tables_by_name.setdefault(file_name, table)
+    if header is None:
+        return {}
     if isinstance(header, int):
         if len(tables) > 1:
             example = {tables[0]["names"][0]: header}
             raise ToolRefusedError(f"the statement names several files; write header={example}")
         header = dict.fromkeys(tables_by_name, header)
-    for name, row in (header or {}).items():
-        # A name may be that of a file, or of a table in a file, as in ``book.xlsx/Sheet``.
-        matching_file_names = (
+    for name, row in header.items():
+        # The name may be that of a sheet, as in book.xlsx/Sheet.
+        file_names = [
             each for each in tables_by_name if name == each or name.startswith(f"{each}/")
-        )
-        file_name = next(matching_file_names, "")
-        if not file_name:
+        ]
+        if not file_names:
             raise ToolRefusedError(f"header has {name!r}, which the statement does not name")
-        table = tables_by_name[file_name]
+        file_name = file_names[0]
         # In files of other kinds, such as JSON, the columns are not named by a row.
-        if table["kind"] not in ("csv", "plugin_format"):
+        if tables_by_name[file_name]["kind"] not in ("csv", "plugin_format"):
             raise ToolRefusedError(f"{file_name} has no row that names columns; leave header out")
         if row < 0:
             raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
-    return dict(header or {})
+    return dict(header)
 
 
 def _is_named(file: InputFile, statement: str) -> bool:

@@ -166,10 +166,14 @@ async def _tables_of_plugin_format(
 def _table_names(file_names: Sequence[str], part: str | None, *, is_first: bool) -> list[str]:
     """Return the names of a table in statements, such as ``book.xlsx/Sales``.
 
-    The names of the file alone, such as ``book.xlsx``, stand for the first table.
+    A file's first table also has the name of the file, such as ``book.xlsx``.
     """
-    names = [] if part is _WHOLE_FILE else [f"{name}/{part}" for name in file_names]
-    return [*names, *file_names] if is_first else names
+    names: list[str] = []
+    if part is not _WHOLE_FILE:
+        names += [f"{file_name}/{part}" for file_name in file_names]
+    if is_first:
+        names += file_names
+    return names
 
 
 def _is_named(names: Sequence[str], statement: str) -> bool:
@@ -306,37 +310,37 @@ def _prepare_file(table: dict[str, Any]) -> dict[str, Any]:
     """Rewrite a text file such that DuckDB reads the same rows as ``files.read``.
 
     Returns:
-        The data of the table, with the path that DuckDB reads. For separated values also
-        ``ragged``, whether rows differ in their number of cells, and ``max_record_bytes``, a limit
-        for the size of a line. For JSON, ``copy_path`` becomes the path of a possible second copy.
+        The data of the table, with the path of the rewritten file.
     """
-    name = table["names"][0]
-    copy_path = table.get("copy_path", "")
     if table["kind"] == "csv":
-        try:
-            normalised = write_table(
-                table["path"], table["ending"], copy_path, name, table["header"]
-            )
-        except ValueError as error:
-            raise ToolRefusedError(f"{name}: {error}") from None
-        return {
-            **table,
-            "path": copy_path,
-            "columns": [
-                [column, "VARCHAR"] for column in unique_names(normalised.columns, str.lower)
-            ],
-            "ragged": normalised.ragged,
-            # A cell of quotes takes twice its size, because each quote in the cell is doubled.
-            "max_record_bytes": max(2 * normalised.max_row_bytes, _MIN_LINE_BYTES),
-        }
+        return _prepare_separated(table)
     if table["kind"] == "json":
         # A file in another encoding is copied as UTF-8. If the JSON must also be rewritten as
         # lines, _json_source() writes a second copy.
-        path = plain_path(utf8_of(table["path"], copy_path, name))
+        copy_path = table["copy_path"]
+        path = plain_path(utf8_of(table["path"], copy_path, table["names"][0]))
         return {**table, "path": path, "copy_path": f"{copy_path}.lines"}
     if table["kind"] == "parquet":
         return {**table, "path": plain_path(table["path"])}
     return table
+
+
+def _prepare_separated(table: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite a file of separated values with commas and without a header."""
+    name = table["names"][0]
+    copy_path = table["copy_path"]
+    try:
+        rewritten = write_table(table["path"], table["ending"], copy_path, name, table["header"])
+    except ValueError as error:
+        raise ToolRefusedError(f"{name}: {error}") from None
+    return {
+        **table,
+        "path": copy_path,
+        "columns": [[column, "VARCHAR"] for column in unique_names(rewritten.columns, str.lower)],
+        "ragged": rewritten.ragged,
+        # A cell of quotes takes twice its size, because each quote in the cell is doubled.
+        "max_record_bytes": max(2 * rewritten.max_row_bytes, _MIN_LINE_BYTES),
+    }
 
 
 def _create_views(connection: Any, table: dict[str, Any]) -> None:
@@ -362,9 +366,10 @@ def _create_views(connection: Any, table: dict[str, Any]) -> None:
 
 
 def _add_note_if_empty(connection: Any, table: dict[str, Any]) -> None:
-    """Add a note if a table has no rows, unless reading the table added that note already."""
+    if table["kind"] == "rows":
+        return  # table_of_format() has added a note when it read these rows
     name = table["names"][0]
-    if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
+    if not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")
 
 
@@ -409,10 +414,12 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
     names: list[str] = relation.columns
     inferred_types = dict(zip(names, map(str, relation.types), strict=True))
     types = dict(zip(names, map(_json_type, relation.types), strict=True))
-    # A float may have lost digits of its number, and a JSON value may contain such a number.
+    # Numbers with many digits, such as 0.12345678901234567890, would lose digits as DOUBLE.
     columns_to_check = [name for name, kind in types.items() if "DOUBLE" in kind or kind == "JSON"]
     types |= _lossless_types(connection, table, types, columns_to_check)
-    return _json_rows(table) if types == inferred_types else _json_rows(table, types)
+    if types == inferred_types:
+        return _json_rows(table)
+    return _json_rows(table, types)
 
 
 def _relation_of_json(connection: Any, table: dict[str, Any]) -> Any | None:
@@ -455,9 +462,7 @@ class _ValuesOfColumn(NamedTuple):
 def _lossless_types(
     connection: Any, table: dict[str, Any], types: Mapping[str, str], columns: Sequence[str]
 ) -> dict[str, str]:
-    """Find types for columns whose inferred type loses digits or is JSON.
-
-    The new type is JSON for a column with objects or arrays, and VARCHAR for any other column.
+    """Return new types for the columns whose inferred type is JSON, or would lose digits.
 
     Args:
         connection: The connection to DuckDB.
@@ -470,11 +475,12 @@ def _lossless_types(
     new_types: dict[str, str] = {}
     inexact_columns: list[str] = []
     for name, values in _inspect_columns(connection, table, columns).items():
-        lossless_type = "JSON" if values.is_nested else "VARCHAR"
-        if types[name] == "JSON":
-            new_types[name] = lossless_type
-        elif values.has_inexact_number:
-            new_types[name] = lossless_type
+        is_json = types[name] == "JSON"
+        if not is_json and not values.has_inexact_number:
+            continue
+        # JSON stays the type of objects and arrays; mixed values, such as 1 and "a", become texts.
+        new_types[name] = "JSON" if values.is_nested else "VARCHAR"
+        if not is_json:
             inexact_columns.append(name)
     if inexact_columns:
         column_list = ", ".join(map(repr, inexact_columns))
@@ -573,21 +579,17 @@ def arrow_table(path: str) -> Any:
 
 
 def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, list[str], list[str]]:
-    """Run a statement.
+    """Run a statement; return a cursor, the names of the columns, and their types.
 
-    Each row of a SELECT has twice as many cells as columns: the values, then the replacements. The
-    replacement is a text for a value that Python cannot represent, and NULL for any other value.
-    Dates and times are selected as texts.
-
-    Returns:
-        A cursor, the names of the columns, and their types.
+    For ``SELECT a, b``, a row of the cursor is ``(a, b, text of a, text of b)``. Each of these
+    texts is NULL unless Python cannot represent the value.
     """
     import duckdb
 
-    # DuckDB would import pandas, because a parameter could be its NaT. That takes longer than most
-    # statements, and the parameters here come from JSON.
+    # DuckDB would import pandas to recognise a parameter that is pandas' NaT. The import takes
+    # longer than most statements, and the entry None prevents it.
     sys.modules.setdefault("pandas", cast("Any", None))
-    if statement.type != duckdb.StatementType.SELECT:
+    if statement.type != duckdb.StatementType.SELECT:  # EXPLAIN, whose rows have no second half
         cursor = connection.execute(statement, parameters)
         columns = [str(column[0]) for column in cursor.description]
         return cursor, columns, ["VARCHAR"] * len(columns)
@@ -597,8 +599,8 @@ def _executed(connection: Any, statement: Any, parameters: Any) -> tuple[Any, li
         f"CAST(#{number} AS VARCHAR)" if _is_date_or_time(kind) else f"#{number}"
         for number, kind in enumerate(kinds, 1)
     ]
-    replacements = [_sql_for_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
-    cursor = relation.select(", ".join([*values, *replacements]))
+    texts = [_text_if_unrepresentable(number, kind) for number, kind in enumerate(kinds, 1)]
+    cursor = relation.select(", ".join([*values, *texts]))
     return cursor, list(relation.columns), kinds
 
 
@@ -642,19 +644,20 @@ def _python_cells(
     """Convert a row to Python values, or to texts if Python has no such values.
 
     Args:
-        row: The row from :func:`_executed`, with the values and perhaps their replacements.
+        row: A row of the cursor from :func:`_executed`.
         columns: The names of the columns.
         kinds: The types of the columns.
-        texts: The first such text of each column, which this function adds.
+        texts: A mapping from column to the first value that became text, which is filled here.
     """
-    values, replacements = row[: len(columns)], row[len(columns) :]
+    values = row[: len(columns)]
+    texts_of_unrepresentable = row[len(columns) :]
     cells: list[Any] = []
     for value, kind, name in zip(values, kinds, columns, strict=True):
         cells.append(_value(value, kind, name, texts))
-    for index, replacement in enumerate(replacements):
-        if replacement is not None:
-            cells[index] = replacement
-            texts.setdefault(columns[index], replacement)
+    for index, text in enumerate(texts_of_unrepresentable):
+        if text is not None:
+            cells[index] = text
+            texts.setdefault(columns[index], text)
     return cells
 
 
@@ -663,22 +666,21 @@ def _is_date_or_time(kind: str) -> bool:
     return kind.startswith(_DATE_AND_TIME_TYPES) and not kind.endswith("]")
 
 
-def _sql_for_unrepresentable(number: int, kind: str) -> str:
-    """Return an SQL expression for the text of values that Python cannot represent.
-
-    For a nested value that contains a date or time such as ``infinity``, the expression yields the
-    value as text; for all other values, NULL.
+def _text_if_unrepresentable(number: int, kind: str) -> str:
+    """Return an SQL expression for a value's text if Python cannot represent the value, else NULL.
 
     Args:
         number: The number of the column, from 1.
-        kind: The type of the column.
+        kind: The type of the column, such as ``DATE[]``.
     """
-    if _is_date_or_time(kind):  # not nested: selected as text, and parsed afterwards
+    if _is_date_or_time(kind):  # always selected as text, and parsed afterwards
         return "NULL"
+    # A nested type, such as DATE[], may contain a date like ``infinity``.
     patterns = [pattern for word, pattern in _UNREPRESENTABLE_PATTERNS.items() if word in kind]
+    if not patterns:
+        return "NULL"
     text = f"CAST(#{number} AS VARCHAR)"
-    condition = f"regexp_matches({text}, {_text('|'.join(patterns))})"
-    return f"CASE WHEN {condition} THEN {text} END" if patterns else "NULL"
+    return f"CASE WHEN regexp_matches({text}, {_text('|'.join(patterns))}) THEN {text} END"
 
 
 def _approximate_bytes(value: Any) -> int:

@@ -27,8 +27,8 @@ def write_rows(
     Returns:
         The unique name and the DuckDB type of each column.
     """
-    names = unique_names(columns) or ["column_1"]
-    sql_names = unique_names(names, str.lower)
+    names = unique_names(columns) or ["column_1"]  # the keys of the rows
+    sql_names = unique_names(names, str.lower)  # SQL ignores case: "ID" beside "id" gets a number
     kinds = {name: _duckdb_type([row.get(name) for row in rows]) for name in names}
     with Path(path).open("w", encoding="utf-8") as file:
         for row in rows:

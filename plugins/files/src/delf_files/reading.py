@@ -201,18 +201,19 @@ async def table_of_format(
         ToolExecutionError: If the row does not exist.
         ToolRefusedError: If ``header`` is given, and the table declares its own column names.
     """
-    if not isinstance(file_format, SupportsPeek):
-        if header is not None:
-            raise ToolRefusedError(_HEADER_REFUSAL)
+    peek = None
+    if isinstance(file_format, SupportsPeek):
+        peek = await file_format.peek(path, part, None)
+    has_own_column_names = peek is None or peek.columns is not None
+    if has_own_column_names and header is not None:
+        raise ToolRefusedError(_HEADER_REFUSAL)
+    if peek is None:
         records = await file_format.read(path, part)
         if not records:
             note_no_rows(column_names=[])
         distinct_names = dict.fromkeys(name for row in records for name in row)
         return list(distinct_names), records
-    peek = await file_format.peek(path, part, None)
     if peek.columns is not None:
-        if header is not None:
-            raise ToolRefusedError(_HEADER_REFUSAL)
         names = [column for column, _ in peek.columns]
         if not peek.rows:
             note_no_rows(column_names=names)
@@ -222,7 +223,7 @@ async def table_of_format(
     except ValueError as error:
         raise ToolExecutionError(str(error)) from None
     columns = columns_of(rows[0], max(map(len, rows))) if rows else []
-    return columns, records_of(rows)
+    return columns, records_of(rows)  # adds a note if there are no rows
 
 
 async def read_parts(factory: Sequence[str], path: str) -> list[str]:

@@ -187,21 +187,25 @@ def _render(table: _Description, max_characters: int) -> str:
     used = len(table.heading) + len(table.footer)  # in characters
     while remaining:
         line = f"  {short(remaining[0].name)}: {remaining[0].line}"
-        # Keep room for the names of the columns that may not fit, but at most a third of the text.
+        # Reserve room for the names of the columns that may not fit, at most a third of the text.
         names_length = sum(len(short(column.name)) + 2 for column in remaining)
-        room_for_names = min(names_length, max_characters // 3)
-        if used + len(line) + room_for_names > max_characters:
+        reserved = min(names_length, max_characters // 3)
+        if used + len(line) + reserved > max_characters:
             break
         lines.append(line)
         used += len(line) + 1
         remaining.pop(0)
     if remaining:
         # Some names are always shown, even if the description becomes a little too long.
-        room_for_names = max(max_characters - used, _MIN_NAMES_CHARACTERS)
-        lines.append(_remaining_names(remaining, room_for_names))
-    elif table.text_of_all_rows and used + len(table.text_of_all_rows) < max_characters:
-        lines.append(table.text_of_all_rows)
-    return "\n".join([*lines, table.footer] if table.footer else lines)
+        max_names_length = max(max_characters - used, _MIN_NAMES_CHARACTERS)
+        lines.append(_remaining_names(remaining, max_names_length))
+    else:
+        all_rows = table.text_of_all_rows
+        if all_rows and used + len(all_rows) < max_characters:
+            lines.append(all_rows)
+    if table.footer:
+        lines.append(table.footer)
+    return "\n".join(lines)
 
 
 def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
@@ -215,13 +219,15 @@ def _remaining_names(columns: Sequence[Column], max_characters: int) -> str:
 
 
 async def _describe_format(file_format: FileFormat, path: str) -> list[_Description]:
-    """Describe the first tables, such as the sheets of a workbook, of a file.
+    """Describe the first tables of a file, such as the sheets of a workbook.
 
     Args:
-        file_format: The format of a plugin, which reads the file. A part of the format is a table.
+        file_format: The format of the file.
         path: The path of the file.
     """
-    parts: Sequence[str | None] = [*await file_format.parts(path)] or [None]
+    parts: list[str | None] = [*await file_format.parts(path)]
+    if not parts:
+        parts = [None]  # the file is a single table without a name
     tables: list[_Description] = []
     remaining_cells = _MAX_CELLS
     for part in parts[:_MAX_PARTS]:
@@ -333,9 +339,9 @@ def _describe_sheet(
     is_whole = row_count is not None and row_count <= len(rows)
     data_row_count = len(data_rows)
     if row_count is not None:
-        # row_count counts the header and the rows above it, too. An estimate may be too low.
-        count_before_data = len(rows) - len(data_rows)
-        data_row_count = max(row_count - count_before_data, data_row_count)
+        rows_before_data = len(rows) - len(data_rows)  # the header and any titles above
+        # The approximate row_count may be too low.
+        data_row_count = max(row_count - rows_before_data, len(data_rows))
     head = f"{title}{'' if is_whole else 'about '}{data_row_count:,} rows"
     head += _sample_note(len(data_rows), data_row_count) + facts + sheet.note_about_header
     all_rows = _render_all_rows(data_rows) if is_whole else ""
@@ -343,13 +349,14 @@ def _describe_sheet(
     names = columns_of(sheet.header, width)
     # A last row with sums, such as ``Total | 1,200``, is described apart from the columns.
     footer = ""
+    rows_without_sums = data_rows
     row_of_sums = _row_of_sums(sheet.data)
     if row_of_sums is not None:
         footer = f"  last row, unlike the others: {short(row_of_sums)}"
-        data_rows.pop()
+        rows_without_sums = data_rows[:-1]
     columns: list[Column] = []
     for index, name in enumerate(names):
-        values = [row[index] if index < len(row) else None for row in data_rows]
+        values = [row[index] if index < len(row) else None for row in rows_without_sums]
         columns.append(describe_column(name, values, whole=is_whole))
     return _Description(head, columns, footer, all_rows)
 
@@ -416,18 +423,17 @@ def _describe_by_duckdb(path: str, kind: str) -> _Description:
     column_types = [str(row[1]) for row in described]
     count_list = ", ".join(f"count({_quoted(name)})" for name in names)
     (counted,) = connection.sql(f"SELECT count(*), {count_list} FROM shown").fetchall()  # noqa: S608 - names of the file
-    row_count, *counts = counted
-    max_rows = max(_SAMPLE_ROWS, _MAX_CELLS // len(names))
-    rows = connection.sql(f"FROM shown LIMIT {max_rows}").fetchall()
-    if row_count > max_rows:
-        # The last rows begin after the first ones, so that no row counts twice.
-        offset = max(max_rows, row_count - _SAMPLE_ROWS)
-        rows += connection.sql(f"FROM shown OFFSET {offset}").fetchall()
+    row_count, *non_null_counts = counted
+    max_first_rows = max(_SAMPLE_ROWS, _MAX_CELLS // len(names))
+    rows = connection.sql(f"FROM shown LIMIT {max_first_rows}").fetchall()
+    if row_count > max_first_rows:
+        start_of_last_rows = max(row_count - _SAMPLE_ROWS, max_first_rows)  # reads no row twice
+        rows += connection.sql(f"FROM shown OFFSET {start_of_last_rows}").fetchall()
     has_all_rows = len(rows) == row_count
     columns: list[Column] = []
-    for index, (name, count) in enumerate(zip(names, counts, strict=True)):
+    for index, (name, non_null_count) in enumerate(zip(names, non_null_counts, strict=True)):
         values = [row[index] for row in rows]
-        has_null = count < row_count
+        has_null = non_null_count < row_count
         if has_null and None not in values:
             values.append(None)  # the NULL is in a row that was not read
         columns.append(typed_column(name, values, column_types[index], whole=has_all_rows))
@@ -478,20 +484,19 @@ def _describe_text(
         max_characters: The maximum number of characters of the description.
     """
     is_whole = len(data) >= size
-    pieces: list[bytes] = []
-    if not is_whole and kind != "json":
-        data = _complete_lines(data[:_BEGINNING_BYTES])
-        pieces = _sample_lines(path, len(data), size)
-    text = decode_if_text(data) if kind == "other" else decode(data, None, name)
+    is_sampled = not is_whole and kind != "json"  # a JSON value cannot be read in pieces
+    beginning = _complete_lines(data[:_BEGINNING_BYTES]) if is_sampled else data
+    text = decode_if_text(beginning) if kind == "other" else decode(beginning, None, name)
     if text is None:
         return _Description(f"{size:,} bytes, not text")
     if not text.strip():
         return _Description("empty")
-    encoding = encoding_of(data, name)
+    encoding = encoding_of(beginning, name)
     encoding_note = "" if encoding == "utf-8" else f", {encoding}"
-    # In a wide encoding, a piece may begin in the middle of a character.
     later_pieces: list[str] = []
-    if not encoding.startswith(_WIDE_ENCODINGS):
+    # In a wide encoding, such as UTF-16, a piece may begin in the middle of a character.
+    if is_sampled and not encoding.startswith(_WIDE_ENCODINGS):
+        pieces = _sample_lines(path, len(beginning), size)
         later_pieces = [piece.decode(encoding, "replace") for piece in pieces]
     if kind == "csv":
         line_count = None if is_whole else _count_lines(path)
@@ -520,13 +525,14 @@ def _sample_lines(path: str, start: int, size: int) -> list[bytes]:
     """
     step = max(_PIECE_BYTES, (size - start) // _PIECES)
     last_position = size - _PIECE_BYTES
-    positions = reversed(range(last_position, start, -step))
+    positions = range(last_position, start, -step)  # from the end of the file to the start
     pieces: list[bytes] = []
     with Path(path).open("rb") as file:
-        for position in positions:
+        for position in sorted(positions):
             file.seek(position)
             _incomplete_line, _, piece = file.read(_PIECE_BYTES).partition(b"\n")
-            if position != last_position:
+            ends_with_file = position == last_position
+            if not ends_with_file:
                 piece = piece[: piece.rfind(b"\n") + 1]  # without the last, incomplete line
             pieces.append(piece)
     return pieces
@@ -638,8 +644,7 @@ def _first_lines_unpacked(path: str) -> str:
 def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     """Return a heading, the first lines of a text, and the last line, which may be a total.
 
-    The list is empty for binary content. The last line of the text is left out if ``data`` may be
-    only the beginning of the text.
+    The list is empty for binary content.
 
     Args:
         data: At most the first :data:`_PIECE_BYTES` of the text.
@@ -650,9 +655,9 @@ def _first_lines(data: bytes, heading: str, encoding: str = "") -> list[str]:
     if may_be_cut:
         data = _complete_lines(data)
     text = decode_if_text(data)
-    has_zero_byte = b"\0" in data  # and so is binary, unless decode_if_text() knows its encoding
-    if text is None and encoding and not has_zero_byte:
-        text = data.decode(encoding, "replace")
+    if text is None and encoding:
+        is_binary = b"\0" in data
+        text = "" if is_binary else data.decode(encoding, "replace")
     lines = [f"  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
     if not lines:
         return []
@@ -697,17 +702,18 @@ def _describe_separated(
     if not rows:
         return _Description("empty")
     width = len(rows[-1][1])
-    for index, piece in enumerate(later_pieces, 1):
-        with suppress(ValueError):  # a piece that cannot be parsed is left out
+    for piece_number, piece in enumerate(later_pieces, 1):
+        try:
             sample_rows = rows_of_chunk(piece, dialect)
-            is_last_piece = index == len(later_pieces)
-            last_row = sample_rows[-1] if sample_rows and is_last_piece else None
-            for row in sample_rows:
-                # Rows of another width are left out: a sample may begin in a quoted cell. The last
-                # row of the file may be shorter, such as a row with a total.
-                is_short_last_row = row is last_row and len(row) < width
-                if len(row) == width or is_short_last_row:
-                    rows.append((_UNKNOWN_ROW_NUMBER, row))
+        except ValueError:
+            continue
+        is_last_piece = piece_number == len(later_pieces)
+        for row_number, row in enumerate(sample_rows, 1):
+            is_last_of_file = is_last_piece and row_number == len(sample_rows)
+            is_shorter_total = is_last_of_file and len(row) < width  # such as ``Total;12``
+            # A row of another width may come from a piece that begins inside a quoted cell.
+            if len(row) == width or is_shorter_total:
+                rows.append((_UNKNOWN_ROW_NUMBER, row))
     separator = _SEPARATORS.get(dialect.separator, repr(dialect.separator))
     separator_note = f", split at {separator}" if dialect.separator != "," else ""
     facts = f"{separator_note}{encoding_note}, every value str"

@@ -59,19 +59,20 @@ def read_table(
     if line_with_fault is not None:
         note_undoubled_quote(line_with_fault)
     note_escapes(body, dialect)
-    # The first row has the column names; with ``header=0``, rows_from_header() has added a row of
-    # empty names.
-    named_columns, max_cells = len(rows[0]), max(map(len, rows))
+    # With ``header=0``, rows_from_header() has added a row of empty names.
+    names, *data_rows = rows
+    max_cells = max(map(len, rows))
     if header == 0:
-        note_uneven(min(map(len, rows[1:])), max_cells)
-    wider_rows = [number for number, row in numbered_rows if len(row) > named_columns]
-    note_wider(len(wider_rows), next(iter(wider_rows), 0), named_columns, max_cells)
-    columns = columns_of(rows[0], max_cells)
+        note_uneven(min(map(len, data_rows)), max_cells)
+    wider_rows = [number for number, row in numbered_rows if len(row) > len(names)]
+    first_wider_row = wider_rows[0] if wider_rows else 0
+    note_wider(len(wider_rows), first_wider_row, len(names), max_cells)
+    columns = columns_of(names, max_cells)
     # Each name takes about 6 more bytes, such as for quotes and separators in JSON.
-    bytes_of_names = sum(len(name) + 6 for name in columns[:named_columns])
+    bytes_of_names = sum(len(name) + 6 for name in columns[: len(names)])
     if len(text) + bytes_of_names * len(rows) > most_bytes:
         raise TooWideError
-    return [_record(columns, row, named_columns) for row in itertools.islice(rows, 1, None)]
+    return [_record(columns, row, len(names)) for row in data_rows]
 
 
 def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
@@ -149,14 +150,15 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
         ValueError: If a quote is not closed, or a cell is too large.
     """
     rows: list[tuple[int, list[str]]] = []
-    row_start = 1
-    problem = "a quote is not closed"
+    row_start = 1  # the line at which the current row begins
+    # After the lines of the text, the reader gets the line END. If all quotes are closed, the line
+    # becomes the row [END]; otherwise, it becomes part of the cell with the open quote.
     reader = dialect.reader(itertools.chain(io.StringIO(text, newline=""), [END]))
+    problem = "a quote is not closed"
     try:
         for number, row in enumerate(reader, 1):
             if row == [END]:
                 return rows
-            # If a quote is not closed, its cell extends to the end of the text, END included.
             if row and row[-1].endswith(END):
                 break
             if row:
@@ -260,9 +262,12 @@ def columns_of(header: Sequence[Any], width: int) -> list[str]:
 def _record(columns: list[str], row: list[str], named_columns: int) -> dict[str, str]:
     """Return a row as a dict that has each named column, with empty texts for missing cells.
 
-    Columns without a name, such as ``column_4``, are only in the dicts of rows with such a cell: in
-    all rows, they could take far more memory than the table.
+    Args:
+        columns: The names of the columns, and then names such as ``column_4`` for further cells.
+        row: The cells of the row.
+        named_columns: The number of columns that have a name in the file.
     """
     if len(row) < named_columns:
         row = [*row, *[""] * (named_columns - len(row))]
+    # zip() leaves out the names without a cell, which could take far more memory than the table.
     return dict(zip(columns, row, strict=False))

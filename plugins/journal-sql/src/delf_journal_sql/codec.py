@@ -63,15 +63,15 @@ def pack(event: Event, limit: int) -> Packed:
     if len(data) <= limit:  # the usual case, which needs no encoding of single fields
         return Packed(event, record["type"], data)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
-    # If only the names and the punctuation exceed the limit, no field is moved to a blob.
-    all_values_fit = sum(map(len, texts.values())) <= limit
+    # If the values fit, the event is only slightly too long: by the names and the punctuation.
+    needs_blobs = sum(map(len, texts.values())) > limit
     digests_by_field: dict[str, str] = {}
     blobs_by_digest: dict[str, Blob] = {}
     inline_fields: list[str] = []
-    # Small fields stay in the row, because reading a blob costs a query.
     max_inline_chars = limit // 8
     for name, text in texts.items():
-        if all_values_fit or len(text) <= max_inline_chars:
+        is_small = len(text) <= max_inline_chars  # not worth a blob, which costs a query to read
+        if is_small or not needs_blobs:
             inline_fields.append(f"{_dumps(name)}:{text}")
             continue
         encoded = text.encode()

@@ -65,19 +65,20 @@ class SqlConversations:
             JournalError: If the messages cannot be stored.
         """
         new_messages = tuple(messages)
-        # The last position before the first attempt; None in the first attempt.
-        previous_position: int | None = None
+        # run_write() calls write() again if the connection breaks during the commit. The first call
+        # then has set this to the conversation's last position before the append.
+        position_before: int | None = None
 
         def write(connection: Connection) -> int:
-            nonlocal previous_position
-            if previous_position is not None:  # a retry: the messages may already be stored
+            nonlocal position_before
+            if position_before is not None:  # the first call may have stored the messages
                 stored_position = _position_of(
-                    connection, self._namespace, conversation, previous_position, new_messages
+                    connection, self._namespace, conversation, position_before, new_messages
                 )
                 if stored_position is not None:
                     return stored_position
             row = _find_row(connection, self._namespace, conversation)
-            previous_position = 0 if row is None else row.last
+            position_before = 0 if row is None else row.last
             return _append(connection, self._namespace, conversation, row, new_messages)
 
         return await self.run_write(write)

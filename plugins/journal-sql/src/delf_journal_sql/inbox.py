@@ -129,10 +129,11 @@ class StopRequests:
         """
         wanted_ids = set(task_ids)
         with self._lock:
-            requests = _stops_of(connection, sorted(wanted_ids - self._checked_ids))
+            new_ids = wanted_ids - self._checked_ids
+            requests = _stops_of(connection, sorted(new_ids))
             requests += _stops_after(connection, self._position)
-            # This may be lower than before: the connection may see an older state of the journal
-            # than the connection of the previous search, and miss requests that the latter saw.
+            # Not max(): this connection may see an older state of the journal than the previous
+            # search did. Its newest note is then lower, and the next search reads from there.
             self._position = newest_note(connection)
             stops = {task_id: by for task_id, by in self._stops.items() if task_id in wanted_ids}
             for note in requests:
@@ -174,10 +175,7 @@ def _stops_after(connection: Connection, position: int) -> list[Note]:
 def find_requests(
     connection: Connection, now: float, *, id_prefix: str, waiting: bool, limit: int
 ) -> list[RequestRecord]:
-    """Return approval requests, oldest first.
-
-    Leave out the requests of tasks with unreadable events, with a warning: a request whose decision
-    cannot be read would seem to wait.
+    """Return approval requests, oldest first, except those of tasks with unreadable events.
 
     Args:
         connection: A connection for reading.
@@ -187,21 +185,22 @@ def find_requests(
         limit: The maximum number of requests, of which the newest are returned.
 
     Raises:
-        UnreadableEventError: If a request that was left out may be the one with ``id_prefix``.
+        UnreadableEventError: If ``id_prefix`` may mean a request of a task with unreadable events.
     """
     requests, errors_by_task = _read_requests(connection, now, id_prefix, only_running=waiting)
     prefixes = (id_prefix, f"req_{id_prefix}")
     found: list[RequestRecord] = []
     for request_id, record in requests.items():
+        # A request seems to wait if the event with its decision is unreadable.
         is_readable = record.task.task_id not in errors_by_task
         is_in_wanted_state = record.waits or not waiting
         if is_readable and is_in_wanted_state and request_id.startswith(prefixes):
             found.append(record)
-    # If the prefix is the whole id of a found request, no other request is meant.
-    is_whole_id = any(record.requested.request_id in prefixes for record in found)
-    if id_prefix and errors_by_task and not is_whole_id:
-        raise next(iter(errors_by_task.values()))
-    for error in errors_by_task.values():
+    errors = list(errors_by_task.values())
+    is_found_by_whole_id = any(record.requested.request_id in prefixes for record in found)
+    if errors and id_prefix and not is_found_by_whole_id:
+        raise errors[0]
+    for error in errors:
         warn_of_unreadable("the requests of a task are not listed", error.message)
     first = max(0, len(found) - limit)  # [-limit:] would be all of them for 0
     return found[first:]

@@ -280,12 +280,20 @@ _EVENTS_WITHOUT_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "
 
 
 def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
-    """Decode the row of an event, and add what the index stores about the event to a batch."""
+    """Decode the row of an event, and add its statistics and its words to a batch."""
+    data = data_of(connection, row.task, row.data, row.blobs)
+    _add_statistics(connection, batch, row, data)
+    if row.type not in _EVENTS_WITHOUT_WORDS:
+        words: list[str] = []
+        for _, text in texts_of(row.type, data):
+            words += words_of(text)
+        if words:
+            batch.words.append((index_key_of(row.task, row.seq), " ".join(words)))
+
+
+def _add_statistics(connection: Connection, batch: _Batch, row: SqlRow, data: Any) -> None:
     task = row.task
-    at = row.at
-    kind = row.type
-    data = data_of(connection, task, row.data, row.blobs)
-    match kind:
+    match row.type:
         case "TaskQueued" | "TaskStarted":
             batch.tasks.setdefault(task, (_person_of(data), int(data.get("parent") is not None)))
         case "CallStarted":
@@ -302,21 +310,15 @@ def _add_event(connection: Connection, batch: _Batch, row: SqlRow) -> None:
             use = batch.uses[task, "action", data["action"]]
             use.questions += 1
             use.waiting += 1
-            # The time of the request is subtracted here, the time of the decision is added below.
-            use.waited -= at
+            use.waited -= row.at  # the decision adds its own time: the sum is the time between
         case "ApprovalDecided":
             action = _action_of_request(connection, task, data["request_id"])
             if action is not None:
-                batch.uses[task, "action", action].waiting -= 1
-                batch.uses[task, "action", action].waited += at
+                use = batch.uses[task, "action", action]
+                use.waiting -= 1
+                use.waited += row.at
         case _:
             pass
-    if kind not in _EVENTS_WITHOUT_WORDS:
-        words: list[str] = []
-        for _, text in texts_of(kind, data):
-            words += words_of(text)
-        if words:
-            batch.words.append((index_key_of(task, row.seq), " ".join(words)))
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:

@@ -580,31 +580,28 @@ class SqlJournal:
         return await future
 
     async def _read(self, function: Callable[[Connection], T]) -> T:
-        """Run a function in a read transaction in a thread.
-
-        The function is called again if the connection breaks.
-        """
-
-        def read_once() -> T:
-            with self.database.reader() as pooled, transaction(pooled, write=False) as connection:
-                return function(connection)
-
-        def read() -> T:
-            self._open()
-            with contextlib.suppress(ConnectionLostError):
-                return read_once()
-            try:
-                return read_once()  # uses a new connection
-            except ConnectionLostError as lost:
-                raise lost.error from lost
-
+        """Run a function in a read transaction in a thread."""
         # Wait for subscriptions that are just starting. Otherwise, such a subscription might start
         # after this read, and miss the events in between.
         with self._lock:
             starting = tuple(self._starting_subscriptions)
         if starting:
             await asyncio.gather(*map(asyncio.wrap_future, starting), return_exceptions=True)
-        return await self._in_thread(read)
+
+        def read() -> T:
+            with self.database.reader() as pooled, transaction(pooled, write=False) as connection:
+                return function(connection)
+
+        def read_with_retry() -> T:
+            self._open()
+            with contextlib.suppress(ConnectionLostError):  # then go on below
+                return read()
+            try:
+                return read()  # uses a new connection
+            except ConnectionLostError as lost:
+                raise lost.error from lost
+
+        return await self._in_thread(read_with_retry)
 
     async def _write(self, function: Callable[[Connection], T]) -> T:
         call = Call(function, write=True)
@@ -647,6 +644,7 @@ class SqlJournal:
                 position.
             are_notes: Whether the items are notes, such as requests to stop, instead of events.
         """
+        # The writer calls find_start() after the pending appends, and then completes start.done.
         start = Call(find_start, write=False)
         subscription = Subscription(self._read, start.done, fetch, task_id, are_notes=are_notes)
         self._queue_start(start)

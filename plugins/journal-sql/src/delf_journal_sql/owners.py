@@ -140,9 +140,8 @@ def owner_of(row: SqlRow) -> Process:
 def is_alive(process: Process, now: float) -> bool:
     """Return True if a process is still running.
 
-    For a process of this machine without a lease, the kernel is asked. For all others the last
-    heartbeat decides. A heartbeat far in the future, which was written before a clock was set back,
-    is ignored, because a live process soon writes another one.
+    The kernel knows the processes of this machine. For any other process, and for a process with a
+    lease, the last heartbeat decides.
 
     Args:
         process: The process.
@@ -159,6 +158,7 @@ def is_alive(process: Process, now: float) -> bool:
         # whose tasks would then never be free.
         return birth_of(process.pid) == process.birth
     max_silence = SILENCE_SECONDS if lease is None else lease
+    # abs(), because a heartbeat from before a clock was set back may be far in the future.
     return abs(now - process.heartbeat) < max_silence
 
 
@@ -172,9 +172,11 @@ def perhaps_alive(process: Process) -> PerhapsAlive | None:
     has_ended = process.machine is None
     if has_ended:
         return None
-    is_local = process.machine == machine_and_namespace() and process.birth is not None
-    if is_local and birth_of(process.pid) != process.birth:
-        return None
+    is_local = process.machine == machine_and_namespace()
+    if is_local and process.birth is not None:
+        is_running = birth_of(process.pid) == process.birth
+        if not is_running:
+            return None
     lease = SILENCE_SECONDS if process.lease is None else float(process.lease)
     return PerhapsAlive(process=f"pid {process.pid} on {process.host}", lease=lease)
 
@@ -184,10 +186,10 @@ IsAlive = Callable[[Process], bool]
 
 
 def cached_is_alive(now: float) -> IsAlive:
-    """Return a function that checks if a process is alive, with a cache of its results.
+    """Return a version of :func:`is_alive` with a cache, to be used for all parts of a read.
 
-    All parts of a read use the same function: a process that dies during the read would otherwise
-    be alive for a condition, and dead for the records that the condition selected.
+    Without the cache, a process that dies during a search for running tasks would be alive in the
+    search, but dead in its results.
 
     Args:
         now: The current time, for comparing heartbeats.

@@ -461,17 +461,19 @@ class _Silence:
         self._last_answer_at = time.monotonic()
 
     def is_server_gone(self, has_data: bool) -> bool:
-        """Return True if the server is silent for too long, and does not answer elsewhere either.
+        """Return True if the server is silent for too long on this and on another connection.
 
         Args:
             has_data: Whether the server has just sent data.
         """
         if not has_data:
-            if time.monotonic() - self._last_answer_at <= SILENCE_SECONDS:
+            seconds = time.monotonic() - self._last_answer_at
+            if seconds <= SILENCE_SECONDS:
                 return False
+            # A server that answers on another connection is alive: the statement takes long, or
+            # waits for a lock.
             if not self._is_server_responding():
                 return True
-            # The server is alive: the statement takes long or waits for a lock.
         self._last_answer_at = time.monotonic()
         return False
 

@@ -122,13 +122,13 @@ def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
             if not connection.has_table(_VERSIONS):
                 connection.execute(f"CREATE TABLE {_VERSIONS} (version INTEGER NOT NULL)")
                 connection.execute(f"INSERT INTO {_VERSIONS} VALUES (0)")  # noqa: S608 - only names of this module
-            # Version 0 is a new journal. The first migration creates OLDEST_VERSION, and each
-            # further one creates the next version.
-            applied_count = 0 if version == 0 else version - OLDEST_VERSION + 1
-            missing = migrations[applied_count:]
-            for sql in ";".join(missing).format(**database.types).split(";"):
-                if sql.strip():
-                    connection.execute(sql)
+            # migrations[0] makes OLDEST_VERSION of a new journal, whose version is 0. migrations[1]
+            # makes the next version, and so on.
+            first_missing = 0 if version == 0 else version - OLDEST_VERSION + 1
+            for migration in migrations[first_missing:]:
+                for statement in migration.format(**database.types).split(";"):
+                    if statement.strip():
+                        connection.execute(statement)
             connection.execute(
                 f"UPDATE {_VERSIONS} SET version = :v",  # noqa: S608 - only names of this module
                 {"v": newest(migrations)},

@@ -121,10 +121,11 @@ def _newest_tasks_with_terms(
     :func:`_matching_events`.
     """
     tasks: list[FoundTask] = []
+    # Each batch has older tasks than the batch before.
     for event_by_task in _matching_events(connection, database, terms, before_task):
-        conditions = [f"i.task IN ({', '.join(map(str, event_by_task))})"]
-        newest = _newest_tasks(connection, is_alive, wanted, conditions, limit - len(tasks))
-        for key, task in newest:
+        is_in_batch = f"i.task IN ({', '.join(map(str, event_by_task))})"
+        missing = limit - len(tasks)
+        for key, task in _newest_tasks(connection, is_alive, wanted, [is_in_batch], missing):
             tasks.append(_with_excerpt(connection, event_by_task[key], task, terms))
         if len(tasks) == limit:
             break
@@ -168,11 +169,9 @@ def _matching_events(
     terms: Sequence[Sequence[str]],
     before_task: int | None,
 ) -> Iterator[Mapping[int, int]]:
-    """Yield batches of the tasks that have an event with all phrases, newest task first.
+    """Yield batches of the tasks that have an event with all phrases, newest tasks first.
 
-    A batch maps the database key of a task to the index key of the task's earliest event with all
-    phrases. For a task with more than ``_BATCH_SIZE`` events with all phrases, only the newest
-    ``_BATCH_SIZE`` of these events are considered.
+    A batch maps the database key of a task to the index key of its earliest such event.
 
     Args:
         connection: A connection for reading.
@@ -186,17 +185,19 @@ def _matching_events(
         if not index_keys:
             return
         event_by_task: dict[int, int] = {}
-        for index_key in index_keys:  # newest first, so that a task's first event overwrites others
+        for index_key in index_keys:  # from the newest to the oldest, which overwrites the others
             task, _ = event_at(index_key)
             event_by_task[task] = index_key
         is_last_batch = len(index_keys) < _BATCH_SIZE
-        if not is_last_batch and len(event_by_task) > 1:
-            # Earlier events of the oldest task may be beyond the batch. Leave the whole task to the
-            # next batch.
-            del event_by_task[min(event_by_task)]
-        yield event_by_task
         if is_last_batch:
+            yield event_by_task
             return
+        # Earlier events of the oldest task may be beyond the batch. Leave the task to the next
+        # batch, unless it has all events of this one.
+        if len(event_by_task) > 1:
+            oldest_task = min(event_by_task)
+            del event_by_task[oldest_task]
+        yield event_by_task
         before_task = min(event_by_task)
 
 
@@ -375,15 +376,16 @@ def _figures_by_use(
 
 
 def _task_counts_by_use(group_expression: str, source: str) -> str:
-    """Return an SQL query that counts the top-level tasks of each group.
+    """Return an SQL query that counts, for each group, the top-level tasks with a use in it.
 
     Args:
         group_expression: The SQL expression of the group of a use.
-        source: The FROM and WHERE clauses of a query with a row for each use.
+        source: The FROM and WHERE clauses of a query with a row for each use. The row's task is
+            ``t`` in ``delf_tasks``, and ``i`` in ``delf_index_tasks``.
     """
-    # A task may have several uses in a group, such as two actions of a connection. The inner query
-    # has one row for each task and group, so that the task is counted once in the group. MAX takes
-    # the value that all uses of the task share.
+    # A task that used two actions of a connection has two rows in the source, but counts once. So
+    # the inner query has one row for each group and task. MAX takes the value from any row of the
+    # task: all have the same.
     tasks_by_group = (
         f"SELECT {group_expression} AS group_key, t.id, MAX(1 - i.is_child) AS is_top_level, "
         f"MAX({_is_top_level_in(TaskState.FAILED)}) AS failed, "

@@ -101,11 +101,10 @@ class JournalSettings(PluginSettings):
         # The folder of the delf.toml in which the value stands; None for other values.
         folder = folder_of(value)
         text = str(value).strip()
-        scheme, _, path = text.partition(":///")
-        is_in_memory = ":memory:" in (text, path)
-        if folder is None or not text or is_in_memory:
+        if folder is None or text in ("", ":memory:", "sqlite:///:memory:"):
             return value
+        scheme, _, path = text.partition(":///")
         if scheme == "sqlite" and path:
             return f"sqlite:///{quote(beside(folder, unquote(path)))}"
-        is_url = "://" in text
-        return value if is_url else beside(folder, text)
+        is_other_url = "://" in text  # such as postgresql://host/name
+        return value if is_other_url else beside(folder, text)

@@ -262,7 +262,8 @@ class SqliteDatabase:
         """Check the integrity of the file."""
         ((outcome,),) = connection.execute("PRAGMA quick_check(1)")
         if outcome != "ok":
-            raise explain(_damage(str(outcome)), self._path, waited=0.0)  # not an error of a lock
+            # ``waited`` is only for errors about locks, and this one is about damage.
+            raise explain(_damage(str(outcome)), self._path, waited=0.0)
 
     def reclaim(self) -> None:
         """Release the space of deleted rows."""

@@ -76,9 +76,11 @@ async def end_task(
     try:
         await journal.claim(record.task_id)
     except DelfError:
-        if (await journal.task(record.task_id)).state in _UNOWNED_STATES:
+        current_state = (await journal.task(record.task_id)).state
+        is_still_unowned = current_state in _UNOWNED_STATES
+        if is_still_unowned:
             raise
-        return
+        return  # another process was first
     # The claim keeps other processes from appending to the task.
     events = await journal.read(record.task_id)
     if not isinstance(events[-1], TaskFinished):

@@ -168,8 +168,9 @@ def find_tasks(
         condition, parameters = owned_by(keys)
         where.append(condition)
         values |= parameters
-    if after is not None:  # if that task was removed, tasks of the same start time are skipped
+    if after is not None:
         after_key = "SELECT id FROM delf_tasks WHERE task_id = :after"
+        # If that task was removed, its key counts as 0, which leaves only earlier start times.
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({after_key}), 0))")
         values["at"], values["after"] = after
     conditions = f"WHERE {' AND '.join(where)} " if where else ""
@@ -349,7 +350,7 @@ def to_prune(
 
     Args:
         connection: A connection for reading.
-        now: The current time, for comparing heartbeats.
+        now: The current time, for ages and heartbeats.
         older_than: The minimum age of the tasks in seconds; None for any age. A mapping gives the
             minimum age for each state, and excludes the tasks in other states.
         keep: The number of newest tasks that are always kept.
@@ -357,11 +358,11 @@ def to_prune(
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
     age_condition, values = _at_rest_since(connection, now, ages)
+    keep_condition = "TRUE"
     if keep > 0:
+        # For keep=10, the oldest kept task has 9 newer tasks, and only earlier tasks are removed.
         values["newer_tasks"] = keep - 1
         keep_condition = f"(t.started_at, t.id) < ({_OLDEST_KEPT_TASK})"
-    else:
-        keep_condition = "TRUE"
     rows = connection.execute(
         "SELECT t.task_id FROM delf_tasks AS t "  # noqa: S608 - only names of this module
         f"WHERE ({age_condition}) AND {keep_condition} ORDER BY t.started_at, t.id LIMIT :limit",

@@ -192,11 +192,11 @@ class Tasks:
             may_be_failed: Whether a failed task may be claimed, too, and is then running again.
 
         Returns:
-            The previous owner if its lease has expired, but the process may still be alive;
-            otherwise None.
+            The previous owner if it stopped sending heartbeats, but may still be alive, such as a
+            process on another machine; otherwise None.
 
         Raises:
-            JournalConflictError: If the present owner is alive or its lease has not expired.
+            JournalConflictError: If the owner is alive or its lease has not expired.
         """
         # The former owner may have appended events since this process read the task's position.
         self.cached_tasks.pop(task_id, None)
@@ -215,11 +215,11 @@ class Tasks:
         is_own = row.owner == self.owner.key
         if is_over or is_own:
             return None
-        former_owner = owner_of(row)
+        previous_owner = owner_of(row)
         if row.owner is not None:
-            self._require_dead(connection, task_id, former_owner)
+            self._require_dead(connection, task_id, previous_owner)
         self._become_owner(connection, row.id)
-        return perhaps_alive(former_owner)
+        return perhaps_alive(previous_owner)
 
     def _reopen(self, connection: Connection, key: int) -> None:
         """Set a failed task to running, with this process as the owner."""
@@ -284,7 +284,7 @@ class Tasks:
         self.claimed_tasks.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
-        """Load the stored state of an event's task; claim the task if it is running or queued."""
+        """Load the stored state of an event's task; claim the task if the event continues it."""
         event = packed.event
         rows = connection.execute(
             "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
@@ -294,9 +294,9 @@ class Tasks:
         if not rows:
             raise _gap_error(event, 0)
         key, state, last = rows[0]
-        is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
-        # Claim the task, so that no other process can append to it from now on.
-        if state == TaskState.RUNNING or is_queued:
+        takes_from_queue = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
+        if state == TaskState.RUNNING or takes_from_queue:
+            # From now on, no other process can append to the task.
             try:
                 self.claim(connection, event.task_id)
             except JournalConflictError:

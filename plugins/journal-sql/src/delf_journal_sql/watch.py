@@ -75,21 +75,21 @@ class Subscription(Generic[T]):
             if self._ended:
                 raise StopAsyncIteration
             if self._position is None:
-                # The subscription has started already. Its position is awaited only now, so that
-                # subscribing does not block. It is shielded: a reader's timeout must not cancel the
-                # start, which a later read awaits again.
+                # After a timeout of the reader, the next read awaits the same future. So the
+                # timeout must not cancel it.
                 start_position = asyncio.wrap_future(self._start_position)
                 self._position = await asyncio.shield(start_position)
             # Clear the signal before the read: an item that is written during the read sets the
             # signal again.
             self._signal.clear()
             items = await self._reader(self._items_after_position)
-            if items:
-                self._position = items[-1][0]
-                # An item is None if it is to be skipped; its position still counts.
-                self._buffer.extend(item for _, item in items if item is not None)
-            else:
+            if not items:
                 await self._signal.wait()
+                continue
+            for position, item in items:
+                self._position = position
+                if item is not None:  # None is an item to skip, such as a damaged note
+                    self._buffer.append(item)
         return self._buffer.popleft()
 
     def _items_after_position(self, connection: Connection) -> Sequence[tuple[int, T | None]]:

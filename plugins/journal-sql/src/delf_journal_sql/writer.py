@@ -110,6 +110,7 @@ class Writer:
         self._stopping = False
         self.owner = Owner(lease=lease)
         self._last_heartbeat_at: float | None = None
+        self._has_uncommitted_heartbeat = False
         self._outage = Outage(
             _log, f"the journal {database.name} takes no heartbeat", database.name
         )
@@ -122,29 +123,27 @@ class Writer:
         self._thread.start()
 
     def claim(self, task_id: str, *, may_be_failed: bool = False) -> Call:
-        """Create the operation that claims a task, and raises if the task's owner is alive.
+        """Create the operation that claims a task in a transaction.
 
-        The operation returns the previous owner if nothing proves that the process has ended, so
-        that people can be warned; otherwise None. The task is claimed in both cases.
+        The operation's result is the previous owner if that process may still be alive, for a
+        warning; otherwise None.
 
         Args:
             task_id: The id of the task.
             may_be_failed: Whether the task may be claimed even if it has failed.
         """
 
-        def claim(connection: Connection) -> PerhapsAlive | None:
-            """Claim the task; return the previous owner if that process may still be alive."""
+        def take(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)  # raises for an unknown task, before anything is written
             # Without a heartbeat, other processes would take this one for dead, and claim the task.
             self._write_heartbeat(connection)
             return self._tasks.take(connection, task_id, may_be_failed=may_be_failed)
 
-        def record_claim(_former_owner: PerhapsAlive | None) -> None:
-            """Record the claim after the commit."""
+        def after_commit(_previous_owner: PerhapsAlive | None) -> None:
             self._tasks.claimed_tasks.add(task_id)
 
         # The operation also registers this process as an owner, because it writes a heartbeat.
-        return Call(claim, write=True, registers_owner=True, on_commit=record_claim)
+        return Call(take, write=True, registers_owner=True, on_commit=after_commit)
 
     def release(self, task_id: str) -> Call:
         """Create the operation that releases this process's claim on a task."""
@@ -313,7 +312,8 @@ class Writer:
         event after such a pause is therefore stored in one transaction with a new heartbeat;
         otherwise another process would claim the new task at once.
         """
-        if self._has_recent_heartbeat():
+        self._has_uncommitted_heartbeat = not self._has_recent_heartbeat()
+        if not self._has_uncommitted_heartbeat:
             return
         # The caller confirms the heartbeat after the commit.
         self.owner.register(connection, self._database)
@@ -327,13 +327,10 @@ class Writer:
         return time.monotonic() - self._last_heartbeat_at < self.owner.heartbeat_seconds
 
     def _confirm_heartbeat(self) -> None:
-        """Record that the heartbeat of a transaction was committed.
-
-        The transaction has called :meth:`_write_heartbeat`, which wrote one unless the last one was
-        recent.
-        """
-        if not self._has_recent_heartbeat():
+        """Record the commit of a transaction that called :meth:`_write_heartbeat`."""
+        if self._has_uncommitted_heartbeat:
             self._last_heartbeat_at = time.monotonic()
+            self._has_uncommitted_heartbeat = False
 
     def beat(self) -> None:
         """Store a heartbeat in a transaction of its own, if one is due."""

@@ -69,7 +69,8 @@ def peek(path: str, name: str | None, max_rows: int | None) -> Peek:
         scan = scan_sheet(source, sheet._worksheet_path)  # noqa: SLF001 - openpyxl has no public attribute
         note_if_hidden(sheet.title, is_hidden=sheet.sheet_state != "visible")
         _note_formulas(scan, source)
-        # A cell without a computed value shows its formula, which a second reading of the book has.
+        # openpyxl reads either the values or the formulas of a book. Some cells may have a formula
+        # without a value; then the book is opened a second time, for its formulas.
         needs_formulas = bool(scan.uncomputed_cells)
         with _opened(path, values=False) if needs_formulas else nullcontext() as formula_book:
             formula_sheet = None if formula_book is None else formula_book[sheet.title]
@@ -346,13 +347,21 @@ class _MergedTexts:
         self._open_areas: list[tuple[Area, str]] = []
 
     def fill(self, values: list[Any], number: int) -> None:
-        """Write the texts into the values of the next row, which has a number."""
-        for area in self._areas_by_top_row.get(number, ()):
+        """Write the texts of merged areas into a row; call for each row from top to bottom.
+
+        Args:
+            values: The cells of the row, of which only the first one of an area has the text.
+            number: The number of the row.
+        """
+        for area in self._areas_by_top_row.get(number, ()):  # the areas that begin in this row
             text = values[area.left] if area.left < len(values) else None
             if isinstance(text, str):
                 self._open_areas.append((area, text))
         for area, text in self._open_areas:
             end = area.right + 1
-            values.extend([None] * (end - len(values)))  # the row may end before the area does
-            values[area.left : end] = [text] * (end - area.left)
-        self._open_areas = [item for item in self._open_areas if item[0].bottom > number]
+            missing_cells = max(0, end - len(values))  # the row may end before the area does
+            values.extend([None] * missing_cells)
+            width = end - area.left
+            values[area.left : end] = [text] * width
+        reach_next_row = [(area, text) for area, text in self._open_areas if area.bottom > number]
+        self._open_areas = reach_next_row

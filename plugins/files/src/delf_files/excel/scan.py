@@ -180,13 +180,12 @@ class _XmlScan:
         """Handle the root element of the XML.
 
         Raises:
-            _ScanDone: If the scan covers only the XML that openpyxl loads to open a workbook, and
-                openpyxl does not load this XML.
+            _ScanDone: If this XML need not be scanned.
         """
         root = name.rpartition(":")[2]
-        # Of a worksheet, openpyxl loads the beginning, which _start() scans.
-        is_loaded = root in _LOADED_ROOTS or root == "worksheet"
-        if self._scans_only_loaded_xml and not is_loaded:
+        # When openpyxl opens a workbook, it also loads the beginning of each worksheet.
+        is_loaded_at_opening = root in _LOADED_ROOTS or root == "worksheet"
+        if self._scans_only_loaded_xml and not is_loaded_at_opening:
             raise _ScanDone
         self._parser.StartElementHandler = self._start
 
@@ -254,8 +253,9 @@ class _XmlScan:
             self._position = row, column + 1
         else:
             self._position = int(reference[2]), _column(reference[1])
-        # An empty text has no value element, but counts as a value.
-        self._has_formula, self._has_value = False, attributes.get("t") == "str"
+        self._has_formula = False
+        # The result of a formula may be an empty text: <c t="str"> without a value element.
+        self._has_value = attributes.get("t") == "str"
         self._cell_count += 1
         self._cells_in_row += 1
         if self._cells_in_row > MAX_COLUMNS:
