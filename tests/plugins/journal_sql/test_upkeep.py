@@ -180,6 +180,28 @@ async def test_idle_process_is_alive_when_it_claims_a_task(journal_url, open_jou
     assert (await other.task("second")).state == "running"
 
 
+async def test_skipped_heartbeat_is_not_recorded_as_written(
+    sqlite_place, open_journal, clock, monkeypatch
+):
+    """The last heartbeat is recent at the start of a transaction, and too old at its end."""
+    journal = open_journal(sqlite_place)
+    journal.lease(4.0)  # a heartbeat each second
+    await journal.append(TaskStarted(task_id="first", seq=1, at=1.0, task="x"))
+    flush = writers.Tasks.flush
+
+    def slow_flush(tasks, connection):
+        flush(tasks, connection)
+        clock.now += 0.2
+
+    monkeypatch.setattr(writers.Tasks, "flush", slow_flush)
+    clock.now += 0.9
+    await journal.append(TaskStarted(task_id="second", seq=1, at=1.0, task="x"))
+    due_at = clock.now
+    await journal.append(TaskStarted(task_id="third", seq=1, at=1.0, task="x"))
+    with sqlite3.connect(sqlite_place) as database:
+        assert database.execute("SELECT heartbeat FROM delf_owners").fetchone() == (due_at,)
+
+
 async def test_rows_of_dead_processes_are_removed(sqlite_place, open_journal):
     def rows():
         with sqlite3.connect(sqlite_place) as database:

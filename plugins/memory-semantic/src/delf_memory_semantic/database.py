@@ -286,14 +286,11 @@ class FactDatabase:
     ) -> None:
         """Increase the namespace's counters of additions and of invalidations.
 
-        After additions, other processes load only the facts that are new to them. An invalidation
-        removes facts, or adds vectors of facts that other processes may have loaded without them.
-        After invalidations, other processes load all vectors again.
-
-        Call this before any other write of a transaction, so that writers wait for each other. The
-        counters start at random numbers, so that a store that was deleted and created again is
-        recognised.
+        After an addition, other processes load only the new facts. After an invalidation, they load
+        all vectors again. Call this before any other write of a transaction, so that writers wait
+        for each other.
         """
+        # Counters start at random numbers: if a store is deleted and created again, they differ.
         increments = {self._additions_key: additions, self._invalidations_key: invalidations}
         values = [
             {"key": key, "increment": increment, "start": str(secrets.randbits(48))}
@@ -338,9 +335,8 @@ class FactDatabase:
     def change_counters(self) -> tuple[int, int]:
         """Return the counters of additions and invalidations, which any process may increase.
 
-        An addition adds facts, with their vectors if possible. An invalidation removes facts, or
-        adds vectors of earlier facts, so that it is not enough to load the new facts. Both counters
-        are 0 until the first change, which sets them to random numbers.
+        An addition adds facts. An invalidation removes facts, or adds vectors of earlier facts.
+        Both counters are 0 until the first change, which sets them to random numbers.
         """
         keys = self._additions_key, self._invalidations_key
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))

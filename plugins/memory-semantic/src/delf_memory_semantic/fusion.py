@@ -14,17 +14,15 @@ _WORD_WEIGHT: Final = 0.4
 
 
 def share_of_words(query: str, text: str) -> float:
-    """Return the share of a query's words that occur in a text, from 0 to 1.
-
-    For a writing system without spaces, such as Chinese, overlapping pairs of letters are compared
-    instead of words. The share is then 1 if half of the query's pairs occur in the text.
-    """
+    """Return the share of a query's words that occur in a text, from 0 to 1."""
     words = set(words_of(query))
-    total = sum(0.5 if is_pair(word) else 1.0 for word in words)
-    if not total:
+    # In Chinese, which has no spaces, the words are overlapping pairs of letters. If half of the
+    # query's pairs occur in the text, the share is 1.
+    needed = sum(0.5 if is_pair(word) else 1.0 for word in words)
+    if not needed:
         return 0.0
     common_words = words.intersection(words_of(text))
-    return min(1.0, len(common_words) / total)
+    return min(1.0, len(common_words) / needed)
 
 
 def fuse_rankings(

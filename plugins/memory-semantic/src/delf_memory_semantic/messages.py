@@ -132,15 +132,13 @@ class MessageIndex:
             )
 
     def without_vector(self, model: str) -> list[UnembeddedMessage]:
-        """Return the messages that have no vector, without messages of equal texts.
-
-        The vectors of removed messages are deleted from the file.
-        """
+        """Return the messages that have no vector, and delete the vectors of removed messages."""
         with self._lock:
             rows = self._database.execute(
                 "SELECT digest, substr(content, 1, ?), conversation, at FROM messages",
                 (_MAX_EMBEDDED_CHARS,),
             )
+            # Messages with the same text have the same digest, and need only one vector.
             messages = {row[0]: UnembeddedMessage(*row) for row in rows}
             if model != self._model:
                 self._vectors = self._read_vectors(model)
@@ -176,9 +174,8 @@ class MessageIndex:
                 values = (any_word, *_values_of(within), RANKING_SIZE)
                 by_words = dict(self._database.execute(_SEARCH, values).fetchall())
             similarities = self._similarities(vector, within, by_words)
-            # The word ranking is weighted by the share of the query's words that its first message
-            # contains.
-            best_match = next(iter(by_words), None)
+            # If even the best message has few of the query's words, the word scores count less.
+            best_match = next(iter(by_words), None)  # the rows are sorted, best first
             matched_word_ratio = 0.0
             if best_match is not None:
                 best_text = self._message(best_match).message.content

@@ -176,8 +176,8 @@ class SemanticStore:
         try:
             self._database.save(facts, self._model)
         finally:
-            # Not before the facts are stored: a search at that moment would find no fact without a
-            # vector, and clear the flag. After an error, the facts may be stored nevertheless.
+            # Set the flag after the facts are stored: before, a search could clear the flag again,
+            # as it finds no fact without a vector. After an error, the facts may be stored, too.
             if any(fact.vector is None for fact in facts):
                 self._has_gaps = True
 
@@ -263,15 +263,16 @@ class SemanticStore:
             top_k: The maximum number of facts.
             threshold: The threshold, from 0 to 1.
         """
-        # The best score is the measure, because an additional word in a query lowers the scores of
-        # all facts alike.
+        # A fact must be nearly as good as the best fact. Scores have no fixed scale: a further word
+        # in a query lowers the scores of all facts.
         min_score = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= min_score]
+        # A fact must also match by itself, by meaning or by words: even the best one may not match.
         min_similarity = _min_similarity(threshold)
         selected: list[StoredFact] = []
         for fact in self._facts_in_order(ranked, max(2 * top_k, _MIN_BATCH)):
-            is_similar = similarities.get(fact.id, 0.0) >= min_similarity
-            if is_similar or share_of_words(query, fact.content) >= min_similarity:
+            has_meaning = similarities.get(fact.id, 0.0) >= min_similarity
+            if has_meaning or share_of_words(query, fact.content) >= min_similarity:
                 selected.append(fact)
                 if len(selected) == top_k:
                     break
@@ -304,9 +305,6 @@ class SemanticStore:
     async def fill(self) -> int:
         """Store a vector for each fact that the current embedding model has not embedded yet.
 
-        A fact whose text the embedder refuses is found by words alone, and logged as a warning. A
-        fact for which the embedder fails in another way is tried again by the next search.
-
         Returns:
             The number of added vectors.
         """
@@ -314,7 +312,8 @@ class SemanticStore:
             return 0
         filled = 0
         last_number = 0
-        # save() and _vectors_of() set the flag again for a fact that has no vector after all.
+        # Clear the flag first: while this runs, save() and _vectors_of() set the flag again if a
+        # fact gets no vector.
         self._has_gaps = False
         try:
             while missing := await self._in_thread(
@@ -322,7 +321,7 @@ class SemanticStore:
             ):
                 last_number = missing[-1][0]
                 vectors = await self._vectors_of(missing)
-                if vectors is None:
+                if vectors is None:  # no embedder works at present
                     break
                 if vectors:
                     await self._in_thread(self._database.add_vectors, vectors, self._model)
@@ -525,11 +524,9 @@ def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
 
 
 def _min_similarity(threshold: float) -> float:
-    """Return the least similarity to the query, and share of its words, for a threshold.
-
-    The similarity is seldom near 1, even for the best fact, so the result is lower than the
-    threshold, for example 0.23 for 0.3. For the thresholds 0 and 1, both are equal.
-    """
+    """Return the similarity that a fact must have for a threshold, such as 0.23 for 0.3."""
+    # Even the best fact seldom has a similarity near 1, so the result is below the threshold,
+    # except for the thresholds 0 and 1.
     return threshold * (2 + threshold) / 3
 
 

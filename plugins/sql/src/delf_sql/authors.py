@@ -149,23 +149,24 @@ class OwnTables:
     def _source_tables(self, tree: exp.Expression) -> list[str | None]:
         """Return the names of the tables that a query reads.
 
-        None stands for each source that may not be a table: a function, a file, or a name that may
-        also mean a common table expression (CTE) of a WITH clause. The result is ``[None]`` if CTEs
-        are nested or recursive.
+        None stands for a source that may not be a table, such as a function or a file.
         """
         from sqlglot import exp
 
+        # The common table expressions (CTEs) of a WITH clause, whose names look like tables.
         ctes: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
         has_nested_ctes = len(list(tree.find_all(exp.CTE))) != len(ctes)
         with_clause = tree.find(exp.With)
         is_recursive = with_clause is not None and with_clause.args.get("recursive")
         if has_nested_ctes or is_recursive:
-            return [None]
+            return [None]  # it is unclear which names are tables
         cte_names = [self._folded_name(cte.args["alias"].this) for cte in ctes]
         sources: list[str | None] = []
-        for number, cte in enumerate(ctes):
+        for index, cte in enumerate(ctes):
             names = [self._table(table) for table in cte.find_all(exp.Table)]
-            sources += _resolve_names(names, cte_names[:number], cte_names[number:])
+            earlier_ctes = cte_names[:index]
+            this_and_later_ctes = cte_names[index:]
+            sources += _resolve_names(names, earlier_ctes, this_and_later_ctes)
         tables_outside = [
             table for table in tree.find_all(exp.Table) if table.find_ancestor(exp.CTE) is None
         ]
@@ -196,7 +197,7 @@ class OwnTables:
         """
         from sqlglot import exp
 
-        if not isinstance(tree, exp.Select) or not _names_columns_of_its_table(tree):
+        if not isinstance(tree, exp.Select) or not _uses_only_named_columns(tree):
             return _OUTSIDE
         result_columns = self._result_columns(tree, table)
         if result_columns is None:
@@ -248,16 +249,16 @@ class OwnTables:
         return self.is_own_column(table, self._folded_name(column.this))
 
     def _may_mean_declared_column(self, table: str, alias: str) -> bool:
-        """Return True if an alias may also be the name of a column that the settings declare.
+        """Return True if an alias may also be the name of a column in the setting ``trust``.
 
-        ORDER BY with this name may mean the alias or the column.
+        In ``SELECT a AS total FROM orders ORDER BY total``, the last word may mean either.
         """
-        # The database may ignore letter case where ``trust`` does not. Only the name counts: a
-        # column is declared by a key with any trust level.
+        # Ignore letter case, because the database may do so.
         column_key = f"{table}.{alias}".lower()
-        is_declared_column = any(key.lower() == column_key for key in self.trust)
-        # If the whole table is declared as the user's own, any name may be that of a column.
-        return is_declared_column or self.is_own_column(table, alias)
+        if any(key.lower() == column_key for key in self.trust):
+            return True
+        # If the whole table is the user's own, any name may be that of a column.
+        return self.is_own_column(table, alias)
 
     def _folded_name(self, name: exp.Expression) -> str:
         """Return the name of an identifier, in lower case if the database ignores its case."""
@@ -275,20 +276,22 @@ def _resolve_names(
 
     Args:
         names: The names; None for a source that is not a table.
-        cte_names: The CTEs that end before these names. Such a name surely means the CTE, whose
-            tables are resolved separately, and is left out.
-        ambiguous_names: The CTEs that begin later or contain these names. Some databases read the
-            table of this name, others the CTE, so None is returned.
+        cte_names: The names of the CTEs before this place.
+        ambiguous_names: The names of the CTEs around and after this place.
     """
-    return [None if name in ambiguous_names else name for name in names if name not in cte_names]
+    tables: list[str | None] = []
+    for name in names:
+        if name in cte_names:
+            continue  # surely the CTE, whose own tables are resolved separately
+        if name in ambiguous_names:
+            tables.append(None)  # some databases read the table of this name, others the CTE
+        else:
+            tables.append(name)
+    return tables
 
 
-def _names_columns_of_its_table(tree: exp.Select) -> bool:
-    """Return True if a query has only columns that it names, and no inner query.
-
-    Args:
-        tree: A query of exactly one table, as the caller has checked.
-    """
+def _uses_only_named_columns(tree: exp.Select) -> bool:
+    """Return True if a query of one table has no ``*``, no renamed columns, and no inner query."""
     from sqlglot import exp
 
     if tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE, exp.PositionalColumn):
@@ -299,7 +302,7 @@ def _names_columns_of_its_table(tree: exp.Select) -> bool:
     if has_inner_query or has_column_aliases:
         return False
     (source,) = tree.find_all(exp.Table)
-    # A table's name used as a column means its rows.
+    # In SELECT items FROM items, the first word means whole rows, unless it is a column.
     row_names = {source.name.lower(), source.alias.lower()}
     return all(column.name.lower() not in row_names for column in tree.find_all(exp.Column))
 
@@ -315,13 +318,10 @@ def _columns_outside_of_select_list(tree: exp.Select) -> list[exp.Column]:
 
 
 def _spellings_of_own_columns(trust_by_name: Mapping[str, Trust]) -> set[str]:
-    """Return the names under which the database may return a trusted column, and no other column.
-
-    The database may return the column ``total`` as ``TOTAL``. But ``STRASSE`` may be ``straße`` or
-    ``strasse``, so this name is returned only if both columns are trusted.
-    """
+    """Return the spellings, such as ``total`` and ``TOTAL``, that surely mean a trusted column."""
     own_names = {name for name, level in trust_by_name.items() if level == "own"}
     other_names = trust_by_name.keys() - own_names
+    # If straße is trusted and strasse is not, STRASSE may mean either, and is left out.
     return _spellings(own_names) - _spellings(other_names)
 
 

@@ -228,11 +228,11 @@ class SQL(Connection[SQLSettings]):
         )
 
     def _check_login(self) -> None:
-        """Check that PostgreSQL's driver adds no login of the user for a server of the project.
+        """Refuse to send the user's password to a server that a file of the project names.
 
         Raises:
-            KeyAddressError: If a file of the project gives the server, and the driver would take
-                the login from the environment or from a file of the user.
+            KeyAddressError: If PostgreSQL's driver would take the login for such a server from the
+                environment or from a file of the user, such as ``~/.pgpass``.
         """
         sources = {self.settings.source(field) for field in ("url", "host", "database")}
         source: Source = "project" if "project" in sources else "program"
@@ -260,7 +260,8 @@ class SQL(Connection[SQLSettings]):
         if not (self.settings.sample and self.target.enforces_read_only and may_query):
             return []
         wanted = tables[:_MAX_SAMPLED]
-        # A concurrent write replaces self._sampled_tables, so that old values are not cached.
+        # A concurrent write sets self._sampled_tables to a new dict. Samples from before the write
+        # then go to the old dict, which nobody uses later.
         sampled_tables = self._sampled_tables
         unsampled = [table for table in wanted if table.relation.full_name not in sampled_tables]
         try:
@@ -278,11 +279,11 @@ class SQL(Connection[SQLSettings]):
         name = table.relation.full_name
         own_tables = self._own_tables
         rows: list[Sequence[Any]] = []
-        # Read the first rows, and then the last ones unless the table has no more rows.
         for reads_last_rows in (False, True):
+            if reads_last_rows and len(rows) < ROWS:
+                break  # the first rows are all rows of the table
             statement = statement_of(table, self.target.dialect, is_last=reads_last_rows)
-            has_all_rows = reads_last_rows and len(rows) < ROWS
-            if statement is None or has_all_rows:
+            if statement is None:
                 break
             try:
                 fetched = await self._in_session(
@@ -572,13 +573,7 @@ def _with_parameter_sets(
 def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
     """Return the sets of parameters of a statement; the statement runs once for each set.
 
-    A call may give several sets, or no set:
-
-    - ``[[1, "a"], [2, "b"]]``: two sets
-    - ``[{"id": 1}, {"id": 2}]``: two sets, unless the statement has positional placeholders
-    - ``[]``: no set, if the statement has placeholders
-
-    Any other parameters, such as ``{"id": 1}``, are a single set.
+    For example, ``[[1, "a"], [2, "b"]]`` has two sets, and ``{"id": 1}`` is a single set.
 
     Args:
         text: The statement.
@@ -592,10 +587,7 @@ def _parameter_sets(text: str, tokens: Sequence[Any], params: Params) -> Sequenc
         has_placeholders = has_positional or bool(find_placeholders(text, tokens, named=True))
         # Without rows for its placeholders, a statement does not run.
         return [] if has_placeholders else [None]
-    are_lists = all(isinstance(item, (list, tuple)) for item in params)
-    are_dicts = all(isinstance(item, Mapping) for item in params)
-    # With positional placeholders, a dict is itself a value, as JSON.
-    has_several_sets = are_lists or (are_dicts and not has_positional)
-    if has_several_sets:
-        return cast("Sequence[Params]", params)
-    return [params]
+    are_sets = all(isinstance(item, (list, tuple)) for item in params)
+    if not has_positional:  # otherwise, a dict is the value for a placeholder ?, as JSON
+        are_sets = are_sets or all(isinstance(item, Mapping) for item in params)
+    return cast("Sequence[Params]", params) if are_sets else [params]

@@ -206,14 +206,12 @@ def _used_params(
 
 def _is_table_name(tokens: Sequence[Token]) -> bool:
     """Return True if tokens are one table name, with optional schema and alias."""
-    # A name has an odd number of tokens: its parts, with dots between them.
-    if len(tokens) > 2 and tokens[-2].word == "AS":
-        name_tokens = tokens[:-2]  # without AS and the alias
-    elif len(tokens) % 2 == 0:
-        name_tokens = tokens[:-1]  # without the alias
-    else:
-        name_tokens = tokens
-    if len(name_tokens) % 2 == 0:
+    name_tokens = tokens
+    if len(tokens) > 2 and tokens[-2].word == "AS":  # shop . items AS i
+        name_tokens = tokens[:-2]
+    elif len(tokens) % 2 == 0:  # shop . items i
+        name_tokens = tokens[:-1]
+    if len(name_tokens) % 2 == 0:  # parts and dots must alternate: shop . items
         return False
     parts = name_tokens[::2]
     separators = name_tokens[1::2]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from delf.errors import DelfError
 from delf_sql.failures import unavailable
@@ -67,11 +67,10 @@ class Database:
     def __init__(self, backend: Backend, size: int, timeout: float) -> None:
         self._backend = backend
         self._size = 1 if backend.one_at_a_time else size
-        # A database that has timeouts ends the statement itself within the backend's grace, so that
-        # the statement need not be stopped from here.
+        # Some databases end a statement themselves after the timeout. The backend's grace gives
+        # them time for this, before the statement is stopped from here.
         self._seconds = timeout + backend.grace
-        # The threads of reads have the key True, those of writes the key False.
-        self._executors: dict[bool, ThreadPoolExecutor] = {}
+        self._executors: dict[Literal["read", "write"], ThreadPoolExecutor] = {}
 
     async def run(self, work: Callable[[Any], T], *, read_only: bool) -> T:
         """Run a function with a session in a thread. Uncommitted changes are rolled back.
@@ -95,10 +94,12 @@ class Database:
             raise
         except TimeoutError:  # of the deadline, or raised by the work itself
             job.is_abandoned = True
-            has_ended = await asyncio.shield(self._stop(future, job, read_only))
-            if not has_ended or self._has_lost_connection(future):
+            was_stopped = await asyncio.shield(self._stop(future, job, read_only))
+            is_outcome_unknown = not was_stopped or self._has_lost_connection(future)
+            if is_outcome_unknown:
                 raise LostError from None
-            if future.exception() is None:  # the work was completed before it could be stopped
+            was_completed_before_stop = future.exception() is None
+            if was_completed_before_stop:
                 return future.result()
             raise
         finally:
@@ -169,10 +170,11 @@ class Database:
             if job.session is not None:
                 self._backend.stop(job.session)
 
-    def _executor_key(self, read_only: bool) -> bool:
+    def _executor_key(self, read_only: bool) -> Literal["read", "write"]:
         """Return the key of a statement's executor in ``self._executors``."""
         # If only one statement may run at a time, writes share the single thread of the reads.
-        return read_only or self._backend.one_at_a_time
+        shares_thread = self._backend.one_at_a_time
+        return "read" if read_only or shares_thread else "write"
 
     def _executor(self, read_only: bool) -> ThreadPoolExecutor:
         key = self._executor_key(read_only)

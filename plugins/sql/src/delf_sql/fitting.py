@@ -101,14 +101,15 @@ def check_fits(value: object, family: Family, dimensions: int = 0) -> None:
         TypeError: If the value does not fit, with the allowed values.
     """
     is_array = dimensions > 0
-    # A column of JSON, text or bytes stores a list as a single value. For any other column, the
-    # list is an array, or belongs to IN or to a type that is not checked here.
-    takes_whole_list = not is_array and family in ("json", "text", "bytes")
-    if isinstance(value, list) and not takes_whole_list:
+    stores_list_as_value = not is_array and family in ("json", "text", "bytes")
+    if isinstance(value, list) and not stores_list_as_value:
+        # The list is an array, or belongs to IN. Each item must fit.
         for item in cast("list[Any]", value):
             check_fits(item, family, max(dimensions - 1, 0))
-    elif not is_array:  # the database itself parses a text such as '{1,2}' as an array
-        _check_single_value(cast("Any", value), family)
+        return
+    if is_array:
+        return  # the database itself parses a text such as '{1,2}' as an array
+    _check_single_value(cast("Any", value), family)
 
 
 def _check_single_value(value: Any, family: Family) -> None:
@@ -301,23 +302,25 @@ def _keeps_date_and_time(text: str, family: Family) -> bool:
 def _keeps_moment(value: Any, family: Family) -> bool:
     """Return True if a column stores a date, time or duration completely, with its time zone.
 
-    A value without a zone fits a column with zones, too.
-
     Args:
         value: The date, time or duration.
         family: The kind of type that the column has, such as ``timestamptz``.
     """
+    has_zone = getattr(value, "tzinfo", None) is not None
+    fitting: set[Family] = set()
     if isinstance(value, dt.timedelta):
-        is_time_of_day = dt.timedelta(0) <= value < dt.timedelta(days=1)
-        return family == "interval" or (family in ("time", "timetz") and is_time_of_day)
-    is_zoned = getattr(value, "tzinfo", None) is not None
-    if isinstance(value, dt.time):
-        return family == "timetz" or (family in ("time", "interval") and not is_zoned)
-    if isinstance(value, dt.datetime):
-        is_date = not is_zoned and value.time() == dt.time(0)
-        is_timestamp = family == "timestamptz" or (family == "timestamp" and not is_zoned)
-        return is_timestamp or (family == "date" and is_date)
-    return isinstance(value, dt.date) and family in ("date", "timestamp", "timestamptz")
+        fitting = {"interval"}
+        if dt.timedelta(0) <= value < dt.timedelta(days=1):
+            fitting |= {"time", "timetz"}
+    elif isinstance(value, dt.time):
+        fitting = {"timetz"} if has_zone else {"timetz", "time", "interval"}
+    elif isinstance(value, dt.datetime):
+        fitting = {"timestamptz"} if has_zone else {"timestamptz", "timestamp"}
+        if not has_zone and value.time() == dt.time(0):
+            fitting.add("date")
+    elif isinstance(value, dt.date):
+        fitting = {"date", "timestamp", "timestamptz"}
+    return family in fitting
 
 
 def _shorten(value: Any) -> str:

@@ -28,7 +28,7 @@ _DIALECTS_COMPARING_JSON_AS_TEXT: Final = ("sqlite", "duckdb", "mysql")
 _COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
 _CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
 # Operators after which a colon without a blank between begins no placeholder.
-_BEFORE_OTHER_COLON: Final = (":", ")", "]")
+_ENDS_OF_VALUES: Final = (")", "]", ":")  # the last is the first colon of ``x::type``
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +105,20 @@ def find_placeholders(text: str, tokens: Sequence[Token], *, named: bool) -> lis
             placeholders.append(_placeholder_at(tokens, index, token.end, len(placeholders)))
             continue
         match = _NAME.match(text, token.start)
-        if match is None or (index > 0 and _is_other_colon(tokens[index - 1], token)):
+        if match is None:
+            continue
+        if index > 0 and _is_colon_after_value(tokens[index - 1], token):
             continue
         placeholders.append(_placeholder_at(tokens, index, match.end(), match.group(1)))
     return placeholders
 
 
-def _is_other_colon(before: Token, colon: Token) -> bool:
-    """Return True for a colon of ``::type``, ``[1:n]`` or ``value:key``.
-
-    The colon directly follows a word, a literal, a bracket that ends a value, or another colon. A
-    placeholder follows a blank, or an operator such as ``=`` or ``(``.
-    """
+def _is_colon_after_value(before: Token, colon: Token) -> bool:
+    """Return True for a colon as in ``x::type``, ``x[1:n]`` or ``x:key``, unlike ``x = :name``."""
     if before.end != colon.start:
         return False
-    return before.kind != "operator" or before.text in _BEFORE_OTHER_COLON
+    follows_opening_operator = before.kind == "operator" and before.text not in _ENDS_OF_VALUES
+    return not follows_opening_operator  # such as = or (
 
 
 def _placeholder_at(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Placeholder:
@@ -178,12 +177,12 @@ def bind(
         bound.values.extend(values)
         bound.names.extend([_shown(placeholder.key)] * len(values))
         bound.casts.extend([placeholder.is_cast] * len(values))
-        # The text before the placeholder belongs to the last piece. Each value begins a new piece.
-        bound.pieces[-1] += text[position : placeholder.start]
-        if placeholder.needs_parentheses:  # ``IN :ids`` becomes ``IN (?, ?)``
-            bound.pieces[-1] += "("
-        bound.pieces.extend([", "] * (len(values) - 1))
-        bound.pieces.append(")" if placeholder.needs_parentheses else "")
+        # With two values, ``id IN :ids`` becomes the pieces "id IN (", ", " and ")".
+        opening, closing = ("(", ")") if placeholder.needs_parentheses else ("", "")
+        bound.pieces[-1] += text[position : placeholder.start] + opening
+        commas = len(values) - 1
+        bound.pieces.extend([", "] * commas)
+        bound.pieces.append(closing)
         position = placeholder.end
     bound.pieces[-1] += text[position:]
     return bound
@@ -204,15 +203,12 @@ def _check_not_compared_as_json(
 
 
 def _is_json(value: Any, placeholder: Placeholder, dialect: Dialect) -> bool:
-    """Return True if a value, or an item of a list after IN, is bound as JSON.
-
-    Dicts are bound as JSON, and so are lists that contain dicts. A list without dicts is bound as
-    JSON unless it is after IN, or the database is DuckDB, which has a type for lists.
-    """
-    is_list = isinstance(value, (list, tuple)) and not placeholder.in_list
-    if is_list and dialect != "duckdb":
+    """Return True if a value, or an item of a list after IN, is bound as JSON."""
+    if holds_dict(value):
         return True
-    return holds_dict(value)
+    if placeholder.in_list or dialect == "duckdb":
+        return False  # after IN, a list's items are bound; DuckDB has a type for lists
+    return isinstance(value, (list, tuple))
 
 
 def _is_compared(tokens: Sequence[Token], placeholder: Placeholder) -> bool:

@@ -198,8 +198,10 @@ class PartialSchema:
         chars_of_all_names = sum(len(name) + 2 for name in names)
         names_budget = min(chars_of_all_names, round(_NAMES_SHARE * self._budget))
         lines = self._lines(ranked, self._budget - names_budget)
+        # Each line is one of the first tables, in the order of ``names``.
         names_without_line = names[len(lines) :]
-        remaining_chars = self._budget - sum(len(line) + 1 for line in lines)
+        used_chars = sum(len(line) + 1 for line in lines)
+        remaining_chars = self._budget - used_chars
         listed_names = _first_fitting(names_without_line, remaining_chars)
         if listed_names:
             label = "other tables" if lines else "tables"

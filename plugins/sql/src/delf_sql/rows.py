@@ -39,9 +39,6 @@ def collect(
 ) -> tuple[list[Sequence[Any]], bool]:
     """Fetch at most ``limit`` rows; return them, and True if there are more.
 
-    The first fetch is of one row. Each later fetch is of at most four times as many rows as the
-    fetch before, and of no more than fit into ``max_bytes`` by the average size of a row so far.
-
     Args:
         fetch: Returns the next rows, at most as many as requested.
         limit: The maximum number of rows to return.
@@ -53,6 +50,7 @@ def collect(
     rows: list[Sequence[Any]] = []
     total_bytes = 0
     batch_size = 1
+    # One row more than the limit shows that there are more rows.
     while batch := fetch(min(batch_size, limit + 1 - len(rows))):
         for row in batch:
             if len(rows) == limit:
@@ -61,8 +59,8 @@ def collect(
             if total_bytes > max_bytes:
                 raise too_large(max_bytes, len(rows) + 1)
             rows.append(row)
-        remaining_bytes = max_bytes - total_bytes
-        fitting_rows = remaining_bytes * len(rows) // total_bytes
+        # The number of rows that fit into the remaining bytes, by the average size of a row so far.
+        fitting_rows = (max_bytes - total_bytes) * len(rows) // total_bytes
         batch_size = max(1, min(4 * batch_size, fitting_rows))
     return rows, False
 

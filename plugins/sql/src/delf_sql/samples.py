@@ -320,12 +320,12 @@ def _fits(value: str, form: str) -> bool:
         moment = dt.datetime.strptime(value, form)  # noqa: DTZ007 - the zone does not matter
     except ValueError:
         return False
-    if form.startswith("%H"):
+    is_time_without_date = form.startswith("%H")
+    if is_time_without_date:
         return True
-    # strptime() also accepts numbers with fewer digits. A code of the format, such as ``%m``, is no
-    # longer than the digits that it stands for.
-    is_full_length = len(value) >= len(form)
-    return is_full_length and 1900 <= moment.year <= 2100
+    # strptime() also accepts 2024-1-1 1:1 for %Y-%m-%d %H:%M, which is too short for usual dates.
+    is_too_short = len(value) < len(form)
+    return not is_too_short and 1900 <= moment.year <= 2100
 
 
 def _pattern_of(value: str) -> str:

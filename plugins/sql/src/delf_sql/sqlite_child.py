@@ -196,10 +196,10 @@ class _Session:
             # SQLite then refuses to read the whole file. Make it skip the definition, and keep its
             # message for the description of the database. A writer cannot skip the definition: the
             # setting for this, ``writable_schema``, would also let statements change definitions.
-            self.unparsable_definition = _unparsable_definition(connection)
+            self.unparsable_definition = _skip_unparsable_definition(connection)
         else:
-            # RETURNING may return bytes that are not valid UTF-8. A query with such bytes would be
-            # repeated with this decoding, but a write must not be repeated.
+            # RETURNING may return bytes that are not valid UTF-8. A reader then runs its query
+            # again with this decoding. A write must not run twice, so it always decodes this way.
             connection.text_factory = _escaped
             connection.execute("PRAGMA foreign_keys = ON")
             # If the process of an earlier write was killed, this read makes SQLite roll it back.
@@ -397,18 +397,17 @@ def _has_invalid_bytes(value: Any) -> bool:
     return False
 
 
-def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
-    """Return SQLite's message about a definition that this version cannot parse, else None.
+def _skip_unparsable_definition(connection: sqlite3.Connection) -> str | None:
+    """Make SQLite skip a table's definition that it cannot parse, and return its message.
 
-    A definition written for a newer SQLite makes the whole file unreadable. The connection is
-    therefore set to ignore the definition.
+    Return None if SQLite can parse all definitions.
     """
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.DatabaseError as error:
         if not str(error).startswith("malformed database schema"):
             return None  # the first statement will raise the same error
-        # With this setting SQLite skips the definition. The setting would also allow changes of
+        # Otherwise the whole file would be unreadable. The setting would also allow changes of
         # definitions, but the file is open for reading only.
         connection.execute("PRAGMA writable_schema = ON")
         return str(error)
@@ -416,9 +415,9 @@ def _unparsable_definition(connection: sqlite3.Connection) -> str | None:
 
 
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
-    """Return True if SQLite wants to write while it opens a virtual table for reading.
+    """Return True for the writes that SQLite prepares when a query reads a virtual table.
 
-    SQLite prepares these statements, for which it asks for permission, but does not execute them.
+    SQLite asks for permission, but does not execute these writes.
 
     Args:
         action: The number of SQLite's action, such as ``SQLITE_INSERT``.
@@ -426,8 +425,8 @@ def _opens_virtual_table(action: int, table: str | None, database: str | None) -
         database: ``main``, the name of an attached file, or ``temp`` for the temporary database;
             None if SQLite names no database.
     """
-    # The temporary database is writable even if the file is not. An action without a database may
-    # be one in the temporary database.
+    # A write to the temporary database would be executed, because it is writable. If SQLite names
+    # no database, the action may be in the temporary one.
     if database in (None, "temp") or table is None:
         return False
     if action == sqlite3.SQLITE_UPDATE:  # declares the columns of the virtual table

@@ -104,7 +104,7 @@ class Target:
     @property
     def enforces_read_only(self) -> bool:
         """True if the database itself prevents a query from writing."""
-        # Only a backend of our own opens read-only sessions; a database with a URL has no backend.
+        # Our backends open read-only sessions. All other databases have a ``url`` for SQLAlchemy.
         return self.url is None
 
     @property

@@ -223,7 +223,8 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
                 f"the statement has an unusual character (U+{ord(sign):04X}) outside of quotes: "
                 "write plain blanks and line breaks"
             )
-    do_tokens_overlap = start > end  # sqlglot's tokens should not; the gap is then empty
+    # sqlglot's tokens should not overlap. If they do, the statement is refused below.
+    do_tokens_overlap = start > end
     if not do_tokens_overlap and _matches(_GAPS.get(dialect, _OTHER_GAPS), gap):
         return
     comment_start = gap.rfind("/*")
@@ -298,15 +299,16 @@ def _forbids_blank(before: Token, token: Token) -> bool:
     has_blank_already = before.end != token.start
     if has_blank_already:
         return False
-    is_operator = token.kind == "operator"
-    if is_operator and token.text == "(":
-        return before.kind in ("word", "name")  # a call; in MySQL, f (x) is none
-    if before.kind == "operator" and before.text in _NO_BLANK_AFTER:  # as in :name
+    operator_before = before.text if before.kind == "operator" else ""
+    operator = token.text if token.kind == "operator" else ""
+    if operator == "(":  # f(x) is a call; in MySQL, f (x) is none
+        return before.kind in ("word", "name")
+    if operator_before in _NO_BLANK_AFTER:  # as in :name
         return True
-    if not is_operator:
-        return False
-    is_shift = before.kind == "operator" and before.text + token.text in _SHIFTS
-    return is_shift or token.text in _NO_BLANK_BEFORE  # as in a.b
+    if operator in _NO_BLANK_BEFORE:  # as in a.b
+        return True
+    is_pair = bool(operator_before and operator)
+    return is_pair and operator_before + operator in _SHIFTS  # the tokens < and < of 1 << 2
 
 
 def _shown(piece: str) -> str:

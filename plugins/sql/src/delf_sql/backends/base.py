@@ -162,8 +162,8 @@ def disallowed_function_error(name: str) -> ToolRefusedError:
     """Make the error for a database function that is not allowed.
 
     Args:
-        name: The function's name. It begins with a dot, as ``.f``, if the query has ``t.f``: this
-            is the column ``f`` of ``t``, or PostgreSQL's other notation for the call ``f(t)``.
+        name: The function's name, such as ``f``. Or ``.f`` for ``t.f``, which PostgreSQL may read
+            as the call ``f(t)``.
     """
     plain_name = name.removeprefix(".")
     if name.startswith("."):

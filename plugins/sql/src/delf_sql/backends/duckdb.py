@@ -154,11 +154,11 @@ class _Session:
     def _death_error(self, status: int) -> _DuckdbError:
         """Return the error for a child that has died before its answer."""
         text = child_death_error(status, _STATEMENT).message
-        if not self._is_read_only:
-            # The write may have been done. For a lost connection, the caller reports that.
-            return _DuckdbError(Problem(cause="unavailable", text=text, is_connection_lost=True))
-        cause = "timeout" if self._is_stopped else "unavailable"
-        return _DuckdbError(Problem(cause=cause, text=text))
+        if self._is_read_only:
+            cause = "timeout" if self._is_stopped else "unavailable"
+            return _DuckdbError(Problem(cause=cause, text=text))
+        # is_connection_lost makes the caller report that the write may have been done.
+        return _DuckdbError(Problem(cause="unavailable", text=text, is_connection_lost=True))
 
     def stop(self) -> None:
         """Kill the running statement's process, and refuse further statements."""

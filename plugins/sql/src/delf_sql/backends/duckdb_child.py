@@ -354,8 +354,8 @@ def _unrepresentable_inside(kind: str) -> str | None:
 def _converted_row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
     """Convert a result row to a list of values.
 
-    The row has all columns twice: in the second half each value is a text if Python cannot
-    represent the value of the first half, else None.
+    For the columns ``a`` and ``b``, the row is ``(a, b, text of a, text of b)``. Each of these
+    texts is None unless Python cannot represent the value.
     """
     values: list[Any] = []
     for number, (_, kind) in enumerate(kinds):

@@ -400,16 +400,16 @@ def _rows(
 def _check_is_query(driver: _Connection, probe: str) -> None:
     """Check with the server that a text is a query, without running it."""
     try:
-        # Only a query is valid here, and preparing a statement does not run it.
+        # In parentheses, only a query is valid. Preparing a statement does not run it.
         driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
     except MySQLError as error:
         if _code(error) != _SYNTAX_ERROR:
             raise
     else:
         return
-    # A text with a mistake raises the server's own error here. Any other text is valid, so it is a
-    # statement that is not a query.
+    # A query with a mistake, such as SELEC, raises the server's error without the parentheses, too.
     driver.prepare(probe)
+    # Otherwise, the text is a valid statement of another kind, such as DELETE.
     raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 

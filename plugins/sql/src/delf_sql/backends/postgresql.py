@@ -245,10 +245,11 @@ class PostgresBackend(EngineBackend):
         names_after_dot = {
             name for name in statement.names_after_dot if not is_listed(name, allowed)
         }
-        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. Known functions
-        # that only read, as in `row.lower`, are checked like the functions of written calls.
+        # PostgreSQL reads `row.f` as the call `f(row)` if the row has no column f. If f is known to
+        # only read, as in `row.lower`, it is checked like a call `lower(row)`.
         known = known_functions("postgresql")
-        calls |= names_after_dot & known
+        known_names_after_dot = names_after_dot & known
+        calls |= known_names_after_dot
         parameters = {
             "calls": sorted(calls),
             "known": sorted(calls & known),

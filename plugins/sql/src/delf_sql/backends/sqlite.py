@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -111,15 +111,15 @@ class _Child:
     def __init__(self, open_options: OpenOptions, files: Sequence[Path] = ()) -> None:
         self._open_options = open_options
         self._files = files
-        # A session is not reused once this changes, because it changes what a child may write.
+        # The child may write to these logs. If a file gets or loses its log, a new child is needed.
         self._files_with_write_ahead_log = self._find_files_with_write_ahead_log()
         environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._folder = tempfile.TemporaryDirectory(
             prefix="delf-sqlite-", dir=environ.get("SQLITE_TMPDIR"), ignore_cleanup_errors=True
         )
         environ["SQLITE_TMPDIR"] = self._folder.name
-        # Only the child needs the folder for temporary files.
-        open_options = open_options._replace(writable=[*open_options.writable, self._folder.name])
+        writable = [*open_options.writable, self._folder.name]
+        options_of_child = open_options._replace(writable=writable)
         # Without site-packages the child starts faster and runs no .pth files.
         command = [own_python(), "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
@@ -134,7 +134,7 @@ class _Child:
         try:
             # The child process first opens the file. Its answer is SQLite's message about a
             # definition in the file that SQLite cannot parse; None if there is no such definition.
-            (self.unparsable_definition,) = self._ask(tuple(open_options))
+            (self.unparsable_definition,) = self._ask(tuple(options_of_child))
         except BaseException:
             self.close()
             raise
@@ -298,26 +298,20 @@ class SqliteBackend:
         may_create = settings.create and not read_only
         if size is None and not may_create:
             raise _missing_file_error(self.target.database)
-        paths = [path]
-        total_size = size or 0
-        attached: list[tuple[str, str]] = []
-        for name, file in settings.attach.items():
-            attached_path, attached_size = _path_and_size(file)
-            if attached_size is None:
-                raise _missing_file_error(file)
-            paths.append(attached_path)
-            total_size += attached_size
-            attached.append((name, f"file:{quote(str(attached_path))}?mode=ro"))
+        attached = list(self._attached_files())
+        total_size = (size or 0) + sum(attached_size for _, _, attached_size in attached)
         write_mode = "rwc" if settings.create else "rw"
         mode = "ro" if read_only else write_mode
+        paths = [path, *(attached_path for _, attached_path, _ in attached)]
         files = [Path(os.path.realpath(each)) for each in paths]
+        main_file = files[0]
         readable: list[str] = []
         writable_folders: list[str] = []
         for file in files:
             readable += _database_files(file)
-            is_changed = file == files[0] and not read_only
+            may_change = file == main_file and not read_only
             # Readers, too, write the shared memory beside a write-ahead log.
-            if is_changed or _has_write_ahead_log(file):
+            if may_change or _has_write_ahead_log(file):
                 writable_folders.append(str(file.parent))
         options = OpenOptions(
             uri=f"file:{quote(str(path))}?mode={mode}",
@@ -326,7 +320,7 @@ class SqliteBackend:
             busy=min(_BUSY_SECONDS, settings.statement_timeout),
             max_bytes=settings.max_bytes,
             functions=sorted(known_functions("sqlite") | settings.functions),
-            attached=attached,
+            attached=[(name, f"file:{quote(str(each))}?mode=ro") for name, each, _ in attached],
             # Sorting and VACUUM may need several copies of the data.
             max_temporary_bytes=4 * total_size + SPARE_FILE_BYTES,
             readable=readable,
@@ -334,6 +328,14 @@ class SqliteBackend:
             library=_LIBRARY,
         )
         return _Child(options, files)
+
+    def _attached_files(self) -> Iterator[tuple[str, Path, int]]:
+        """Yield the name, the path and the size in bytes of each attached file."""
+        for name, file in self._settings.attach.items():
+            path, size = _path_and_size(file)
+            if size is None:
+                raise _missing_file_error(file)
+            yield name, path, size
 
     def read(self, session: _Child, statement: Statement, params: Params, limit: int) -> Fetched:
         """Run a query; sqlite3 itself refuses a second statement in the text."""
