@@ -706,7 +706,7 @@ def _describe_separated(
         try:
             sample_rows = rows_of_chunk(piece, dialect)
         except ValueError:
-            continue
+            continue  # such as a piece with an open quote
         is_last_piece = piece_number == len(later_pieces)
         for row_number, row in enumerate(sample_rows, 1):
             is_last_of_file = is_last_piece and row_number == len(sample_rows)
