@@ -47,7 +47,6 @@ _ADDRESS: Final = re.compile(
 )
 _ADDRESS_KEY: Final = re.compile(r"(^|_)(host|hostname|server|endpoint|base_url|url)s?$")
 _VARIABLE_REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)")
-_DOCUMENT_SUFFIXES: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
 _FRONT_MATTER_MARK: Final = "---"
 _SPECIFICATION_KEYS: Final = frozenset({"openapi", "swagger"})
 # Matches the keys of an OpenAPI specification whose addresses delf contacts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from delf.errors import ConnectionUnavailableError
 from delf.network.retries import pause
@@ -11,8 +11,6 @@ from delf.values.numbers import parse_count
 from delf_google.errors import GoogleError, LostAnswerError
 from delf_google.requests import Answer, Request
 from delf_google.transport import RETRIES, Transport
-
-_INCOMPLETE: Final = 308
 
 
 async def upload(

@@ -67,7 +67,8 @@ def check_login(owner: str, url: str, source: Source, *, has_password: bool = Fa
 
 def _password_file() -> Path:
     """Return the path of the user's password file, which need not exist."""
-    return Path(os.environ.get("PGPASSFILE") or "~/.pgpass").expanduser()
+    # Path.expanduser raises without a home folder; os.path leaves the path as it is.
+    return Path(os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass"))  # noqa: PTH111
 
 
 def _has_password_for_any_host(file: Path) -> bool:

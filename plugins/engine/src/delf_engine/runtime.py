@@ -163,9 +163,14 @@ class Runtime:
                     return await outcome_of(self.journal, request.task_id)
                 raise  # code of the task has cancelled the task
             finally:
-                # If the caller was cancelled, the work is still ending. Another process must not
-                # resume the task before, even if the caller is cancelled once more.
-                await await_despite_cancellation(self._release_claim(work, request.task_id))
+                if _has_final_end(work):
+                    # Nobody can resume the task. There is no await, at which the caller could be
+                    # cancelled and lose the outcome.
+                    self._claims.claimed.discard(request.task_id)
+                else:
+                    # If the caller was cancelled, the work is still ending. Another process must
+                    # not resume the task before, even if the caller is cancelled once more.
+                    await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
         """Add the observers' notes, such as a trace id, to the setup of a new task.

@@ -49,7 +49,6 @@ from delf_postgresql.login import check_login
 
 T = TypeVar("T")
 
-# PostgreSQL's client takes a login that a URL lacks from these variables and options.
 _MAX_READER_THREADS: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
 # The maximum number of tasks removed in one transaction, so that others can write in between.

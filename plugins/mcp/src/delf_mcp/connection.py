@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from delf_mcp.asking import IdleTimeout
     from delf_mcp.link import Link
-    from delf_mcp.listing import InvalidItemFilter, OmittedItem
+    from delf_mcp.listing import OmittedItem, OmittedItems
     from delf_mcp.oauth import OpenURL
 
 _log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class MCP(Connection[MCPSettings]):
         ) -> tuple[types.ServerCapabilities, list[types.Tool], _Listing]:
             # Before the listing: tools that change meanwhile make the list stale again.
             server.is_tool_list_stale = False
-            server.item_filter.forget_omitted("tools")  # of an earlier listing
+            server.omitted.forget("tools")  # of an earlier listing
             capabilities = client.server_capabilities
             tools: list[types.Tool] = []
             if capabilities.tools is not None:
@@ -205,7 +205,7 @@ class MCP(Connection[MCPSettings]):
                 )
                 actions.setdefault(action.name, action)
         # The item filter left out tools that the client library would refuse.
-        omitted_tools = [*server.item_filter.take_omitted("tools"), *unusable_tools]
+        omitted_tools = [*server.omitted.take("tools"), *unusable_tools]
         self._report_notices(omitted_tools, applied, tools, actions)
         self.claimed_effects = {tool.name: claimed_effect_of(tool) for tool in tools}
         self.listed_actions = tuple(actions.values())
@@ -443,7 +443,7 @@ class MCP(Connection[MCPSettings]):
         self._notices = texts
 
     def _log_omitted(self, server: _Server, *kinds: str) -> None:
-        omitted = [item for kind in kinds for item in server.item_filter.take_omitted(kind)]
+        omitted = [item for kind in kinds for item in server.omitted.take(kind)]
         for item in omitted[:_MAX_NOTICES]:
             _log.warning(
                 "%s: %r of its %s is left out: %s", self.name, item.name, item.kind, item.why
@@ -680,13 +680,13 @@ class _Server:
     def __init__(self, name: str, settings: MCPSettings, connection: MCP) -> None:
         from delf_mcp.asking import ServerQuestions
         from delf_mcp.link import Link
-        from delf_mcp.listing import InvalidItemFilter
+        from delf_mcp.listing import OmittedItems
         from delf_mcp.target import Target
 
         self.is_tool_list_stale = False
         """True if the server has announced that its tools changed."""
         self.questions = ServerQuestions(name, settings.sampling, settings.roots)
-        self.item_filter: InvalidItemFilter = InvalidItemFilter(settings.max_tools)
+        self.omitted: OmittedItems = OmittedItems()
         target = Target(
             name,
             settings,
@@ -694,7 +694,7 @@ class _Server:
             connection.keep_secret,
             connection.show,
             self._mark_tool_list_stale,
-            self.item_filter,
+            self.omitted,
         )
         self.link: Link = Link(name, target.open, settings.start_timeout)
 

@@ -295,6 +295,7 @@ class Link:
     async def _abandon_start(self, run: ServerRun) -> None:
         """Cancel a start that is in progress, and count it as failed."""
         self._back_off(self._failures + 1)
+        self._ended_run = run  # the next start or aclose() waits until the server has ended
         await run.cancel_start()
 
 

@@ -53,30 +53,42 @@ class OmittedItem:
     why: str
 
 
-class InvalidItemFilter:
-    """Removes invalid items from a server's lists.
+class OmittedItems:
+    """The invalid items that were removed from a server's lists."""
 
-    Otherwise the client library would reject the whole list.
+    def __init__(self) -> None:
+        self._items: list[OmittedItem] = []
+
+    def add(self, item: OmittedItem) -> None:
+        """Remember an item that was removed."""
+        self._items.append(item)
+
+    def take(self, kind: str) -> list[OmittedItem]:
+        """Return the items of a kind that were removed since the last call of this method."""
+        items = [item for item in self._items if item.kind == kind]
+        self.forget(kind)
+        return items
+
+    def forget(self, kind: str) -> None:
+        """Forget the items of a kind that were removed so far."""
+        self._items = [item for item in self._items if item.kind != kind]
+
+
+class InvalidItemFilter:
+    """Removes invalid items from the lists that one client receives.
+
+    The library refuses a whole list if one item is invalid.
 
     Args:
         max_tools: The maximum number of tools to accept.
+        omitted: Gets the removed items.
     """
 
-    def __init__(self, max_tools: int) -> None:
+    def __init__(self, max_tools: int, omitted: OmittedItems) -> None:
         self._max_tools = max_tools
+        self._omitted = omitted
         self.version: str | None = None
-        """The protocol version; None before the version is negotiated."""
-        self._omitted: list[OmittedItem] = []
-
-    def take_omitted(self, kind: str) -> list[OmittedItem]:
-        """Return the items of a kind that were removed since the last call of this method."""
-        items = [item for item in self._omitted if item.kind == kind]
-        self.forget_omitted(kind)
-        return items
-
-    def forget_omitted(self, kind: str) -> None:
-        """Forget the items of a kind that were removed so far."""
-        self._omitted = [item for item in self._omitted if item.kind != kind]
+        """The protocol version of the client; None before the version is negotiated."""
 
     def remove_invalid_items(self, message: Any) -> None:
         """Remove invalid items from the lists in a response, such as the list of tools."""
@@ -113,7 +125,7 @@ class InvalidItemFilter:
                 continue
             name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
             item_name = displayable(name) or f"number {index + 1}"
-            self._omitted.append(OmittedItem(kind, item_name, why))
+            self._omitted.add(OmittedItem(kind, item_name, why))
         return valid_items
 
     def _fault(self, method: str, result: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from delf.settings import reveal_secrets
 from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE_BYTES, limit_response_size
 from delf_mcp.link import ServerExit, first_of, watched
-from delf_mcp.listing import InvalidItemFilter
+from delf_mcp.listing import InvalidItemFilter, OmittedItems
 from delf_mcp.oauth import OpenURL, login
 from delf_mcp.program import running
 from delf_mcp.settings import MCPSettings
@@ -44,7 +44,7 @@ class Target:
         add_secret: Called with each received secret, to redact the secret from now on.
         open_url: Shows a URL to the user.
         on_tools_changed: Called when the server's tools may have changed.
-        item_filter: Removes invalid items from the server's lists.
+        omitted: Gets the invalid items that are removed from the server's lists.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Target:
         add_secret: Callable[[str], None],
         open_url: OpenURL,
         on_tools_changed: Callable[[], None],
-        item_filter: InvalidItemFilter,
+        omitted: OmittedItems,
     ) -> None:
         self._on_tools_changed = on_tools_changed
-        self._item_filter = item_filter
+        self._omitted = omitted
         self._name = name
         self._settings = settings
         self._callbacks = callbacks
@@ -136,8 +136,9 @@ class Target:
     @asynccontextmanager
     async def _client(self, transport: Any, server_exit: ServerExit) -> AsyncGenerator[Client]:
         """Yield a client for a transport, and report changes of the tools until the end."""
-        self._item_filter.version = None  # the validity of items depends on the negotiated version
-        streams: Any = watched(transport, server_exit, self._item_filter.remove_invalid_items)
+        # The validity of items depends on the version that this client negotiates.
+        item_filter = InvalidItemFilter(self._settings.max_tools, self._omitted)
+        streams: Any = watched(transport, server_exit, item_filter.remove_invalid_items)
         new_client = Client(
             streams,
             client_info=types.Implementation(name="delf", version=__version__),
@@ -146,7 +147,7 @@ class Target:
             **self._callbacks,
         )
         async with new_client as client:
-            self._item_filter.version = client.protocol_version
+            item_filter.version = client.protocol_version
             # A pattern in the server's schema could make the library's check run forever.
             client.session.validate_tool_result = _skip_validation
             self._on_tools_changed()

@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# PostgreSQL's client takes a login that a URL lacks from these variables and options.
 _BATCH: Final = 256
 _THREADS: Final = 16
 # The minimum number of facts that are loaded at once to check their similarity.

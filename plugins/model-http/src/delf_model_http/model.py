@@ -285,57 +285,6 @@ class HttpModel(EndpointModel):
         if answer.has_received_nothing and last_event:
             raise UnreadableError(f"it says nothing: {last_event[:_MAX_SHOWN_CHARS]!r}")
 
-    async def _receive_events(
-        self, request: ModelRequest, deadline: float, answer: Answer
-    ) -> AsyncGenerator[str | bytes]:
-        """Yield the data of each event until the stream ends.
-
-        After the model has finished, wait only briefly for more. If the server does not stream,
-        yield the whole body as bytes.
-
-        Args:
-            request: The request.
-            deadline: The time at which the request fails, on the event loop's clock.
-            answer: The answer so far, to which the caller adds each yielded event.
-        """
-        clock = asyncio.get_running_loop().time
-        reader = EventReader()
-        # The first chunk with content shows whether the server streams.
-        has_content = False
-        whole_body: bytearray | None = None  # of a server that does not stream
-        async with aclosing(self._chunks(request)) as chunks:
-            while True:
-                limit = deadline
-                if answer.has_model_finished:
-                    # Token counts may still follow. Once the stream is over, only the end of the
-                    # body is awaited, so that the connection can be used again.
-                    seconds = _SECONDS_FOR_REST if answer.is_stream_over else _SECONDS_FOR_USAGE
-                    limit = min(deadline, clock() + seconds)
-                try:
-                    async with asyncio.timeout_at(limit):
-                        chunk = await anext(chunks)
-                except StopAsyncIteration:
-                    break
-                except TimeoutError:
-                    if answer.has_model_finished:
-                        return
-                    raise
-                if not has_content and chunk.strip():
-                    has_content = True
-                    if not _is_event_stream(chunk):
-                        whole_body = bytearray()
-                if whole_body is not None:
-                    whole_body += chunk
-                    if len(whole_body) > MAX_BYTES:
-                        raise UnreadableError(f"it has more than {MAX_BYTES // 1_000_000} MB")
-                    continue
-                for data in reader.feed(chunk):
-                    yield data
-        if whole_body is not None:
-            yield bytes(whole_body)
-        for data in reader.end():
-            yield data
-
     async def _chunks(self, request: ModelRequest) -> AsyncGenerator[bytes]:
         async with self._send(request, stream=True) as response:
             try:

@@ -16,7 +16,6 @@ from delf.settings import PluginSettings, SecretStr, SentTo
 from delf_postgresql.login import check_login
 
 PLUGIN: Final = "runner-dbos"
-# PostgreSQL's client takes a login that a URL lacks from these variables and options.
 
 
 def project_id(folder: str | Path) -> str:

@@ -369,7 +369,8 @@ class Tasks:
                 before_start=partial(self._check_owner, caller.holder),
             )
         except BaseException:
-            self._forget_running(task_id)
+            self._forget_running(task_id, running_task)
+            self._owners_by_task_id.pop(task_id, None)  # refused requests push out no other owner
             raise
         finally:
             running_task.recorded.set()  # equal requests wait for this in _find_submitted()
@@ -562,9 +563,16 @@ class Tasks:
         owner = self._owners_by_task_id[task_id]  # "" for a task of the local user
         return caller.sees(owner or None)
 
-    def _forget_running(self, task_id: str) -> None:
-        running_task = self._running_tasks.pop(task_id, None)
-        if running_task is not None:
+    def _forget_running(self, task_id: str, run: _RunningTask | None = None) -> None:
+        """Stop counting a task among its owner's open tasks.
+
+        Args:
+            task_id: The id of the task.
+            run: If given, only this run of the task; a newer run stays registered.
+        """
+        running_task = self._running_tasks.get(task_id)
+        if running_task is not None and (run is None or run is running_task):
+            del self._running_tasks[task_id]
             self._open_task_counts_by_owner[running_task.owner] -= 1
             running_task.recorded.set()
             running_task.started.set()
@@ -945,7 +953,8 @@ class Tasks:
             if not running_task.started.is_set():
                 running_task.start_error = error
         finally:
-            self._forget_running(task_id)  # _handle_end() does not, if the task has not ended
+            # _handle_end() does not, if the task has not ended.
+            self._forget_running(task_id, running_task)
 
     async def _ledger_of_accepted_task(self, owner: str | None) -> SharedLedger | None:
         """Return the ledger that charges a task to its owner's budgets; None if there are none.

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# PostgreSQL's client takes a login that a URL lacks from these variables and options.
 _MAKING: Final = Lock()
 # The maximum number of tables returned by ``schema(search=…)``.
 _MAX_FOUND_TABLES: Final = 20

@@ -53,7 +53,6 @@ _NODES_WITHOUT_NAMES = (
     ast.boolop,
     ast.Constant,
 )
-_GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
 
 
 class ValuePart(NamedTuple):
