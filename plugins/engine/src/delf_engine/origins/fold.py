@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Final, NamedTuple, cast
 
 from delf.events import (
@@ -32,7 +33,7 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.origins.origin import Origin, PastCall, Results, find_in
 from delf_engine.origins.outline import Outline
 from delf_engine.origins.scripts import Scripts
-from delf_engine.origins.sources import UNKNOWN, Sources, field_names_used
+from delf_engine.origins.sources import UNKNOWN, Source, Sources, field_names_used
 from delf_engine.origins.texts import mentions, mentions_record, normalized_text
 from delf_engine.origins.values import items_of, texts_with_trust, values_of
 
@@ -106,25 +107,21 @@ class Origins:
         has_received_untrusted: bool = False,
         untrusted_variables: Collection[str] = (),
     ) -> None:
-        # The texts that the user wrote: the task, earlier messages and typed answers.
+        # The user's words: the task, earlier messages and typed answers.
         self._user_texts = [task]
         # The answers of a person to questions of scripts, which count as the user's words.
         self._answers: set[str] = set()
-        # The texts are recorded at the first call of the model, which is the first reader.
+        # Recorded before the first call of the model, which reads these texts.
         self._context_texts = context_texts
         self._was_model_called = False
         self._tool_of = tool_of
-        # Set to None once the files are among the searchable calls.
         self._read_files = files
         # The number of events that follow() has processed, and skips when it is called again.
         self._processed_event_count = 0
-        # The text of a task that a script wrote is left out of ``task`` and counts as untrusted.
+        # The words of a task that a script wrote, and not the user, count as untrusted data.
         is_written_by_script = not task
         self.has_received_untrusted = has_received_untrusted or is_written_by_script
-        """True if the task has received untrusted data, even if no model has read the data.
-
-        Always true for a task that a script wrote, and not the user.
-        """
+        """True if untrusted data has reached the task, even if no model has read the data."""
         self.has_author_read_untrusted_data = is_written_by_script
         """True if the author of the running script had read untrusted data before writing it.
 
@@ -198,9 +195,9 @@ class Origins:
     def _record_script(self, code: str) -> None:
         """Record a new script; analyse a script whose author had read no untrusted data."""
         self._code = code
-        # A script that no model wrote comes from a routine. Its author is the user, who saved the
-        # routine before this task received any data.
-        if not self._was_model_called:
+        is_from_routine = not self._was_model_called
+        if is_from_routine:
+            # The author is the user, who saved the routine before this task received any data.
             self.has_author_read_untrusted_data = False
         if not self.has_author_read_untrusted_data:
             self._analysed_scripts.add(code)
@@ -243,38 +240,33 @@ class Origins:
     def _trust_of_result(
         self, event: CallStarted, tool: BoundAction
     ) -> Trust | Mapping[str, Trust]:
-        """Return the trust of a call's result, as the connection or the action declares it.
-
-        If the connection derives the trust from the arguments, such as the name of one of the
-        user's files, untrusted arguments make the result untrusted.
-        """
+        """Return the trust of a call's result, as the connection or the action declares it."""
         trust_by_arguments = tool.trust_of(event.arguments)
         if not trust_by_arguments:
             return tool.action.trust
-        # A script may take the name of the user's file from a mail. A stranger then chose what is
-        # read. The check of the arguments finds this only if the author of the script has read no
-        # untrusted data; unplanned_read() finds the other reads that a stranger may have chosen.
-        if self.has_author_read_untrusted_data or self._has_own_arguments(event):
+        if self.has_author_read_untrusted_data:
+            # No argument of this author counts as the user's. unplanned_read() checks such calls.
             return trust_by_arguments
-        return "outside"
+        # In ``files.read(mail.subject)``, a stranger chooses which file of the user is read.
+        return trust_by_arguments if self._has_own_arguments(event) else "outside"
 
     def _has_own_arguments(self, event: CallStarted) -> bool:
         return self.are_only_from_user(event.action, event.arguments, event.line)
 
     def _may_taint_connection(self, call: PastCall) -> bool:
-        """Return whether a call may bring untrusted data into a connection without such data.
+        """Return whether a call may bring the first untrusted data into a connection.
 
-        A service may later return what it received: an added note, and even the search terms of a
-        read.
+        The service may return that data later: an added note, or the search terms of a read.
         """
-        is_tainted_already = call.connection in self._history.tainted_connections
-        if is_tainted_already or not self.has_received_untrusted:
+        if call.connection in self._history.tainted_connections:
+            return False  # there is nothing more to record
+        if not self.has_received_untrusted:
             return False
         if call.changes_data:
             return True
-        # The arguments of such a read never count as the user's own, so each such read would make
-        # the whole connection untrusted. unplanned_read() looks at these reads instead.
         if self.has_author_read_untrusted_data:
+            # No argument of this author counts as the user's, so one read would taint the whole
+            # connection. unplanned_read() checks such reads instead.
             return False
         return call.connection != ""  # a service, and not a plain tool
 
@@ -382,18 +374,19 @@ class Origins:
         return self._analysed_scripts.sources(action, path, line)
 
     def untrusted_sources(self, action: str, path: str, line: int | None) -> Sources | None:
-        """Return the sources of a value without the actions that returned only the user's data.
+        """Return the sources of an argument that may contain data of others.
 
-        None if the script does not show where the value comes from.
+        Return None if the script does not show where the argument comes from.
         """
         sources = self.sources(action, path, line)
         if sources is None:
             return None
-        return {
-            source
-            for source in sources
-            if source.action is None or not self._returned_only_user_data(source.action)
-        }
+        untrusted: set[Source] = set()
+        for source in sources:
+            if source.action is not None and self._returned_only_user_data(source.action):
+                continue
+            untrusted.add(source)
+        return untrusted
 
     def _sources_in_outline(self, node: ast.expr) -> Sources:
         """Return the sources of an expression in an outline.
@@ -415,33 +408,34 @@ class Origins:
         tool = self._tool_of(action)
         if tool is None or action in self._history.untrusted_actions:
             return False
-        # An action with a finished call has returned only the user's own data, because the action
-        # is not in untrusted_actions. Before the first result, the action's declaration decides.
         has_result = bool(self._history.finished_calls_by_action[action])
-        return has_result or tool.action.trust == "own"
+        if has_result:
+            return True  # a result with data of others would have put it into untrusted_actions
+        return tool.action.trust == "own"
 
     def _is_only_in_trusted_fields(self, action: str, text: str, fields: Collection[str]) -> bool:
-        """Return whether an action's results have a text, and only in fields that the user wrote.
-
-        Also return False if anyone but the user may have written a field that the script reads.
+        """Return whether a script can get a text only from data that the user wrote.
 
         Args:
-            action: The action.
+            action: The action whose results the script reads.
             text: The text.
-            fields: The fields that the script reads from the results.
+            fields: The names of the fields that the script reads from the results.
         """
+        return self._results_of(action).is_only_in_user_data(normalized_text(text), fields)
+
+    def _results_of(self, action: str) -> Results:
+        """Return the texts that an action has returned, after adding those of new calls."""
         results = self._history.results[action]
         finished_calls = self._history.finished_calls_by_action[action]
-        # Add the calls that have finished since the last time.
         for call in finished_calls[results.count :]:
             results.add(call)
-        return results.is_only_in_user_data(normalized_text(text), fields)
+        return results
 
     def unplanned_read(self) -> PastCall | None:
-        """Return the first successful read that the task's outline does not ask for.
+        """Return the first successful read that a stranger may have caused.
 
-        A read that the model wrote before it had received untrusted data is ignored, because
-        nobody else can have caused the read.
+        A stranger can cause a read only after the model has read untrusted data. The reads in the
+        task's outline do not count, because the user asked for them.
         """
         for call in self._history.calls.values():
             is_built_in = call.tool is not None and call.tool.built_in
@@ -475,9 +469,9 @@ class Origins:
     def _origin_of_new_value(self, text: str) -> Origin:
         """Return the origin of a value that occurs in no text that the task has read."""
         # Without a script, the model wrote the call's arguments directly.
-        is_written_by_author = self._code is None or self._is_in_script(text)
-        if is_written_by_author and self.has_author_read_untrusted_data:
-            # The author may have made up the value under the influence of untrusted data.
+        is_written_by_model = self._code is None or self._is_in_script(text)
+        if is_written_by_model and self.has_author_read_untrusted_data:
+            # The model may have made up the value under the influence of untrusted data.
             return Origin(kind="script", trust="outside")
         # A script may compute the value from all data that the task has received.
         may_contain_untrusted = self.has_received_untrusted and text.strip() != ""
@@ -506,16 +500,14 @@ class Origins:
         return False
 
     def _all_searchable_calls(self) -> Sequence[PastCall]:
-        """Return the finished calls, and a made-up call for each other text that the task has read.
+        """Return the input files as made-up calls, then all other searchable calls."""
+        return [*self._file_calls, *self._history.searchable_calls]
 
-        The task's input files are read when this method is first called.
-        """
-        if self._read_files is not None:
-            files = self._read_files()
-            file_calls = (_as_call(f"the input file {name}", text) for name, text in files)
-            self._history.searchable_calls[:0] = file_calls
-            self._read_files = None  # the files are read only once
-        return self._history.searchable_calls
+    @cached_property
+    def _file_calls(self) -> Sequence[PastCall]:
+        """The task's input files, each as the result of a made-up call."""
+        files = () if self._read_files is None else self._read_files()
+        return [_as_call(f"the input file {name}", text) for name, text in files]
 
 
 def _as_lines(record: Any) -> str:

@@ -179,22 +179,18 @@ class Results:
             self._add_user_fields(call.result, call.trust)
 
     def _add_user_fields(self, result: Any, trust_by_field: Mapping[str, Trust]) -> None:
-        """Add the texts in those fields of a result's records whose content the user wrote.
+        """Add the texts of all fields that the user wrote, such as ``subject``.
 
-        For example, the user wrote the field ``subject``, and others wrote ``body``. The texts in
-        ``body`` are not stored. A script that reads only ``subject`` cannot get a value from
-        ``body``. For a script that reads ``body``, :meth:`is_only_in_user_data` returns False
-        whatever the value is, because it looks up the trust of ``body`` in ``_trusts_by_field``.
+        The texts of ``body``, which others wrote, are left out: :meth:`is_only_in_user_data`
+        returns False for each script that reads ``body``.
         """
         if trust_by_field not in self._trusts_by_field:
             self._trusts_by_field.append(trust_by_field)
-        # The name "*" stands for all fields that the mapping does not list.
-        trust_of_unlisted = trust_by_field.get("*", "outside")
         records = fields_at(result, ())  # an empty path: the records themselves
         for record in records:
             items = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
             for name, item in items.items():
-                if trust_by_field.get(name, trust_of_unlisted) != "own":
+                if _trust_of_field(trust_by_field, name) != "own":
                     continue
                 if isinstance(item, str):
                     self._texts_of_user.add(normalized_text(item))
@@ -221,55 +217,50 @@ class Results:
 
 
 def _user_texts_in(item: Any, trust_by_field: Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the normalized texts that the user wrote in the value of a field.
+    """Yield the normalized texts that the user wrote in a field such as ``event``.
 
     Args:
-        item: The value of a field that the user wrote.
-        trust_by_field: The trust of fields inside the value, by name. A field that is not listed
-            counts as written by the user, who wrote the value around the field.
+        item: The value of the field, such as ``{"title": "Lunch", "replies": ["I cannot"]}``.
+        trust_by_field: The trust of the inner fields, such as ``{"replies": "outside"}``.
     """
-    # The name "*" stands for all fields that the mapping does not list.
-    texts = texts_with_trust(item, {**trust_by_field, "*": "own"})
+    # The user wrote the outer field, and so all inner fields (``*``) that the mapping omits.
+    inner_trusts: dict[str, Trust] = {**trust_by_field, "*": "own"}
+    texts = texts_with_trust(item, inner_trusts)
     return (normalized_text(text) for trust, _, text in texts if trust == "own")
 
 
 def _is_user_field(trust_by_field: Mapping[str, Trust], name: str) -> bool:
-    """Return whether the user wrote a field. Others may have written a field of unknown name."""
-    if name == UNKNOWN_FIELD:
+    if name == UNKNOWN_FIELD:  # as in ``record[key]``, which may read any field
         return False
+    return _trust_of_field(trust_by_field, name) == "own"
+
+
+def _trust_of_field(trust_by_field: Mapping[str, Trust], name: str) -> Trust:
     # The name "*" stands for all fields that the mapping does not list.
-    trust_of_unlisted = trust_by_field.get("*", "outside")
-    return trust_by_field.get(name, trust_of_unlisted) == "own"
+    return trust_by_field.get(name, trust_by_field.get("*", "outside"))
 
 
 def find_in(calls: Sequence[PastCall], text: str) -> Origin | None:
-    """Return the call in whose result a text occurs; None if no result contains even a part of it.
-
-    The whole text is searched for first, then its rare words and pieces. Untrusted results come
-    before trusted results. A short text must equal a whole value, because short texts occur in many
-    values by chance.
-    """
+    """Find a text, or else a rare word or piece of the text, in the results of calls."""
     searched_text = letters_and_digits(text)
     if len(searched_text) < _MIN_SEARCHED_LENGTH:
         return None
-    is_short = len(searched_text) < _MIN_PART_LENGTH
-    first_pattern = _delimited(searched_text) if is_short else searched_text
-    # A match of the whole text, even in trusted data, explains a value better than a match of a
-    # piece in untrusted data.
-    for pattern in (first_pattern, *pieces_of(text)):
-        matching_calls = [call for call in calls if pattern in call.searchable_text]
-        for trust in _TRUSTS:
-            found = _first_value_with(pattern, matching_calls, trust)
-            if found is not None:
-                call, value = found
-                return Origin(
-                    kind="result",
-                    trust=trust,
-                    call_id=call.number,
-                    action=call.action,
-                    path=value.path,
-                    is_part=value.letters != searched_text,
-                )
+    pattern_of_text = searched_text
+    if len(searched_text) < _MIN_PART_LENGTH:
+        # Many values contain a short text by chance, so the text must equal a whole value.
+        pattern_of_text = _delimited(searched_text)
+    for pattern in (pattern_of_text, *pieces_of(text)):
+        found = _value_with(pattern, calls)
+        if found is not None:
+            call, value = found
+            return Origin(
+                kind="result",
+                trust=value.trust,
+                call_id=call.number,
+                action=call.action,
+                path=value.path,
+                is_part=value.letters != searched_text,
+            )
     return None
 
 
@@ -278,12 +269,12 @@ def _delimited(letters: str) -> str:
     return f"{_SEPARATOR}{letters}{_SEPARATOR}"
 
 
-def _first_value_with(
-    pattern: str, calls: Iterable[PastCall], trust: Trust
-) -> tuple[PastCall, SearchableValue] | None:
-    """Return the first value of some trust that contains a pattern, with its call."""
-    for call in calls:
-        for value in call.searchable_values:
-            if value.trust == trust and pattern in _delimited(value.letters):
-                return call, value
+def _value_with(pattern: str, calls: Iterable[PastCall]) -> tuple[PastCall, SearchableValue] | None:
+    """Return a value that contains a pattern, and its call; prefer untrusted values."""
+    matching_calls = [call for call in calls if pattern in call.searchable_text]
+    for trust in _TRUSTS:
+        for call in matching_calls:
+            for value in call.searchable_values:
+                if value.trust == trust and pattern in _delimited(value.letters):
+                    return call, value
     return None

@@ -147,16 +147,15 @@ class Outline:
                 arguments. All parameters are compared when omitted.
 
         Returns:
-            One sequence for each planned call, with the parameters in which the call differs from
-            that planned call. The sequence is empty if there is no difference.
+            The differing parameters for each planned call: ``[["to"], []]`` if the call differs in
+            ``to`` from the first planned call, and equals the second.
         """
         differences: list[Sequence[str]] = []
         for planned_call in self._planned_calls_of(action):
             may_differ = is_content
             if has_only_content and not self._has_literal(planned_call):
-                # Otherwise nothing would be compared, and a planned ``note(text=...)`` would allow
-                # each call of ``note``.
-                may_differ = _nothing_is_content
+                # A planned ``note(text=...)`` must not allow each call of ``note``.
+                may_differ = _nothing_may_differ
             differing = self._differing_arguments(
                 planned_call, arguments, may_differ, sources_by_parameter
             )
@@ -170,17 +169,15 @@ class Outline:
         """Return whether a planned call of the action has this value as a literal argument."""
         for call in self._planned_calls_of(action):
             node = self._planned_arguments(call).get(name)
-            if node is None or not is_constant(node):
-                continue
-            # A literal must equal the value, so it does not matter which values count as content.
-            if self._fits(node, value, name, _nothing_is_content):
+            is_literal = node is not None and is_constant(node)
+            if is_literal and self._fits(node, value, name, _nothing_may_differ):
                 return True
         return False
 
     def admit_call(
         self, action: str, arguments: Mapping[str, Any], is_content: IsContent, planned_count: int
     ) -> bool:
-        """Admit a call and count it, unless it was made as often as the user's words ask for it.
+        """Admit and count a call, unless the call was already made ``planned_count`` times.
 
         Args:
             action: The called action.
@@ -194,11 +191,12 @@ class Outline:
         """
         key = _key_of(action, arguments, is_content)
         started_calls = self._past_calls_with(key, action, is_content)
-        # Most calls are in both counts. A call that has not started yet is only among the admitted
-        # calls, and a call that needed no admission is only among the started calls.
+        # An admitted call may not have started yet, and other calls start without admission. Most
+        # calls are in both counts, so the larger count is used.
         made_count = max(len(started_calls), self._admitted_counts[key])
-        failed_count = sum(call.has_failed for call in started_calls)  # these may be repeated
-        if made_count - failed_count >= planned_count:
+        failed_count = sum(call.has_failed for call in started_calls)
+        has_been_made = made_count - failed_count >= planned_count  # a failed call may be repeated
+        if has_been_made:
             return False
         self._admitted_counts[key] += 1
         return True
@@ -229,18 +227,18 @@ class Outline:
     def is_successful_match(self, planned_call: ast.Call, past_call: PastCall) -> bool:
         """Return whether a past call succeeded and matches a planned call in every argument.
 
-        A literal in the planned call matches only an equal value. Any other expression, such as
-        ``find().id``, matches what :meth:`_fits` allows. In two cases, it matches any value:
-
-        - The author of the past call had read only trusted data, so no stranger chose the value.
-        - The past call changed something, so its values were checked before the call was made.
+        The past ``read(id=7)`` matches the planned ``read(id=7)``, and the planned
+        ``read(id=find().id)`` if ``find`` has returned this ``id``.
         """
         has_succeeded = not past_call.has_failed and past_call.result is not None
         if not has_succeeded or past_call.action != dotted(planned_call.func):
             return False
-        is_author_clean = not past_call.has_author_read_untrusted_data
-        compares_only_literals = is_author_clean or past_call.changes_data
-        may_differ = _anything_is_content if compares_only_literals else _nothing_is_content
+        if not past_call.has_author_read_untrusted_data:
+            may_differ = _all_but_literals_may_differ  # no stranger chose the arguments
+        elif past_call.changes_data:
+            may_differ = _all_but_literals_may_differ  # the arguments were checked before the call
+        else:
+            may_differ = _nothing_may_differ
         return not any(self._differing_arguments(planned_call, past_call.arguments, may_differ))
 
     def _planned_calls_of(self, action: str) -> Sequence[ast.Call]:
@@ -270,10 +268,10 @@ class Outline:
         planned_nodes = self._planned_arguments(planned_call)
         defaults = self._defaults_of(dotted(planned_call.func))
         values = {**defaults, **arguments}
-        names = {*planned_nodes, *values} if sources_by_parameter is None else sources_by_parameter
-        for name in sorted(names):
+        all_names = {*planned_nodes, *values}
+        for name in sorted(all_names if sources_by_parameter is None else sources_by_parameter):
             node = planned_nodes.get(name)
-            if name not in values:
+            if name not in values:  # the call leaves out an argument
                 fits = node is None or _is_ellipsis(node)
             elif name in defaults and _is_unplanned_default(node, values[name], defaults[name]):
                 fits = True
@@ -300,6 +298,8 @@ class Outline:
     ) -> bool:
         """Return whether an argument has the planned sources, or else a value that the plan allows.
 
+        The argument comes from a script whose author had read no untrusted data.
+
         Args:
             planned_node: The planned expression; None if the planned call does not have the
                 argument.
@@ -313,10 +313,10 @@ class Outline:
             return self._fits(None, value, name, is_content)
         if self._is_computed_from(planned_node, sources):
             return True
-        # The author of this script had read no untrusted data, so no stranger chose what to send.
-        # Any value of a parameter such as ``text`` is therefore content, even a table of numbers.
-        is_content_by_name = partial(_is_content_by_name, is_content)
-        return self._fits(planned_node, value, name, is_content_by_name)
+        # No stranger chose what to send: in a parameter such as ``text``, even a table of numbers
+        # may differ from the plan.
+        has_content_name = partial(_has_content_name, is_content)
+        return self._fits(planned_node, value, name, has_content_name)
 
     def _fits(self, node: ast.expr | None, value: Any, path: str, is_content: IsContent) -> bool:
         """Return whether a planned expression allows a value.
@@ -375,9 +375,11 @@ class Outline:
     ) -> bool:
         """Return whether each text in a value is content, or is allowed by a planned expression.
 
+        The planned ``...`` allows the user's words. The planned ``find().address`` allows the
+        addresses that ``find`` returned. Any other expression allows only content.
+
         Args:
-            node: The planned expression: ``...``, which allows the user's words, or the field of a
-                call's result; None and other expressions allow only content.
+            node: The planned expression; None if the planned call does not have the argument.
             value: The value in the call.
             path: The path of the value in the arguments.
             is_content: Tells which values are text for people, such as the body of a mail.
@@ -387,7 +389,7 @@ class Outline:
                 continue
             if _is_ellipsis(node) and self._is_in_user_words(text):
                 continue
-            # A text inside the value must be at the same place inside the planned field.
+            # In ``to={"city": "Rome"}``, "Rome" must come from ``find().address["city"]``.
             path_in_field = names_in(leaf_path.removeprefix(path))
             if not self._is_from_field(node, text, path_in_field):
                 return False
@@ -400,9 +402,8 @@ class Outline:
             names = [getattr(key, "value", None) for key in node.keys]
             planned = dict(zip(names, node.values, strict=True))
             return self._fields_fit(planned, fields, path, is_content)
-        # The value is no record, but it may be a list with one record. If the plan has the literal
-        # ``{"name": "Ada"}``, the list ``[{"name": "Ada"}]`` fits, because many services accept
-        # either: _is_equal_to_literal() compares the item of such a list. ``[]`` also fits ``{}``.
+        # The value may be a list with one record: many services accept ``[{"name": "Ada"}]`` and
+        # ``{"name": "Ada"}`` alike.
         return is_constant(node) and _is_equal_to_literal(node, value)
 
     def _find_fitting(
@@ -458,24 +459,21 @@ class Outline:
         return self._field_contains(field.call, [*field.path, *path_in_field], text)
 
     def _is_computed_from(self, planned_node: ast.expr, script_sources: Sources | None) -> bool:
-        """Return whether a script computes an argument only from what the planned argument names.
-
-        For example, with the planned argument ``find(sender="Ada").mail``:
-
-        - The script must compute the argument only from the field ``mail`` in results of ``find``.
-        - Each past call of ``find`` must have set the parameter ``sender``, to any value. A call
-          without ``sender`` may have returned records that the user did not ask for.
+        """Return whether a script computes an argument only from the planned results and fields.
 
         Args:
-            planned_node: An argument in the outline, the list of calls that a model planned from
-                the user's words alone.
+            planned_node: An argument in the outline, such as ``find(sender="Ada").mail``.
             script_sources: The actions and fields from which the script computes the argument; None
                 if they are unknown.
         """
         if script_sources is None or UNKNOWN in script_sources:
             return False
-        if not _are_planned(script_sources, self._sources_of_expression(planned_node)):
+        # For example, the script must use only the field ``mail`` of results of ``find``.
+        planned_sources = self._sources_of_expression(planned_node)
+        if not _are_planned(script_sources, planned_sources):
             return False
+        # Each past ``find`` must have set ``sender``, to any value: without ``sender``, it may have
+        # returned records that the user did not ask for.
         return all(map(self._past_calls_set_parameters_of, calls_in(planned_node)))
 
     def _past_calls_set_parameters_of(self, planned_call: ast.Call) -> bool:
@@ -495,9 +493,6 @@ class Outline:
     def _field_contains(self, planned_call: ast.Call, path: Sequence[str], value: str) -> bool:
         """Return whether past calls returned a value in a field, and no stranger chose the value.
 
-        The value may be a whole text of the field, or the only mail address, web address or number
-        in such a text, as ``ada@b.de`` in "Ada <ada@b.de>".
-
         Args:
             planned_call: The planned call; all past calls that match it count.
             path: The names that lead to the field in the result.
@@ -506,23 +501,23 @@ class Outline:
         texts: set[str] = set()
         for field_value in self._field_values(planned_call, path):
             texts.update(text for _, text in leaves_of(field_value))
-        if normalized_text(value) not in map(normalized_text, texts):
-            # A script could cut no other address or number out of such a text.
+        is_whole_text = normalized_text(value) in map(normalized_text, texts)
+        if not is_whole_text:
+            # The script may cut ``ada@b.de`` out of "Ada <ada@b.de>", which has no other address.
             return any(is_only_one(value, text) for text in texts)
-        # If the records have several texts, an untrusted text may have named the one to take.
-        return len(texts) == 1 or not self._is_mentioned_in_untrusted_text(value)
+        if len(texts) == 1:
+            return True  # there was no choice
+        # An untrusted text such as "delete 11" may have chosen the record ``11`` among several.
+        return not self._is_mentioned_in_untrusted_text(value)
 
     def _field_values(self, planned_call: ast.Call, path: Sequence[str]) -> Iterator[Any]:
-        """Yield the values of a field in the results of past calls that match a planned call.
-
-        A past read also matches if it left out parameters of the planned call, and so returned more
-        records. If the read left out ``sender="Bob"``, only the records of its result that have
-        ``Bob`` as ``sender`` are used.
-        """
+        """Yield the values of a field in the results of past calls that match a planned call."""
         for past_call in self._past_calls.get(dotted(planned_call.func), ()):
             if self.is_successful_match(planned_call, past_call):
                 yield from fields_at(past_call.result, path)
                 continue
+            # With the planned ``find(sender="Bob")``, a past ``find()`` counts, too, but only its
+            # records with the sender "Bob".
             conditions = self._left_out_arguments(planned_call, past_call)
             if conditions is not None:
                 yield from fields_at(past_call.result, path, conditions)
@@ -536,42 +531,37 @@ class Outline:
         return ``{"sender": "Bob"}``.
 
         Returns:
-            None if the past call differs in any other way, failed or changed data, or if an
-            argument that it left out is not planned as a literal.
+            None if the past call failed, changed data, or differs in any other way.
         """
         if past_call.has_failed or past_call.changes_data:
             return None
         planned_nodes = self._planned_arguments(planned_call)
         set_parameters = {*self._parameters_set_by(past_call)}
         left_out: dict[str, Any] = {}
-        # Content must be equal, too: it may decide which records the read returns.
-        for name in self._differing_arguments(
-            planned_call, past_call.arguments, _nothing_is_content
-        ):
-            has_another_value = name in set_parameters
+        arguments = past_call.arguments
+        for name in self._differing_arguments(planned_call, arguments, _nothing_may_differ):
+            if name in set_parameters:
+                return None  # the past call has another value
             node = planned_nodes.get(name)
-            if has_another_value or node is None or not is_constant(node):
-                return None
+            if node is None or not is_constant(node):
+                return None  # the wanted value is unknown, as in ``find(sender=choose())``
             left_out[name] = ast.literal_eval(node)
         return left_out
 
 
 def _are_planned(script_sources: Sources, planned_sources: Sources) -> bool:
-    """Return whether a script uses no other results and fields for an argument than planned."""
-    # If the plan names a field, as ``find().mail`` does, the script must read a field, too. A
-    # script that names no field may use each field of the results.
-    if uses_named_fields(planned_sources) and not uses_named_fields(script_sources):
-        return False
+    """Return whether a script uses only planned results and fields for an argument."""
+    plans_field = uses_named_fields(planned_sources)  # such as ``find().mail``
+    if plans_field and not uses_named_fields(script_sources):
+        return False  # the script may use all fields of the results
     return script_sources <= planned_sources
 
 
 def _is_unplanned_default(planned_node: ast.expr | None, value: Any, default: Any) -> bool:
-    """Return whether an argument has its default, and the plan has no literal for it.
-
-    No stranger chose the default. With a literal in the plan, the user may want another value.
-    """
-    plans_literal = planned_node is not None and _contains_literal(planned_node)
-    return value == default and not plans_literal
+    """Return whether an argument has its default, which no stranger chose."""
+    if planned_node is not None and _contains_literal(planned_node):
+        return False  # the user wants this literal, which may differ from the default
+    return value == default
 
 
 def _contains_literal(node: ast.expr) -> bool:
@@ -592,21 +582,19 @@ def _is_ellipsis(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
 
 
-def _anything_is_content(_path: str, _text: str) -> bool:
-    """Return True, as an :data:`IsContent` with which only planned literals are compared."""
+def _all_but_literals_may_differ(_path: str, _text: str) -> bool:
+    """Count every value as content; only planned literals are then compared."""
     return True
 
 
-def _is_content_by_name(is_content: IsContent, path: str, _text: str) -> bool:
-    """Return whether the parameter of a value is named like content, whatever the value is."""
-    # With an empty text, only the name in the path decides whether a value is content.
-    no_text = ""
-    return is_content(path, no_text)
-
-
-def _nothing_is_content(_path: str, _text: str) -> bool:
-    """Return False, as an :data:`IsContent` with which all arguments are compared."""
+def _nothing_may_differ(_path: str, _text: str) -> bool:
+    """Count no value as content; all arguments are then compared."""
     return False
+
+
+def _has_content_name(is_content: IsContent, path: str, _text: str) -> bool:
+    """Return whether a path such as ``mail.body`` names content, whatever the value is."""
+    return is_content(path, "")  # an empty text leaves the decision to the path
 
 
 def _key_of(action: str, arguments: Mapping[str, Any], is_content: IsContent) -> tuple[str, ...]:

@@ -21,18 +21,18 @@ from delf_engine.origins.sources import (
     UNKNOWN_FIELD,
     Source,
     Sources,
-    enclosed,
-    result_of,
+    as_enclosed,
+    sources_of_action_result,
     sources_of_field,
     with_enclosed_as_whole_results,
-    without_unenclosed_results,
+    without_results,
     without_whole_results,
 )
 from delf_engine.origins.syntax import arguments_of, arguments_of_action, dotted
 from delf_engine.origins.values import parameter_of
 
 # Builtins that return no untrusted data and change no argument. Those that read an iterator move it
-# on: see _record_move().
+# on: see _record_reading().
 _HARMLESS_BUILTINS: Final = (
     "abs all any bool chr dict enumerate filter float format int isinstance iter len list map max "
     "min next ord print range repr reversed round set sorted str sum tuple type zip"
@@ -87,9 +87,8 @@ _METHODS_THAT_ADD_ITEMS: Final = "add append extend insert"
 _KNOWN_FUNCTIONS: Final = frozenset(
     f"{_HARMLESS_BUILTINS} {_CONSTRUCTORS} {_SELECTING_FUNCTIONS}".split()
 )
-# Functions whose result changes when a script reads it: an iterator moves on, and a defaultdict
-# gets the missing key.
-_FUNCTIONS_OF_MOVING_OBJECTS: Final = (
+# Functions that return an iterator, or a defaultdict, which also changes when a script reads it.
+_ITERATOR_FUNCTIONS: Final = (
     "DefaultDict as_completed defaultdict enumerate filter finditer iter iterencode map reversed "
     "zip"
 )
@@ -127,10 +126,8 @@ class _Names:
     """The functions and lambdas of the scripts; several functions may have the same name."""
     modules: set[str] = field(default_factory=set[str])
     """The names under which the scripts import harmless modules, or functions of them."""
-    moving_functions: set[str] = field(
-        default_factory=lambda: set(_FUNCTIONS_OF_MOVING_OBJECTS.split())
-    )
-    """The functions whose result changes when a script reads it."""
+    iterator_functions: set[str] = field(default_factory=lambda: set(_ITERATOR_FUNCTIONS.split()))
+    """The functions that return an iterator or defaultdict."""
     itertools: set[str] = field(default_factory=set[str])
     """The names under which the scripts import ``itertools``, or functions of it."""
     unbound_reads: set[str] = field(default_factory=set[str])
@@ -162,10 +159,10 @@ class _Objects:
     """
     mutable: set[str] = field(default_factory=set[str])
     """The variables that may refer to anything else than texts and numbers."""
-    moving: set[str] = field(default_factory=set[str])
+    iterators: set[str] = field(default_factory=set[str])
     """The variables and functions whose object changes when a script reads the object.
 
-    For example, an iterator or a defaultdict.
+    The object is, contains or returns an iterator or defaultdict.
     """
 
     def inside(self, names: Iterable[str]) -> AbstractSet[str]:
@@ -225,7 +222,7 @@ class Scripts:
         self._variable_sources: dict[str, _Sources] = {
             name: {UNKNOWN} for name in untrusted_variables
         }
-        # The sources of all changes of objects for which the scripts do not show the variable.
+        # After ``unknown().append(record)``, any variable may contain the record.
         self._variable_sources[_ANY_VARIABLE] = set()
         # The results of sources() for the last script, by action, parameter and line of the call.
         self._cached_sources: dict[tuple[str, str, int | None], Sources | None] = {}
@@ -236,11 +233,7 @@ class Scripts:
         self._use_counts: Counter[str] = Counter()
 
     def add(self, code: str) -> None:
-        """Analyse the next script of the task, to find the sources of its calls' arguments.
-
-        :meth:`sources` returns only the sources of this script's calls, and None for all of them if
-        the script is no valid Python or too complex.
-        """
+        """Analyse the next script of the task, to find the sources of its calls' arguments."""
         self._cached_sources.clear()
         try:
             tree = ast.parse(code)
@@ -249,24 +242,19 @@ class Scripts:
             self._use_counts.update(_names_in(tree))
             is_complete = self._read_until_complete()
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            is_complete = False
+            is_complete = False  # the script is no valid Python, or nested too deeply
         if not is_complete:
-            self._argument_sources.clear()
+            self._argument_sources.clear()  # sources() then returns None for all calls
 
     def _read_until_complete(self) -> bool:
-        """Read all scripts until a pass finds no new source; return False if the passes run out.
-
-        Sources of variables, functions and conditions are never removed, so that a pass that finds
-        no new source is the last one. Earlier scripts are read again, because the last script may
-        change the lists to which their variables refer.
-        """
+        """Read all scripts until a pass finds no new source; return False if the passes run out."""
         for _ in range(_MAX_PASSES):
             self._has_new_sources = False
-            for each in self._trees:
-                # The arguments of earlier scripts' calls are not needed: sources() finds a call
-                # by its line, and only in the last script.
+            # Earlier scripts are read again: the last script may change their variables' lists.
+            for tree in self._trees:
+                # In the end, only the arguments in the last script are left, which sources() needs.
                 self._argument_sources.clear()
-                self.read(each)
+                self.read(tree)
             if not self._has_new_sources:
                 return True
         return False
@@ -289,13 +277,7 @@ class Scripts:
         return self._cached_sources[key]
 
     def _find_sources(self, action: str, parameter: str, line: int | None) -> Sources | None:
-        """Find the result of :meth:`sources`, which caches it.
-
-        Returns:
-            - None if there is no such call, or if the script may hide calls from the analysis.
-            - ``{UNKNOWN}`` if there are such calls, and none of them passes the parameter.
-            - Otherwise the sources of the argument in all these calls.
-        """
+        """Find the result of :meth:`sources`, which caches it."""
         calls = self._argument_sources[action]
         if line is not None:
             calls = {call: calls[call] for call in calls if _is_on_line(call, line)}
@@ -303,14 +285,13 @@ class Scripts:
             return None
         passed: list[Sources] = []
         for sources_by_parameter in calls.values():
-            # The name "*" stands for arguments that a call passes with * or **.
-            unpacked = sources_by_parameter.get("*")
+            unpacked = sources_by_parameter.get("*")  # ``**record`` may contain any argument
             sources = sources_by_parameter.get(parameter, unpacked)
             if sources is not None:
                 passed.append(sources)
-        if not passed:
+        if not passed:  # no call has the argument
             return frozenset({UNKNOWN})
-        # Callers compare this result with that of sources_of_expression().
+        # sources_of_expression(), whose result is compared with this one, does the same.
         return with_enclosed_as_whole_results(_Sources().union(*passed))
 
     def _may_hide_calls(self, action: str) -> bool:
@@ -348,11 +329,11 @@ class Scripts:
                     self._names.functions[name].append(function)
                 case ast.Import() | ast.ImportFrom():
                     self._declare_import(node, is_top_level=node in tree.body)
-                case ast.Attribute(attr=name) | ast.alias(name=name):
-                    # ``decimal.getcontext().prec = 2`` changes the results of later computations,
-                    # although the script assigns to no variable of theirs.
-                    if name in _CONTEXTS_OF_DECIMAL.split():
-                        self._names.has_reflection = True
+                case ast.Attribute(attr=name) | ast.alias(name=name) if (
+                    name in _CONTEXTS_OF_DECIMAL.split()
+                ):
+                    # ``decimal.getcontext().prec = 2`` changes all numbers that are computed later.
+                    self._names.has_reflection = True
                 case (
                     ast.ExceptHandler(name=str(name))
                     | ast.MatchAs(name=str(name))
@@ -367,10 +348,14 @@ class Scripts:
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ) -> None:
         """Record a function by its name; record a class or decorated function as unknown."""
-        if isinstance(node, ast.ClassDef) or node.decorator_list:
-            self._declare_unknown_functions(node.name, node)
-        else:
+        if not isinstance(node, ast.ClassDef) and not node.decorator_list:
             self._names.functions[node.name].append(node)
+            return
+        self._declare_unknown(node.name)
+        for each in ast.walk(node):
+            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                # The analysis does not see the calls of a method or decorated function.
+                self._record_passed_function(each)
 
     def _declare_import(self, node: ast.Import | ast.ImportFrom, *, is_top_level: bool) -> None:
         """Record the imported names as those of harmless modules, or as unknown variables."""
@@ -382,23 +367,13 @@ class Scripts:
             self._names.itertools.update(names)
         for each in node.names:
             # ``from collections import defaultdict as table``
-            if each.asname and each.name in self._names.moving_functions:
-                self._names.moving_functions.add(each.asname)
-        is_harmless = modules <= {*_HARMLESS_MODULES.split()}
-        # For example, ``from json import loads as list`` hides the function list().
-        hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
-        # Inside a condition, another branch may bind the same name to something else.
-        if is_harmless and is_top_level and not hides_known_function:
+            if each.asname and each.name in self._names.iterator_functions:
+                self._names.iterator_functions.add(each.asname)
+        # Inside an ``if``, another branch may bind the same name to something else.
+        if is_top_level and _is_harmless_import(node):
             self._names.modules.update(names)
         else:
             self._declare_unknown(*names)
-
-    def _declare_unknown_functions(self, name: str, node: ast.AST) -> None:
-        """Record a class or decorated function. The analysis does not see the calls of methods."""
-        self._declare_unknown(name)
-        for each in ast.walk(node):
-            if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._record_passed_function(each)
 
     def _declare_unknown(self, *names: str) -> None:
         """Record names with unknown sources, which may refer to the object of any variable."""
@@ -407,7 +382,7 @@ class Scripts:
     def _share_objects(
         self, names: Iterable[str], sources: _Sources, variables: Iterable[str]
     ) -> None:
-        """Record that names may refer to the objects of some variables.
+        """Record that each name may refer to the objects of all ``variables``.
 
         Args:
             names: The names, such as the parameters of a function.
@@ -418,8 +393,8 @@ class Scripts:
         for name in names:
             self._add_to(self._variable_sources.setdefault(name, set()), sources)
             self._add_to(self._objects.contained[name], shared)
-            self._add_to(self._objects.aliased, [name])
-            self._add_to(self._objects.mutable, [name])
+            self._add_to(self._objects.aliased, [name])  # ``name.append(x)`` changes a variable
+            self._add_to(self._objects.mutable, [name])  # the object may be a list
 
     def read(self, node: ast.AST) -> _Sources:
         """Return where the values that a node reads come from, and record what the node assigns."""
@@ -447,8 +422,10 @@ class Scripts:
                 return self._read_unpacked(value)
             case ast.Dict(keys=keys, values=values):
                 return self._read_dict(keys, values)
-            case ast.Compare() | ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
-                return self._read_comparison_or_text(node)
+            case ast.Compare():
+                return self._read_comparison(node)
+            case ast.JoinedStr() | ast.BinOp(op=ast.Mod()):
+                return self._read_text(node)
             case ast.Call():
                 return self._read_call(node)
             case ast.Lambda():
@@ -501,23 +478,20 @@ class Scripts:
                 return self._read_parts(node)
 
     def _read_unpacked(self, values: ast.expr) -> _Sources:
-        """Return the sources of the items in ``*values``, which reads an iterator to its end."""
-        # Only the conditions around the expression decide whether the iterator is read.
-        self._record_move(values, set())
+        """Return the sources of the items in ``*values``."""
+        # An iterator is read to its end, so no value decides how far it moves on.
+        self._record_reading(values, decided_by=set())
         return self.read(values)
 
     def _read_choice(self, node: ast.IfExp | ast.BoolOp) -> _Sources:
-        """Return the sources of an expression such as ``a if b else c``, ``a and b`` or ``a or b``.
-
-        The parts that only decide are tests, which reveal less than parts that may be the value.
-        """
+        """Return the sources of ``a if b else c``, ``a and b`` or ``a or b``."""
         match node:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._read_branching(node, [body, orelse], tests=[test])
             case ast.BoolOp(op=ast.And(), values=[*tests, last]):
                 # The value is ``last``, or an empty or false test, which has no fields.
                 return self._read_branching(node, [last], tests=tests)
-            case _:
+            case _:  # each part of ``a or b`` may be the value
                 return self._read_branching(node, ast.iter_child_nodes(node))
 
     def _read_named_lambda(self, name: str, function: ast.Lambda) -> _Sources:
@@ -543,15 +517,15 @@ class Scripts:
         sources = sources_of_field(self.read(node.value), _fields(node.slice))
         index_sources = self.read(node.slice)
         # Reading a missing key of a defaultdict inserts the key.
-        self._record_move(node.value, index_sources)
+        self._record_reading(node.value, decided_by=index_sources)
         return sources | index_sources
 
     def _read_loop(self, node: ast.For | ast.AsyncFor) -> _Sources:
-        # Only the number of rows decides how often the loop runs, and not their fields. A whole
-        # result is a source that stands for all fields, so it is left out.
-        with self._visiting(node, without_whole_results(self.read(node.iter))):
-            # The conditions around and in the loop decide how far an iterator moves on.
-            self._record_move(node.iter, set())
+        # The number of rows decides how often the loop runs, and no field of a row.
+        length_sources = without_results(self.read(node.iter))
+        with self._visiting(node, length_sources):
+            # An iterator is read to its end, or to a ``break``, whose condition is always added.
+            self._record_reading(node.iter, decided_by=set())
             for target, sources, item in self._loop_bindings(node.target, node.iter):
                 self._bind(target, sources, item)
             return self._read_parts(node)
@@ -577,9 +551,9 @@ class Scripts:
         if function is not None:
             self._add_to(self._blocks.returned_sources[function], sources)
         is_generator = not isinstance(node, ast.Return)
-        returns_iterator = is_generator or self._makes_moving_object(node)
+        returns_iterator = is_generator or self._creates_iterator(node)  # ``return iter(rows)``
         if returns_iterator and isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self._add_to(self._objects.moving, [function.name])
+            self._add_to(self._objects.iterators, [function.name])
         self._record_jump(sources)
         return sources
 
@@ -604,9 +578,10 @@ class Scripts:
         return self._read_branching(node, node.body)
 
     def _bind_defaults(self, function: _Function) -> None:
-        """Record that the parameters of a function may refer to the objects of their defaults."""
-        parts = function.args
-        self._share_objects(_parameters(function), self._read_parts(parts), _names_in(parts))
+        """Read the defaults of a function's parameters."""
+        default_sources = self._read_parts(function.args)
+        # In ``def f(rows=all_rows)``, ``rows`` may refer to the object of ``all_rows``.
+        self._share_objects(_parameters(function), default_sources, _names_in(function.args))
 
     def _read_all(self, nodes: Iterable[ast.AST]) -> _Sources:
         return _Sources().union(*map(self.read, nodes))
@@ -618,48 +593,42 @@ class Scripts:
             if key is None:  # ``{**record}`` has the fields of the record
                 sources |= self.read(value)
             else:
-                # In ``{"id": record}``, the key ``id`` is no field of the record: a script that
-                # reads the key gets the whole record. enclosed() marks the record's sources, so
-                # that this read does not count as the read of a single field.
-                sources |= self.read(key) | enclosed(self.read(value))
+                # In ``{"id": record}``, the key ``id`` is no single field of the record, but gives
+                # the whole record.
+                sources |= self.read(key) | as_enclosed(self.read(value))
         return sources
 
-    def _read_comparison_or_text(self, node: ast.Compare | ast.JoinedStr | ast.BinOp) -> _Sources:
-        """Return the sources of a comparison's result, or of a text with values in it."""
+    def _read_comparison(self, node: ast.Compare) -> _Sources:
         sources = self._read_parts(node)
         match node:
             case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant()]):
-                # ``record is None`` reveals no field of the record.
-                return without_whole_results(sources)
-            case ast.Compare(comparators=comparators):
-                # ``value in numbers`` moves an iterator on to the value.
-                for each in comparators:
-                    self._record_move(each, sources)
-            case ast.BinOp(right=table):
-                # ``text % table`` may read any key of the table.
-                self._record_move(table, sources)
+                return without_results(sources)  # ``record is None`` reveals no field
             case _:
-                pass
-        # The value may reveal all fields of a record, even if the script then reads only a part of
-        # the value, as in ``str(record)[:9]``.
-        return enclosed(sources)
+                for each in node.comparators:
+                    # ``value in numbers`` reads the iterator ``numbers`` up to the value.
+                    self._record_reading(each, decided_by=sources)
+                return as_enclosed(sources)  # ``record == other`` compares all fields
+
+    def _read_text(self, node: ast.JoinedStr | ast.BinOp) -> _Sources:
+        """Return the sources of a text with values in it: ``f"{value}"`` or ``text % value``."""
+        sources = self._read_parts(node)
+        if isinstance(node, ast.BinOp):
+            # ``text % table`` may read any key of the table.
+            self._record_reading(node.right, decided_by=sources)
+        return as_enclosed(sources)  # any part of the text may reveal any field
 
     def _read_match(self, node: ast.Match) -> _Sources:
         """Return the sources of a ``match`` statement, whose subject decides which case runs."""
         guards = [case.guard for case in node.cases if case.guard is not None]
-        # A pattern such as ``{"paid": True}`` may test any field. So the condition gets all sources
-        # of the subject, while _read_test() would drop the whole results.
+        # A pattern such as ``{"paid": True}`` may test any field, unlike a test such as ``if row``.
         self._add_to(self._blocks.condition_sources[node], self.read(node.subject))
         return self._read_branching(node, [node.subject, *node.cases], tests=guards)
 
     def _read_test(self, test: ast.expr) -> _Sources:
-        """Return the sources whose values decide a condition.
-
-        The test ``if rows`` reveals no field of the rows, so the source ``whole result`` of
-        ``rows`` is dropped. The test ``if "Bob" in str(rows)`` searches all fields, so the source
-        ``enclosed result`` of ``str(rows)`` is kept.
-        """
-        return without_unenclosed_results(self.read(test))
+        """Return the sources whose values decide a condition."""
+        # ``if rows`` uses no field of the rows. ``if "Bob" in str(rows)`` uses all fields: the
+        # comparison has turned the whole result into an enclosed one, which stays.
+        return without_whole_results(self.read(test))
 
     def _read_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -674,27 +643,26 @@ class Scripts:
                 item_sources = self.read(node.elt)
             # The conditions decide how many items the value has.
             sources = conditions | item_sources
-            move_sources: _Sources = set()
+            decided_by: _Sources = set()  # ``[n for n in numbers]`` reads ``numbers`` to its end
             if isinstance(node, ast.GeneratorExp):
-                # In ``any(n == wanted for n in numbers)``, the items of the generator decide where
-                # the reading of ``numbers`` ends. Other comprehensions read all rows.
-                move_sources = sources
+                # ``any(n == wanted for n in numbers)`` reads ``numbers`` up to a certain item.
+                decided_by = sources
             for clause in node.generators:
-                self._record_move(clause.iter, move_sources)
+                self._record_reading(clause.iter, decided_by=decided_by)
             return sources
 
     def _read_clause(self, clause: ast.comprehension, conditions: _Sources) -> None:
-        """Bind the variables of a comprehension's ``for``, and collect what decides its length.
+        """Bind the variables of a comprehension's ``for``, such as ``for row in rows if row.paid``.
 
         Args:
-            clause: The ``for`` with its tests, as in ``for row in rows if row.paid``.
-            conditions: The set to which the sources of the rows and tests are added.
+            clause: The ``for`` with its tests.
+            conditions: The set to which the sources of the number of items are added.
         """
         for target, row_sources, item in self._loop_bindings(clause.target, clause.iter):
-            # The length of the list tells nothing about a single row.
+            # Conditions decide how many rows there are, and not the value of a row.
             self._bind(target, row_sources, item, adds_conditions=False)
-        # The number of rows reveals none of their fields.
-        self._add_to(conditions, without_whole_results(self.read(clause.iter)))
+        # Each of ``rows`` counts, whatever its fields contain.
+        self._add_to(conditions, without_results(self.read(clause.iter)))
         self._add_to(conditions, *map(self._read_test, clause.ifs))
 
     def _loop_bindings(self, target: ast.expr, rows: ast.expr) -> Iterator[_Binding]:
@@ -706,48 +674,43 @@ class Scripts:
         """
         if isinstance(target, ast.Tuple) and isinstance(rows, ast.Call):
             variables, arguments = target.elts, rows.args
-            if self._calls_builtin(rows, "enumerate") and len(variables) == 2 and arguments:
-                values, *start = arguments
-                # The number comes only from the argument ``start``, not from the values.
-                start += [each.value for each in rows.keywords]
+            if self._is_plain_call(rows, "enumerate") and len(variables) == 2 and arguments:
+                # ``for number, item in enumerate(values, start=1)``
                 number, item = variables
+                values, *start = _arguments(rows)
                 yield _Binding(number, self._read_all(start), rows)
                 yield _Binding(item, self.read(values), _item_of(values))
                 return
-            if self._calls_builtin(rows, "zip") and len(variables) == len(arguments):
-                # zip() ends with the shortest list, so each variable depends on the length of each
-                # list. A length reveals no field of the items.
-                length_sources = without_whole_results(self.read(rows))
-                for each, values in zip(variables, arguments, strict=True):
-                    yield _Binding(each, self.read(values) | length_sources, _item_of(values))
+            if self._is_plain_call(rows, "zip") and len(variables) == len(arguments):
+                # zip() ends with the shortest list, so each variable depends on all lengths.
+                length_sources = without_results(self.read(rows))
+                for variable, values in zip(variables, arguments, strict=True):
+                    yield _Binding(variable, self.read(values) | length_sources, _item_of(values))
                 return
         yield _Binding(target, self.read(rows), _item_of(rows))
 
-    def _calls_builtin(self, call: ast.Call, name: str) -> bool:
-        """Return whether a call names its arguments one by one and calls a certain builtin."""
+    def _is_plain_call(self, call: ast.Call, name: str) -> bool:
+        """Return whether a call, such as ``zip(a, b)``, calls a builtin without ``*arguments``."""
         is_builtin = dotted(call.func) == name and not self._is_variable_or_function(name)
         return is_builtin and not any(isinstance(each, ast.Starred) for each in call.args)
 
     def _read_branching(
         self, node: ast.AST, parts: Iterable[ast.AST], tests: Iterable[ast.expr] = ()
     ) -> _Sources:
-        """Collect the sources of a node whose parts decide which parts run, such as ``a or b``.
+        """Return the sources of a node of which not all parts run, such as ``a if c else b``.
 
         Args:
             node: The node.
-            parts: The parts that may be its value: ``a`` and ``b`` in ``a if c else b``.
+            parts: The parts that may be its value, such as ``a`` and ``b``.
             tests: The parts that only decide which of ``parts`` run, such as ``c``.
-
-        Returns:
-            The sources: the actions and fields from which the values in all parts come.
         """
         with self._visiting(node) as conditions:
             test_sources = _Sources().union(*map(self._read_test, tests))
             sources = self._blocks.sources_read[node]
             self._add_to(sources, test_sources, self._read_all(parts))
-            # A part may fail and so skip the parts after it, as ``ship(row["id"])`` in a ``try``
-            # fails without the field ``id``. Fields that no part names cannot cause a failure.
-            self._add_to(conditions, test_sources, without_whole_results(sources))
+            # In a ``try``, ``ship(row["id"])`` fails without the field ``id``. So this field, and
+            # no field that the parts do not name, decides whether the next part runs.
+            self._add_to(conditions, test_sources, without_results(sources))
             return sources
 
     def _read_parts(self, node: ast.AST) -> _Sources:
@@ -761,34 +724,29 @@ class Scripts:
             return self._read_parts(node)
 
     def _record_passed_function(self, function: _Function) -> None:
-        """Record that another function may call a function, with any values and at any time.
-
-        The sources of all that the function changes are therefore unknown.
-        """
+        """Record that a function may be called at any time, as ``f`` after ``call_later(f)``."""
+        # Its arguments may be the objects of any variable.
         self._share_objects(_parameters(function), {UNKNOWN}, [_ANY_VARIABLE])
+        # The caller is unknown, and so are the sources of all that the function changes.
         self._add_to(self._blocks.condition_sources[function], {UNKNOWN})
 
     def _sources_of_name(self, name: str) -> _Sources:
-        """Return the actions and fields from which the value of a name comes.
-
-        Also record uses that the analysis cannot follow: a function as a value, and a name without
-        a binding, which may be the name of a connection or builtin.
-
-        The set contains ``UNKNOWN`` if the script does not show where the value comes from.
-        """
+        """Return the sources of a name's value; record a use that the analysis cannot follow."""
         functions = self._names.functions.get(name)
-        if functions:
-            # The function is used as a value, so that it may be called with any arguments.
+        if functions:  # the script uses the function as a value, and may pass the function on
             for function in functions:
                 self._record_passed_function(function)
             return {UNKNOWN}
-        if name in self._variable_sources or name in self._names.modules:
-            sources = self._variable_sources.get(name, set())
-            if name in self._objects.mutable or name in self._names.modules:
-                return sources | self._variable_sources[_ANY_VARIABLE]
-            return {*sources}
+        is_module = name in self._names.modules
+        if is_module or name in self._variable_sources:
+            sources = {*self._variable_sources.get(name, set())}
+            if is_module or name in self._objects.mutable:
+                # A change such as ``unknown().append(record)`` may have changed this object.
+                sources |= self._variable_sources[_ANY_VARIABLE]
+            return sources
         if name in _HARMLESS_BUILTINS.split():
             return set()
+        # The name may be that of a connection, or of a builtin such as ``globals``.
         self._names.unbound_reads.add(name)
         return {UNKNOWN}
 
@@ -813,10 +771,10 @@ class Scripts:
         values = arguments_of_action(call, parameters).items()
         sources_by_parameter = {parameter: self.read(value) for parameter, value in values}
         self._argument_sources[name][call] = sources_by_parameter
-        result_sources = result_of(name)
+        result_sources = sources_of_action_result(name)
         for argument_sources in sources_by_parameter.values():
             # In ``save(record)["data"]``, the service may have put the record into ``data``.
-            result_sources |= enclosed(argument_sources)
+            result_sources |= as_enclosed(argument_sources)
         return result_sources
 
     def _is_variable_or_function(self, name: str) -> bool:
@@ -825,38 +783,35 @@ class Scripts:
         return root in self._variable_sources or root in self._names.functions
 
     def _may_change_arguments(self, function: ast.expr) -> bool:
-        """Return whether a function may change its arguments, or a method also its object.
-
-        Known methods such as ``strip``, most builtins and harmless modules change no argument.
-        """
+        """Return whether a call of a function or method may change its arguments or its object."""
         if isinstance(function, ast.Attribute) and function.attr in _READING_METHODS.split():
             return False
         name = dotted(function)
         root = name.partition(".")[0]
-        is_known = root in self._names.modules or name in _HARMLESS_BUILTINS.split()
-        return not is_known or self._is_variable_or_function(name)
+        is_harmless = root in self._names.modules or name in _HARMLESS_BUILTINS.split()
+        is_redefined = self._is_variable_or_function(name)  # as after ``sorted = my_function``
+        return is_redefined or not is_harmless
 
     def _read_call_of_defined(self, functions: Sequence[_Function], call: ast.Call) -> _Sources:
-        """Return the sources of the result of a call of a function that the script defines.
+        """Return the sources of what a function of the script returns.
 
         Args:
             functions: The functions of the called name; a script may define several.
             call: The call.
         """
-        # The sources of the conditions that decide which of the functions is called.
+        # In ``if paid: def f(): ...``, ``paid`` decides which function is called.
         choice_sources = self._variable_sources.get(dotted(call.func), set())
         argument_sources = self._read_all_but_lambdas(_arguments(call))
         lambda_sources = self._read_lambdas(call, choice_sources | argument_sources)
-        # The functions name the fields that they use, so that whole results, which stand for all
-        # fields, are left out.
-        sources = without_whole_results(choice_sources | argument_sources)
+        # Passing a record uses no field. The fields that the function reads are added below.
+        sources = without_results(choice_sources | argument_sources)
         sources |= _fields_read_by_call(call, method="") | lambda_sources
         for function in functions:
             sources |= self._follow_into_function(function, call)
         return sources
 
     def _read_call_of_other(self, call: ast.Call) -> _Sources:
-        """Return the sources of the result of a call of a method, builtin or unknown function."""
+        """Return the sources of what a method, builtin or unknown function returns."""
         receiver, method = _receiver_and_method(call.func)
         receiver_sources = self.read(receiver)
         argument_sources = self._read_all_but_lambdas(_arguments(call))
@@ -864,16 +819,23 @@ class Scripts:
         used_fields = _fields_read_by_call(call, method)
         used_sources = sources_of_field(receiver_sources, used_fields) | argument_sources
         known_name = method or self._name_of_builtin(call.func)
-        result_sources = _sources_of_result(known_name, used_sources, lambda_sources)
-        if _changes_receiver(receiver, method):
-            added_sources = _added_sources(method, argument_sources | lambda_sources)
-            self._record_change(receiver, added_sources, call)
-        elif self._may_change_arguments(call.func):
-            self._record_unknown_changes([receiver, *_arguments(call)], result_sources)
-        # Reading an iterator changes it, so that even ``zip(numbers, rows)`` changes ``numbers``.
-        for each in (receiver, *_arguments(call)):
-            self._record_move(each, result_sources)
+        result_sources = _sources_of_function_result(known_name, used_sources, lambda_sources)
+        self._record_changes_by_call(call, argument_sources | lambda_sources, result_sources)
         return result_sources
+
+    def _record_changes_by_call(
+        self, call: ast.Call, argument_sources: _Sources, result_sources: _Sources
+    ) -> None:
+        """Record the objects that a method, builtin or unknown function changes."""
+        receiver, method = _receiver_and_method(call.func)
+        values = [receiver, *_arguments(call)]
+        if _changes_receiver(receiver, method):  # such as ``rows.append(record)``
+            self._record_change(receiver, _added_sources(method, argument_sources), call)
+        elif self._may_change_arguments(call.func):
+            self._record_unknown_changes(values, result_sources)
+        # Even ``zip(numbers, rows)`` changes the iterator ``numbers``.
+        for value in values:
+            self._record_reading(value, decided_by=result_sources)
 
     def _read_all_but_lambdas(self, arguments: Iterable[ast.expr]) -> _Sources:
         return self._read_all(each for each in arguments if not _is_lambda(each))
@@ -884,37 +846,38 @@ class Scripts:
         return "" if self._is_variable_or_function(name) else name
 
     def _record_unknown_changes(self, values: Iterable[ast.expr], sources: _Sources) -> None:
-        """Record that a function may put any of its arguments into any other of them.
+        """Record that a function may put each of its arguments into each other argument.
 
         Args:
             values: The arguments, and the object of a method.
             sources: The actions and fields from which the changes come.
         """
-        changed: set[str] = set()
+        variables: set[str] = set()
         for value in values:
             if isinstance(value, (ast.Name, ast.Subscript, ast.Attribute, ast.Starred)):
-                changed.update(_variables_reaching(value))
-        # The others, such as a caught exception, may refer to the objects of all variables anyway.
-        mixed = {name for name in changed if _ANY_VARIABLE not in self._objects.contained[name]}
+                variables.update(_base_variables(value))
+        # A caught exception, for example, may contain the objects of all variables anyway.
+        mixed = {name for name in variables if _ANY_VARIABLE not in self._objects.contained[name]}
         for name in mixed:
             self._add_to(self._objects.contained[name], mixed)
-        self._add_to_variables(self._objects.inside(changed) - {_ANY_VARIABLE}, sources)
+        # The function may also change the objects inside its arguments.
+        changed = self._objects.inside(variables) - {_ANY_VARIABLE}
+        self._add_to_variables(changed, sources)
 
     def _read_lambdas(self, call: ast.Call, passed_sources: _Sources) -> _Sources:
         """Read the lambdas among a call's arguments; return the sources of their results.
 
         Args:
             call: The call.
-            passed_sources: The sources of all values that the called function can pass to a lambda:
-                of the receiver and the other arguments.
+            passed_sources: The sources of all values that the called function can pass to a lambda.
         """
         result_sources: _Sources = set()
         for each in _arguments(call):
             if isinstance(each, ast.Lambda):
                 self._bind_defaults(each)
                 # In ``rows.sort(key=lambda row: …)``, ``row`` may be an object inside ``rows``.
-                variables = {*_names_in(call)} - self._names.modules
-                self._share_objects(_parameters(each), passed_sources, variables)
+                variables_in_call = {*_names_in(call)} - self._names.modules
+                self._share_objects(_parameters(each), passed_sources, variables_in_call)
                 # In ``map(lambda value: …, values)``, ``values`` decides how often the lambda runs.
                 with self._visiting(each, passed_sources):
                     result_sources |= self._read_parts(each)
@@ -928,9 +891,9 @@ class Scripts:
         sources_read = self._blocks.sources_read[function]
         if _is_lambda(function):
             return sources_read  # the value of a lambda may come from all that the lambda reads
-        # The result of ``if row["paid"]: return 1`` depends on the field ``paid``, and on no field
-        # that the body does not name. A returned value keeps all its sources.
-        return without_whole_results(sources_read) | self._blocks.returned_sources[function]
+        # ``if row["paid"]: return 1`` reads only the field ``paid``, while ``return row`` returns
+        # the whole row.
+        return without_results(sources_read) | self._blocks.returned_sources[function]
 
     def _bind_parameters(self, parameters: ast.arguments, call: ast.Call) -> None:
         """Bind the parameters of a called function to the arguments of the call."""
@@ -946,13 +909,10 @@ class Scripts:
         any_argument = ast.Tuple(_arguments(call))
         for parameter in (parameters.vararg, parameters.kwarg):
             if parameter is not None:
-                self._bind_parameter(parameter, enclosed(self.read(any_argument)), any_argument)
+                self._bind_parameter(parameter, as_enclosed(self.read(any_argument)), any_argument)
 
     def _bind_parameter(self, parameter: ast.arg, sources: _Sources, value: ast.expr) -> None:
-        """Bind a parameter of a called function to an argument.
-
-        The conditions around the call are not added: they are conditions of the function.
-        """
+        """Bind a parameter of a called function to an argument."""
         self._add_to(self._variable_sources[parameter.arg], sources)
         self._record_object(parameter.arg, value)
 
@@ -962,9 +922,9 @@ class Scripts:
         for target in targets:
             self._bind(target, sources, value)
         if len(targets) > 1:
-            # The variables of ``a = b = []`` refer to one object.
-            names = {name for target in targets for name in _variables_reaching(target)}
-            self._share_objects(names, set(), names)
+            # The variables of ``a = b = []`` refer to one object, whose sources are added above.
+            names = {name for target in targets for name in _base_variables(target)}
+            self._share_objects(names, sources=set(), variables=names)
         return sources
 
     def _bind(
@@ -991,26 +951,21 @@ class Scripts:
                 self._record_object(name, value)
             case ast.Attribute(value=changed_node):
                 self.read(changed_node)
-                self._record_change(changed_node, enclosed(sources), value)
+                self._record_change(changed_node, as_enclosed(sources), value)
             case ast.Subscript(value=changed_node, slice=index):
                 self.read(changed_node)
-                self._record_change(changed_node, enclosed(sources) | self.read(index), value)
+                self._record_change(changed_node, as_enclosed(sources) | self.read(index), value)
             case _:
                 # Each variable of ``a, b = value`` gets an item of the value.
                 for each in ast.iter_child_nodes(target):
                     self._bind(each, sources, _item_of(value), adds_conditions=adds_conditions)
 
     def _record_object(self, name: str, value: ast.expr) -> None:
-        """Record which objects an assigned variable may refer to.
-
-        Args:
-            name: The name of the variable.
-            value: The expression of the assigned value.
-        """
+        """Record the objects to which a variable may refer after an assignment of a value."""
         self._record_contents(name, value)
-        if not isinstance(value, (ast.Constant, ast.JoinedStr)):
+        if not isinstance(value, (ast.Constant, ast.JoinedStr)):  # no text or number
             self._add_to(self._objects.mutable, [name])
-        if not self._creates_object(value):
+        if not self._creates_object(value):  # such as ``a = b``
             self._add_to(self._objects.aliased, [name])
 
     def _record_contents(self, name: str, value: ast.AST) -> None:
@@ -1019,8 +974,8 @@ class Scripts:
         For example, ``a`` shares an object with ``b`` after ``a = b`` and after ``a = [b]``.
         """
         self._add_to(self._objects.contained[name], _names_in(value))
-        if self._makes_moving_object(value):
-            self._add_to(self._objects.moving, [name])
+        if self._creates_iterator(value):
+            self._add_to(self._objects.iterators, [name])
 
     def _creates_object(self, value: ast.expr) -> bool:
         """Return whether an expression creates a new object, to which no variable refers yet."""
@@ -1035,122 +990,116 @@ class Scripts:
             return False  # after ``list = my_list``, ``list()`` may return an existing object
         return name.rpartition(".")[2] in _CONSTRUCTORS.split()
 
-    def _makes_moving_object(self, node: ast.AST) -> bool:
-        """Return whether a value is, or contains, a new object that changes when it is read."""
+    def _creates_iterator(self, node: ast.AST) -> bool:
+        """Return whether an expression creates an iterator or defaultdict, or a list with one."""
         match node:
             case ast.GeneratorExp():
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name) if (
-                name in self._names.moving_functions
+                name in self._names.iterator_functions
             ):
                 return True  # the function itself, as in ``map(iter, lists)``
-            case ast.Starred(value=rows) | ast.comprehension(iter=rows):
-                return self._has_moving_items(rows)
+            case ast.Starred(value=rows) | ast.comprehension(iter=rows):  # such as ``[*rows]``
+                return self._has_iterators_as_items(rows)
             case ast.Call() if self._parameters_of_action(node) is not None:
                 return False  # an action returns data, and no iterator
-            case ast.Call() if self._makes_iterator(node):
+            case ast.Call() if self._returns_iterator(node):
                 return True
             case ast.Call(func=function) if _last_name(function) in _CONSUMING_FUNCTIONS.split():
                 # ``list(map(iter, rows))`` is no iterator, but its items are iterators.
-                return any(map(self._has_moving_items, _arguments(node)))
-            case ast.Call():
-                return any(map(self._makes_moving_object, _arguments(node)))
+                return any(map(self._has_iterators_as_items, _arguments(node)))
+            case ast.Call():  # any other function may return its arguments
+                return any(map(self._creates_iterator, _arguments(node)))
             case _:
-                return any(map(self._makes_moving_object, ast.iter_child_nodes(node)))
+                return any(map(self._creates_iterator, ast.iter_child_nodes(node)))
 
-    def _has_moving_items(self, node: ast.AST) -> bool:
-        """Return whether the items of a list or iterator are new objects that change when read.
+    def _has_iterators_as_items(self, node: ast.AST) -> bool:
+        """Return whether an expression creates a list or iterator with iterators as items.
 
-        The items of ``groupby(rows)`` contain iterators, which change when the script reads them.
-        The items of ``map(str, rows)`` are texts, although the ``map`` itself is an iterator.
+        For example, ``groupby(rows)`` does, and ``map(str, rows)`` does not.
         """
         match node:
             case ast.GeneratorExp():
-                return any(map(self._makes_moving_object, ast.iter_child_nodes(node)))
+                return any(map(self._creates_iterator, ast.iter_child_nodes(node)))
             case ast.Call() if (
-                self._makes_iterator(node) and self._parameters_of_action(node) is None
+                self._returns_iterator(node) and self._parameters_of_action(node) is None
             ):
                 name = _last_name(node.func)
-                takes_items_from_arguments = (
+                has_items_of_arguments = (
                     name in _ITERATORS_OF_PLAIN_ITEMS.split()
-                    or name in self._names.moving_functions
+                    or name in self._names.iterator_functions
                 )
-                if not takes_items_from_arguments:  # ``groupby(rows)``
-                    return True
-                return any(map(self._has_moving_items, _arguments(node)))
+                if has_items_of_arguments:  # such as ``map(str, rows)``
+                    return any(map(self._has_iterators_as_items, _arguments(node)))
+                return True
             case _:
-                return self._makes_moving_object(node)
+                return self._creates_iterator(node)
 
-    def _makes_iterator(self, call: ast.Call) -> bool:
-        """Return whether a call makes an object that changes when a script reads it."""
+    def _returns_iterator(self, call: ast.Call) -> bool:
+        """Return whether a call returns an iterator or defaultdict."""
         root, _, _ = dotted(call.func).partition(".")
         is_of_itertools = root in self._names.itertools
-        return is_of_itertools or _last_name(call.func) in self._names.moving_functions
+        return is_of_itertools or _last_name(call.func) in self._names.iterator_functions
 
-    def _record_move(self, node: ast.expr, sources: _Sources) -> None:
+    def _record_reading(self, node: ast.expr, *, decided_by: _Sources) -> None:
         """Record that a script reads an object, which changes an iterator or defaultdict.
 
         Args:
             node: The expression of the object.
-            sources: The actions and fields whose values decide how far an iterator moves on, or
+            decided_by: The actions and fields whose values decide how far an iterator moves on, or
                 which key a defaultdict gets.
         """
-        for name in _variables_reaching(node):
-            # Reading ``z`` after ``z = zip(rows, numbers)`` also moves the iterator ``numbers``.
-            reached = self._objects.inside([name])
-            if _ANY_VARIABLE in reached:
-                # Of all variables, only iterators and the like change when a script reads them.
-                reached |= self._objects.inside(self._objects.moving)
-            has_moving_object = not reached.isdisjoint(self._objects.moving)
-            if has_moving_object:
-                # The module of ``itertools.chain(rows)`` does not change.
-                self._add_to_variables(reached - self._names.modules - {_ANY_VARIABLE}, sources)
+        for name in _base_variables(node):
+            # After ``z = zip(rows, numbers)``, reading ``z`` also changes the iterator ``numbers``.
+            read = self._objects.inside([name])
+            if _ANY_VARIABLE in read:  # the object may contain any iterator
+                read |= self._objects.inside(self._objects.iterators)
+            if not read.isdisjoint(self._objects.iterators):
+                # In ``itertools.chain(rows)``, the module does not change.
+                changed = read - self._names.modules - {_ANY_VARIABLE}
+                self._add_to_variables(changed, decided_by)
 
     def _record_change(self, node: ast.AST, sources: _Sources, *added: ast.AST) -> None:
-        """Record that an object is changed in place, such as ``rows`` by ``rows.append(x)``.
-
-        The change counts for ``rows``, and after ``rows = all_rows`` also for ``all_rows``.
+        """Record that an object is changed in place, as by ``rows.append(record)``.
 
         Args:
-            node: The expression whose value is the changed object, such as ``a.b`` for a change of
-                the variable ``a``.
+            node: The expression of the object, such as ``rows`` or ``a["rows"]``.
             sources: The actions and fields from which the change comes.
-            added: The expressions whose values the object contains afterwards.
+            added: The expressions whose values the object may contain afterwards.
         """
         is_part_changed = not isinstance(node, ast.Name)
         if is_part_changed:
-            # After ``a["rows"].append(record)``, ``a["rows"]`` has the whole record.
-            sources = enclosed(sources)
-        for name in [*_variables_reaching(node)]:
-            for each in added:
-                self._record_contents(name, each)
+            # After ``a["rows"].append(record)``, the field ``rows`` contains the whole record.
+            sources = as_enclosed(sources)
+        for name in _base_variables(node):
+            for value in added:
+                self._record_contents(name, value)
             changed = self._variables_changed_with(name, is_part_changed=is_part_changed)
             self._add_to_variables(changed, sources)
 
     def _variables_changed_with(self, name: str, *, is_part_changed: bool) -> AbstractSet[str]:
-        """Return the variables whose objects change with the object of a name.
+        """Return the variables that change with ``name``, as ``b`` with ``a`` after ``a = b``.
 
         Args:
-            name: The name; for a function such as ``list``, any variable may change.
+            name: The name of the changed object.
             is_part_changed: Whether an object inside the object changes, as ``a[0]`` for ``a``.
         """
         changed: AbstractSet[str] = {name}
-        # Like ``a.append(x)`` after ``a = b``, ``a[0].append(x)`` changes ``b`` after ``a = [b]``.
+        # ``a.append(x)`` changes ``b`` after ``a = b``; ``a[0].append(x)`` also after ``a = [b]``.
         if is_part_changed or name in self._objects.aliased:
             changed = self._objects.inside(changed)
         is_variable = name in self._variable_sources or name in self._names.modules
-        # ``map(list.append, tables, rows)`` changes others than ``list``.
-        return changed if is_variable else changed | {_ANY_VARIABLE}
+        if is_variable:
+            return changed
+        # ``map(list.append, tables, rows)`` changes the tables, and not ``list``.
+        return changed | {_ANY_VARIABLE}
 
     def _add_to_variables(self, names: Iterable[str], sources: _Sources) -> None:
-        """Add the sources of a change to the variables and modules among some names."""
+        """Add the sources of a change to variables and modules; ignore names such as ``len``."""
         for name in names:
-            # Other names, such as those of builtins, have no value that the script could change. A
-            # module counts, because the script can store a value in it.
             if name in self._variable_sources or name in self._names.modules:
                 known = self._variable_sources.setdefault(name, set())
-                # In ``if paid: rows.append(x)``, the length of ``rows`` tells whether ``paid`` was
-                # true. So the sources of the condition are added, too.
+                # In ``if paid: rows.append(x)``, the length of ``rows`` reveals ``paid``.
                 self._add_to(known, sources, *self._enclosing_conditions(name))
 
     @contextmanager
@@ -1162,13 +1111,11 @@ class Scripts:
             sources: The actions and fields whose values decide whether or how often the parts run.
 
         Yields:
-            A set with these sources. The caller may add sources that it finds in the node. The next
-            pass over the scripts applies them to the parts that were read before.
+            The set of the node's condition sources, to which the caller may add sources.
         """
         conditions = self._blocks.condition_sources[node]
         self._add_to(conditions, sources)
         if node not in self._blocks.use_counts:
-            # For _enclosing_conditions(), which asks whether a variable is used only in the node.
             self._blocks.use_counts[node] = _count_uses(node)
         self._blocks.enclosing.append(node)
         try:
@@ -1177,35 +1124,29 @@ class Scripts:
             self._blocks.enclosing.pop()
 
     def _enclosing_conditions(self, variable: str = _ANY_VARIABLE) -> Iterator[_Sources]:
-        """Yield the sources of the condition of each enclosing loop or branch.
+        """Yield the sources of each enclosing condition that a variable may reveal.
 
         Args:
-            variable: The name of a variable; omit it to leave out nothing. A loop or branch that
-                contains all uses of this variable is left out: if only ``if paid: text = "paid"``
-                uses ``text``, no statement outside of the ``if`` learns ``paid`` from ``text``.
-
-        Yields:
-            The actions and fields from which the values in the condition come.
+            variable: The name of the variable; omit it to yield the sources of all conditions.
         """
+        use_count = self._use_counts[variable]  # 0 for _ANY_VARIABLE
         for node in self._blocks.enclosing:
-            is_used = self._use_counts[variable] > 0  # False for _ANY_VARIABLE
-            uses_outside = self._use_counts[variable] - self._blocks.use_counts[node][variable]
-            if not is_used or uses_outside > 0:
+            # If only ``if paid: text = "paid"`` uses ``text``, ``text`` reveals ``paid`` nowhere.
+            is_used_only_inside = 0 < use_count <= self._blocks.use_counts[node][variable]
+            if not is_used_only_inside:
                 yield self._blocks.condition_sources[node]
 
     def _record_jump(self, value_sources: _Sources) -> None:
         """Record a statement that leaves a loop or function, such as ``return`` or ``continue``.
 
-        After ``if row["paid"]: continue``, the other statements of the loop run only if the field
-        ``paid`` is false, although they are outside of the ``if``. So the sources of all conditions
-        around the jump are added to the condition of each enclosing loop, branch and function.
+        After ``if row["paid"]: continue``, the rest of the loop runs only if ``paid`` is false. So
+        the conditions around the jump also count for the loop.
 
         Args:
             value_sources: The actions and fields from which the returned value comes, if any.
         """
-        # Whether ``return row`` runs depends on no field of the row, so that whole results, which
-        # stand for all fields, are left out.
-        jump_sources = without_whole_results(value_sources).union(*self._enclosing_conditions())
+        # Whether ``return row`` runs depends on no field of ``row``.
+        jump_sources = without_results(value_sources).union(*self._enclosing_conditions())
         for node in self._blocks.enclosing:
             self._add_to(self._blocks.condition_sources[node], jump_sources)
 
@@ -1227,10 +1168,15 @@ def _imported_modules(node: ast.Import | ast.ImportFrom) -> AbstractSet[str]:
     return {each.name for each in node.names}
 
 
-def _parameters(node: ast.AST) -> Iterator[str]:
-    """Yield the parameter names of a function or lambda, or of all methods of a class."""
-    tree = getattr(node, "args", node)
-    return (each.arg for each in ast.walk(tree) if isinstance(each, ast.arg))
+def _is_harmless_import(node: ast.Import | ast.ImportFrom) -> bool:
+    """Return whether an import binds only names of harmless modules, and hides no builtin."""
+    # ``from json import loads as list`` hides the function list().
+    hides_known_function = any(each.asname in _KNOWN_FUNCTIONS for each in node.names)
+    return not hides_known_function and _imported_modules(node) <= {*_HARMLESS_MODULES.split()}
+
+
+def _parameters(function: _Function) -> Iterator[str]:
+    return (each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg))
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
@@ -1243,8 +1189,10 @@ def _last_name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else dotted(function)
 
 
-def _sources_of_result(function: str, sources: _Sources, lambda_sources: _Sources) -> _Sources:
-    """Return the sources of the result of a function or method that the script does not define.
+def _sources_of_function_result(
+    function: str, sources: _Sources, lambda_sources: _Sources
+) -> _Sources:
+    """Return the sources of what a function or method returns that the script does not define.
 
     Args:
         function: The name of the function or method; empty for a function of unknown effect.
@@ -1252,14 +1200,14 @@ def _sources_of_result(function: str, sources: _Sources, lambda_sources: _Source
         lambda_sources: The sources of the results of lambdas among the arguments.
     """
     if function == "map" and lambda_sources:
-        # The lambda names the fields that it uses. A whole result stands for all fields.
-        return without_whole_results(sources) | lambda_sources
+        # ``map(lambda row: row["id"], rows)`` uses only the field ``id`` of the rows.
+        return without_results(sources) | lambda_sources
     if function == "len":  # a length reveals no field
-        return without_whole_results(sources | lambda_sources)
+        return without_results(sources | lambda_sources)
     if function in _SELECTING_FUNCTIONS.split():  # ``max(rows)`` is a record of ``rows``
         return sources | lambda_sources
     # Any other function may put a whole record into a field of its result.
-    return enclosed(sources | lambda_sources)
+    return as_enclosed(sources | lambda_sources)
 
 
 def _receiver_and_method(function: ast.expr) -> tuple[ast.expr, str]:
@@ -1277,12 +1225,10 @@ def _changes_receiver(receiver: ast.expr, method: str) -> bool:
 
 
 def _added_sources(method: str, sources: _Sources) -> _Sources:
-    """Return the sources that an object gets from the arguments of a method that changes it."""
-    # After ``rows.append(record)``, the record is an item of ``rows``, and a field of the item is a
-    # field of the record. After ``wrapped.update(id=record)``, the field ``id`` is the whole
-    # record, which enclosed() marks.
-    adds_items = method in _METHODS_THAT_ADD_ITEMS.split()
-    return sources if adds_items else enclosed(sources)
+    """Return the sources that ``rows`` gets from the argument of ``rows.append(record)``."""
+    if method in _METHODS_THAT_ADD_ITEMS.split():
+        return sources  # ``rows[0]["id"]`` is a field of the record
+    return as_enclosed(sources)  # after ``d.update(id=record)``, ``d["id"]`` is the whole record
 
 
 def _is_lambda(node: ast.AST) -> bool:
@@ -1290,10 +1236,9 @@ def _is_lambda(node: ast.AST) -> bool:
 
 
 def _item_of(values: ast.expr) -> ast.expr:
-    """Return an expression that stands for an item of a list or other iterable.
+    """Return the expression ``*rows`` for a single one of the ``rows``.
 
-    In ``for row in rows``, no expression of the script stands for a single row. The analysis reads
-    the loop like the assignment ``row = *rows``: ``row`` may then be an object inside ``rows``.
+    The analysis reads ``for row in rows`` like an assignment ``row = *rows``.
     """
     return ast.Starred(values)
 
@@ -1332,31 +1277,26 @@ def _fields_read_by_call(call: ast.Call, method: str) -> _Sources:
             return set()
 
 
-def _variables_reaching(node: ast.AST) -> Iterator[str]:
-    """Yield the variables of which an expression reads a part: ``a`` for ``a.b["c"]``.
-
-    For an expression that does not read a part of an object, yield all names in the expression.
-    """
+def _base_variables(node: ast.AST) -> Iterator[str]:
+    """Yield ``a`` for ``a.b["c"]``; for any other expression, all names in the expression."""
     match node:
         case ast.Subscript(value=value) | ast.Attribute(value=value):
-            yield from _variables_reaching(value)
+            yield from _base_variables(value)
         # ``a.get(key, default)`` returns a part of ``a``, or the default.
         case ast.Call(
             func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[_key, *defaults]
         ):
             for part in (value, *defaults):
-                yield from _variables_reaching(part)
+                yield from _base_variables(part)
         case _:
             yield from _names_in(node)
 
 
 def _count_uses(node: ast.AST) -> Counter[str]:
-    """Count how often a loop, condition or function uses each name.
-
-    For a ``try``, count only the uses in its body. After ``try: text = "a"; ship(); text = "b"``,
-    the value ``"a"`` tells a handler that ``ship`` failed, so a handler counts as outside.
-    """
+    """Count how often a loop, condition or function uses each name."""
     if isinstance(node, (ast.Try, ast.TryStar)):
+        # The handlers count as outside: after ``try: text = "a"; ship(); text = "b"``, the text
+        # ``"a"`` reveals to a handler that ``ship`` failed.
         return Counter(name for statement in node.body for name in _names_in(statement))
     return Counter(_names_in(node))
 

@@ -44,38 +44,30 @@ UNKNOWN_FIELD: Final = "?"
 """The name of a field whose name the script does not show."""
 
 
-def result_of(action: str) -> set[Source]:
-    """Return the sources of the result of an action: the action and its whole result.
-
-    For ``record = find()``, a read of ``record["email"]`` keeps the action ``find``, and replaces
-    the whole result by the field ``email``.
-    """
+def sources_of_action_result(action: str) -> set[Source]:
+    """Return the sources of what an action returns: the action, and its whole result."""
     return {Source("action", action), Source("whole result", action)}
 
 
 def sources_of_field(sources: Sources, fields: Sources) -> set[Source]:
     """Return the sources of a field of a value, such as ``record["email"]``.
 
-    Here, the field ``email`` takes the place of the source ``whole result``. The value
-    ``{"id": record}`` has the source ``enclosed result``, which stays.
+    The source ``field email`` replaces the source ``whole result`` of ``record``.
 
     Args:
         sources: The sources of the value.
         fields: The fields that the script reads; empty for an item of a list.
     """
-    if not fields:  # the item may be a whole record
+    if not fields:  # ``rows[0]`` may be a whole record
         return {*sources}
-    return without_unenclosed_results(sources) | fields
+    return without_whole_results(sources) | fields
 
 
-def enclosed(sources: Sources) -> set[Source]:
-    """Return the sources of a value that contains another value, such as ``{"id": record}``.
+def as_enclosed(sources: Sources) -> set[Source]:
+    """Turn the sources of ``record`` into those of ``{"id": record}``.
 
-    Each ``whole result`` becomes an ``enclosed result``. A read of the field ``id`` returns the
-    whole record, so it must not drop the record's source: see :func:`sources_of_field`.
-
-    Args:
-        sources: The sources of the inner value, such as ``record``.
+    Each ``whole result`` becomes an ``enclosed result``, which :func:`sources_of_field` keeps: the
+    field ``id`` is still the whole record.
     """
     return {
         Source("enclosed result", source.name) if source.kind == "whole result" else source
@@ -83,22 +75,18 @@ def enclosed(sources: Sources) -> set[Source]:
     }
 
 
-def without_whole_results(sources: Sources) -> set[Source]:
-    """Return the sources of a value that reveals no field of a result, such as ``len(rows)``.
+def without_results(sources: Sources) -> set[Source]:
+    """Remove whole and enclosed results; keep actions and named fields.
 
-    The actions stay, and the fields that the script reads by name. Whole and enclosed results,
-    which stand for all fields, are left out.
+    For example, ``len(rows)`` depends on the action that returned ``rows``, but on no field.
     """
     return {source for source in sources if source.kind not in ("whole result", "enclosed result")}
 
 
-def without_unenclosed_results(sources: Sources) -> set[Source]:
-    """Return sources without those of the kind ``whole result``; enclosed results stay.
+def without_whole_results(sources: Sources) -> set[Source]:
+    """Remove whole results, such as that of ``record``; keep that enclosed in ``{"id": record}``.
 
-    For a script that reads one field of a value, or tests whether the value is empty:
-
-    - ``record["id"]`` does not use the other fields of the record.
-    - ``{"id": record}["id"]`` is the whole record, with all fields.
+    A script that reads ``record["id"]``, or tests ``if record``, does not use all fields.
     """
     return {source for source in sources if source.kind != "whole result"}
 

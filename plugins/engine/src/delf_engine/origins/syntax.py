@@ -23,8 +23,7 @@ def dotted(node: ast.AST) -> str:
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
     """Return the arguments of a call of a Python function, by parameter name.
 
-    With ``*args`` or ``**kwargs``, the key ``*`` stands for all parameters without a keyword of
-    their own.
+    The key ``*`` has the arguments for unknown parameters, as in ``f(*rows)`` or ``f(**record)``.
 
     Args:
         call: The call.
@@ -37,7 +36,8 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
             named[keyword.arg] = keyword.value
         else:
             unpacked.append(keyword.value)
-    if any(isinstance(each, ast.Starred) for each in call.args):
+    has_star = any(isinstance(each, ast.Starred) for each in call.args)
+    if has_star:  # the position of an argument does not show its parameter
         unpacked += call.args
     else:
         named |= dict(zip(parameters, call.args, strict=False))
@@ -88,7 +88,7 @@ def field_of(node: ast.expr) -> FieldOfCall | None:
         case ast.Call(func=ast.Name(id="list" | "set" | "sorted" | "tuple"), args=[values]):
             return field_of(values)
         case ast.Call(args=args):
-            # In an outline, calls of actions have keyword arguments only.
+            # Only a Python function gets a call as positional argument, as in ``max(find())``.
             is_python_function = any(_contains_call(each) for each in args)
             return None if is_python_function else FieldOfCall(node, [])
         case (

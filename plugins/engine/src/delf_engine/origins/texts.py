@@ -89,10 +89,12 @@ def mentions_record(text: str, value: str) -> bool:
 
 def _mentions_number(text: str, number: str) -> bool:
     """Return whether a text has a number that may be that of a record."""
-    # A quote, ``#`` or a word in lower case stands before a record's number: not "June 11".
-    before = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})"
-    # The number is not the start of a date, a time, a decimal number or a measure: not "11 km".
-    after = r"(?!\w|[,:/-]\w|\.\d|\s+[a-z])"
+    quote_or_sign = r"['\"#`“‘]"  # "#11"
+    word_in_lower_case = r"\b[a-z]+[^\w\n]{0,3}"  # "delete 11", but not "June 11"
+    no_date_or_time = r"(?!\w|[,:/-]\w)"  # not "11-30" or "11:30"
+    no_decimal_or_measure = r"(?!\.\d|\s+[a-z])"  # not "11.5" or "11 km"
+    before = f"(?:{quote_or_sign}|{word_in_lower_case})"
+    after = f"{no_date_or_time}{no_decimal_or_measure}"
     return re.search(f"{before}{number}{after}", text) is not None
 
 

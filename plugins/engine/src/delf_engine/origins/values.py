@@ -48,14 +48,14 @@ def texts_with_trust(
 
     Args:
         value: The data.
-        trust: The trust of all values, or the trust of each field by name. A field counts at any
-            depth. All other fields have the trust of the record around them, and the data itself
-            has the trust of ``*``.
+        trust: The trust of all values, or a mapping such as ``{"body": "outside", "*": "own"}``:
+            the fields ``body`` at any depth are untrusted, with all values inside, and all other
+            values are trusted.
         path: The path of the data, which all yielded paths begin with.
         is_exact: Whether to leave out nothing, and to yield a JSON text unparsed.
     """
     trust_by_field: dict[str, Trust] = {"*": trust} if isinstance(trust, str) else {**trust}
-    # A field of the data may be named ``*``, too; like other fields, it has its record's trust.
+    # ``*`` is no name of a field, so it must not stay among the names.
     trust_of_data = trust_by_field.pop("*", "outside")
     # A stack, and no recursion, because the data may be of any depth.
     data = value if is_exact else _parse_json(value)
@@ -66,7 +66,7 @@ def texts_with_trust(
         text = _text_of(item)
         if text is None:
             if isinstance(item, dict):
-                yield from _keys_in(node, is_exact=is_exact)
+                yield from _keys_in(node, with_identifiers=is_exact)
             pending += reversed(_parts_of(node, trust_by_field))
         elif is_exact or not isinstance(item, _EMPTY_TYPES):
             yield item_trust, path, text
@@ -89,16 +89,16 @@ def _text_of(value: Any) -> str | None:
             return None
 
 
-def _keys_in(record: _Node, *, is_exact: bool) -> Iterator[tuple[Trust, str, str]]:
-    """Yield the trust, the path and the text of each key of a record.
+def _keys_in(record: _Node, *, with_identifiers: bool) -> Iterator[tuple[Trust, str, str]]:
+    """Yield the trust, the path and the text of each key of a record, such as ``due date``.
 
     Args:
         record: The record.
-        is_exact: Whether to yield also the keys that are identifiers.
+        with_identifiers: Whether to yield also keys that are identifiers, such as ``name``.
     """
     path, fields, trust = record
     for index, key in enumerate(fields):
-        if isinstance(key, str) and (is_exact or not key.isidentifier()):
+        if isinstance(key, str) and (with_identifiers or not key.isidentifier()):
             yield trust, f"{path}[key {index}]", key
 
 
@@ -125,8 +125,7 @@ def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each leaf of plain data.
 
-    The leaves of ``{"to": ["ada"], "cc": []}`` are the keys ``to`` and ``cc``, ``ada`` and the
-    empty list. The path of a key ends with ``[key N]``.
+    For ``{"to": ["ada"]}``, yield ``("[key 0]", "to")`` and ``(".to[0]", "ada")``.
     """
     return ((inner, text) for _, inner, text in texts_with_trust(value, path=path, is_exact=True))
 
@@ -240,19 +239,25 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         # No person reads the arguments of a read: in ``find(title="Invoice")``, the title decides
         # which records the read returns.
         return False
-    # Every word of the name must be a word for content. The name ``message_id`` is not the name of
-    # content, because ``id`` is no such word.
+    if not _has_content_name(path):
+        return False
+    _, bracket, index = path.rpartition("[")
+    is_key_of_record = bool(bracket) and index.startswith("key ")  # such as ``body[key 2]``
+    is_json = _parse_json(text) is not text  # any other text is returned itself
+    if is_key_of_record or is_json:
+        return False
+    return not _is_machine_data(text)
+
+
+def _has_content_name(path: str) -> bool:
+    """Return whether a path ends with a name such as ``comments`` or ``messageText``.
+
+    The name ``message_id`` is no such name, because ``id`` is no word for content.
+    """
     names = names_in(path)
     words = _WORDS.findall(names[-1]) if names else []
     singular_words = {word.lower().removesuffix("s") for word in words}
-    has_content_name = bool(words) and singular_words <= CONTENT_WORDS
-    if not has_content_name:
-        return False
-    # texts_with_trust() writes the path of a mapping's key, in contrast to a value, as "a[key 2]".
-    _, bracket, index = path.rpartition("[")
-    is_key = bool(bracket) and index.startswith("key ")
-    is_json = _parse_json(text) is not text  # any other text is returned itself
-    return not (is_key or is_json or _is_machine_data(text))
+    return bool(words) and singular_words <= CONTENT_WORDS
 
 
 def _is_machine_data(text: str) -> bool:
