@@ -84,10 +84,7 @@ class _Closing(NamedTuple):
 
     @property
     def opens_next_block(self) -> bool:
-        """True if the fence begins a further block, whose language it names, as ```python does.
-
-        The block before it then has no closing fence of its own.
-        """
+        """True if the fence names a language, as ```python does, and so begins the next block."""
         return _language(self.fence["info"]) in _KNOWN_LANGUAGES
 
 

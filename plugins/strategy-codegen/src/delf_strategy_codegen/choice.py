@@ -81,21 +81,19 @@ def choose_script(blocks: Sequence[Block]) -> Reading:
         A reading with the script, or with a problem if several choices are plausible. If no block
         is a valid script, see :func:`_reading_of_longest_block`.
     """
-    parts = _without_repeated([block for block in blocks if block.code])
-    scripts = [block for block in parts if is_script(block.code)]
+    distinct_blocks = _without_repeated([block for block in blocks if block.code])
+    scripts = [block for block in distinct_blocks if is_script(block.code)]
     if not scripts:
-        return _reading_of_longest_block(parts)
+        return _reading_of_longest_block(distinct_blocks)
     examples = [block for block in scripts if _EXAMPLE.search(_nearby_text(block.text_before))]
     candidates = [block for block in scripts if block not in examples]
-    if not candidates:
-        candidates = examples
-    elif _needs_names_of(candidates, examples):
+    if candidates and _needs_names_of(candidates, examples):
         return Reading(None, AMBIGUOUS)
-    # The last block usually is the script or a part of it, so an earlier block alone is not enough.
-    last_part = parts[-1]
-    if parse_script(last_part.code) is None:
-        return Reading(None, _UNREADABLE.format(_describe_problem(last_part.code)))
-    return _join_or_choose(candidates)
+    last_block = distinct_blocks[-1]
+    if parse_script(last_block.code) is None:
+        # The last block usually is the script or its end, so the blocks before are not enough.
+        return Reading(None, _UNREADABLE.format(_describe_problem(last_block.code)))
+    return _join_or_choose(candidates or examples)
 
 
 def _needs_names_of(candidates: Sequence[Block], examples: Sequence[Block]) -> bool:
@@ -182,15 +180,16 @@ def _reading_of_longest_block(parts: Sequence[Block]) -> Reading:
 
 
 def _without_repeated(blocks: Sequence[Block]) -> list[Block]:
-    """Remove blocks whose code is part of another block; of equal blocks the last stays."""
+    """Remove blocks whose lines are all in another block; of equal blocks, keep the last."""
     lines_of_blocks = [_distinct_lines(block.code) for block in blocks]
     distinct_blocks: list[Block] = []
     for index, lines in enumerate(lines_of_blocks[:_MAX_COMPARED]):
-        is_part_of_another = any(lines < other_lines for other_lines in lines_of_blocks)
+        is_part_of_longer = any(lines < other_lines for other_lines in lines_of_blocks)
         is_repeated_later = lines in lines_of_blocks[index + 1 :]
-        if not is_part_of_another and not is_repeated_later:
+        if not is_part_of_longer and not is_repeated_later:
             distinct_blocks.append(blocks[index])
-    return [*distinct_blocks, *blocks[_MAX_COMPARED:]]
+    not_compared = blocks[_MAX_COMPARED:]
+    return [*distinct_blocks, *not_compared]
 
 
 def _distinct_lines(code: str) -> set[str]:

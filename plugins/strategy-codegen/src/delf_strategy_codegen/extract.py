@@ -86,32 +86,42 @@ def find_script(text: str) -> Reading:
         return Reading()
     if len(text) > _MAX_ANSWER:
         return Reading(why=_TOO_LONG)
-    # The whole answer, if it is valid Python. JSON is valid Python, too: an object is never a
-    # script, and a list of objects is first read as tool calls.
-    bare_script = repair_script(_SPECIAL_TOKENS.sub("", text))
-    if bare_script is not None and bare_script.lstrip().startswith("{"):
-        bare_script = None
-    if bare_script is not None and has_call(bare_script):
-        is_list_of_objects = bare_script.lstrip().startswith("[{")
-        if not is_list_of_objects:
-            return Reading(bare_script)
+    bare_script = _bare_script(text)
+    # A list of objects may be tool calls as JSON, which is valid Python, too.
+    may_be_json = bare_script.lstrip().startswith("[{")
+    if has_call(bare_script) and not may_be_json:
+        return Reading(bare_script)
     text = _answer_text(text)
+    marked_script = _marked_script(text)
+    if marked_script is not None:
+        return marked_script
+    # Python without a call may be prose, so it counts only if the answer has no other script.
+    if is_script(bare_script):
+        return Reading(bare_script)
+    return _script_in_prose(text)
+
+
+def _bare_script(answer: str) -> str:
+    """Return the whole answer as a script; empty if the answer is not a script."""
+    script = repair_script(_SPECIAL_TOKENS.sub("", answer)) or ""
+    is_json_object = script.lstrip().startswith("{")
+    return "" if is_json_object else script
+
+
+def _marked_script(text: str) -> Reading | None:
+    """Return the script in fences, a tool call as JSON, or tags; None without any of these."""
     blocks = blocks_of(text)
     possible_scripts = [block.code for block in blocks] if blocks else [text]
     if any(len(script) > MAX_SCRIPT for script in possible_scripts):
         return Reading(why=_TOO_LONG)
     if blocks:
         return _script_in_blocks(blocks, text)
-    # The script in a tool call may itself have a fence, for example: from_json() passes it to this
-    # function.
+    # The script in the call may again have a fence, so find_script() reads it.
     if (call_reading := from_json(text, find_script)) is not None:
         return call_reading
     if tagged_blocks := _tagged_blocks(text):
         return choose_script(tagged_blocks)
-    # Python without a call may be prose, so it counts only if the answer has no other script.
-    if bare_script is not None and is_script(bare_script):
-        return Reading(bare_script)
-    return _script_in_prose(text)
+    return None
 
 
 def _script_in_blocks(blocks: list[Block], text: str) -> Reading:
@@ -210,25 +220,17 @@ def _script_in_prose(text: str) -> Reading:
         if not _CODE_START.match(first_line):
             continue
         end = len(lines)
-        # Remove lines from the end until the rest is Python. ``break`` goes on with the next start.
         while end > start and remaining_tries:
             remaining_tries -= 1
             code = "\n".join(lines[start:end])
-            tree = tree_or_syntax_error(code)
-            if tree is None:  # nested too deeply or too long
-                break
-            if isinstance(tree, SyntaxError):
-                if tree.lineno is None:
-                    break
-                # Try again with the lines before the line with the error. An error may be reported
-                # after the last line, so that at least one line is removed.
-                line_with_error = start + tree.lineno - 1
-                end = min(end - 1, line_with_error)
-                continue
-            if not has_call(code):  # such as prose that happens to be valid Python
-                break
-            other_lines = lines[:start] + lines[end:]
-            if any(map(_LOOKS_LIKE_CODE.match, other_lines)):
-                return Reading(None, AMBIGUOUS)
-            return Reading(code.rstrip())
+            if has_call(code):
+                other_lines = lines[:start] + lines[end:]
+                is_ambiguous = any(map(_LOOKS_LIKE_CODE.match, other_lines))
+                return Reading(None, AMBIGUOUS) if is_ambiguous else Reading(code.rstrip())
+            error = tree_or_syntax_error(code)
+            if not isinstance(error, SyntaxError) or error.lineno is None:
+                break  # for example, prose that happens to be valid Python
+            # Try again with the lines before the error, which may be reported after the last line.
+            line_with_error = start + error.lineno - 1
+            end = min(end - 1, line_with_error)
     return Reading()

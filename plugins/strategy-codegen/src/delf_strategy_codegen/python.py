@@ -50,19 +50,22 @@ def tree_or_syntax_error(code: str) -> ast.Module | SyntaxError | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            try:
-                return ast.parse(code)
-            except SystemError:
-                # Python 3.11 may fail if the garbage collector runs a finalizer that parses, too,
-                # for example to write a traceback.
-                return ast.parse(code)
+            return _parse(code)
         except SyntaxError as error:
             # A traceback in the cache would keep the callers' frames, and so their tasks and users.
-            # The context is the SystemError above, which has a traceback, too.
-            error.__context__ = None
+            error.__context__ = None  # the SystemError in _parse(), which has a traceback, too
             return error.with_traceback(None)
         except (ValueError, RecursionError, MemoryError):
             return None
+
+
+def _parse(code: str) -> ast.Module:
+    try:
+        return ast.parse(code)
+    except SystemError:
+        # Python 3.11 may fail if the garbage collector runs a finalizer that parses, too, for
+        # example to write a traceback.
+        return ast.parse(code)
 
 
 def is_script(code: str) -> bool:
@@ -210,16 +213,12 @@ def free_names(code: str) -> set[str]:
 
 
 def _bound_before_use(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement may bind before it uses them.
-
-    An assignment such as ``x = x + 1`` binds ``x`` last, after the names that the value binds, such
-    as the variable of a comprehension. In any other statement, such as a loop, the order is
-    unknown, so all bound names are returned.
-    """
+    """Return the names that a statement may bind before it uses them."""
     value = getattr(statement, "value", None)
     if isinstance(value, ast.expr):
+        # ``x = [n + x for n in numbers]`` binds ``n`` before its use, and ``x`` only at the end.
         return _stored([value])
-    return _stored([statement])
+    return _stored([statement])  # the order in a loop, for example, is unknown
 
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:

@@ -144,17 +144,16 @@ class _Text:
         return self.prefix + self.quotes + content + self.quotes
 
     def choose_raw_quotes(self) -> None:
-        """Choose quotes that do not occur in the text of a raw string.
-
-        If all occur, escape the present quotes. The text then gets a backslash before each, but the
-        string, which is mostly a regular expression, still matches the same.
-        """
+        """Choose quotes that do not occur in the text of a raw string."""
         text = "".join(part for part in self.parts if isinstance(part, str))
         other_quotes = self.quotes.translate(_OTHER_ASCII_QUOTE)
         for quotes in (self.quotes, other_quotes, '"""', "'''"):
-            if quotes not in text and not text.endswith(quotes[0]):
+            would_end_early = quotes in text or text.endswith(quotes[0])
+            if not would_end_early:
                 self.quotes = quotes
                 return
+        # All quotes occur, so they get a backslash, which becomes text of a raw string. As a
+        # regular expression, the string still matches the same.
         quote = self.quotes[0]
         self.parts = [
             part.replace(quote, f"\\{quote}") if isinstance(part, str) else part
@@ -226,17 +225,17 @@ class _Field:
         return "{" + text + "}"
 
     def as_format_field(self, arguments: list[str]) -> str:
-        """Return the field for a ``str.format`` call, as ``{!r:>{}}`` for ``{name!r:>{width}}``.
+        """Return the field for ``str.format``, and append its expression to the arguments.
 
-        Append the expressions, here ``name`` and ``width``, to the arguments of the call.
+        For example, return ``{!r}`` for ``{name!r}``, and append ``name``.
         """
         text = self.expression()
         needs_parentheses = "\n" in text or "," in text
         arguments.append(f"({text})" if needs_parentheses else text.strip())
         conversion = self.conversion
-        # As in f-strings, ``=`` shows the repr unless the field says how to show the value.
-        if self.equals_sign and not conversion and self.spec is None:
-            conversion = "!r"
+        has_format = bool(conversion) or self.spec is not None
+        if self.equals_sign and not has_format:
+            conversion = "!r"  # in an f-string, ``{name=}`` shows the repr
         return self._label() + "{" + conversion + self._format_spec(arguments) + "}"
 
     def _label(self) -> str:
@@ -326,31 +325,27 @@ class _Reader:
             prefix: The string's prefix, such as ``f``.
         """
         curly_quotes, ascii_quote = _quotes_of_same_kind(self._text[self._position])
-        # A curly quote may be closed by an ASCII quote, as in “a", which may also be text, as in
-        # “5" disk”. _with_plain_signs() reads the script with one rule, then with the other.
-        closing_quotes = curly_quotes
-        if not curly_quotes or not self._must_close_with_curly_quote:
-            closing_quotes += ascii_quote
+        closing_quotes = curly_quotes or ascii_quote
+        if curly_quotes and not self._must_close_with_curly_quote:
+            closing_quotes += ascii_quote  # “a" is a string, but “5" disk” is none
         is_triple = self._are_next(closing_quotes, 3)
         quote_count = 3 if is_triple else 1
         self._position += quote_count
         text = _Text(prefix, quote_count * ascii_quote)
         is_raw_in_curly_quotes = "r" in prefix.lower() and bool(curly_quotes)
-        # Curly quotes become ASCII quotes, so an ASCII quote within them gets a backslash.
-        escaped_quote = ascii_quote if curly_quotes else ""
+        escaped_quote = ascii_quote if curly_quotes else ""  # “5" disk” becomes "5\" disk"
         while not self._are_next(closing_quotes, quote_count):
             if self._current() == "\n" and not is_triple:
                 raise _UnreadableError
             if text.is_f_string and self._current() in "{}":
                 self._field_or_brace(text.parts)
-            elif is_raw_in_curly_quotes:
+            elif is_raw_in_curly_quotes:  # a backslash in the string escapes nothing
                 text.parts.append(self._take(1))
             else:
                 text.parts.append(self._character(escaped_quote))
         self._position += quote_count
         if is_raw_in_curly_quotes:
-            # A backslash would become part of a raw string, so “5" disk” becomes r'5" disk'.
-            text.choose_raw_quotes()
+            text.choose_raw_quotes()  # r“5" disk” becomes r'5" disk'
         return text
 
     def _character(self, escaped_quote: str) -> str:
@@ -456,28 +451,26 @@ def _join_pieces(pieces: list[str | _Text]) -> Iterator[str]:
         if len(texts) < 2 or not needs_plus:
             yield from map(str, group)
             continue
-        first_string, *further_pieces = group
-        yield f"({first_string}"
-        for piece in further_pieces:
-            # Between two strings, there is always a piece of whitespace, which may be empty.
+        # The group of ``"a" f"{b}"`` is a string, whitespace and a string. The result is
+        # ``("a" + "{}".format(b))``.
+        yield "("
+        for piece in group:
             is_whitespace = isinstance(piece, str)
             yield f" +{piece}" if is_whitespace else str(piece)
         yield ")"
 
 
 def _groups_of_strings(pieces: list[str | _Text]) -> Iterator[list[str | _Text]]:
-    """Yield the pieces in groups.
+    """Yield adjacent strings, such as ``"a" "b"``, as one group; yield any other piece alone.
 
-    Strings with only whitespace between them are one group, together with the whitespace. Every
-    other piece is a group of its own.
+    The whitespace between the strings is part of the group.
     """
     group: list[str | _Text] = []
-    for piece, following in itertools.zip_longest(pieces, pieces[1:]):
+    for piece, next_piece in itertools.zip_longest(pieces, pieces[1:]):
         is_string = isinstance(piece, _Text)
-        is_whitespace_before_string = (
-            not is_string and not piece.strip() and isinstance(following, _Text)
-        )
-        if is_string or (group and is_whitespace_before_string):
+        is_whitespace = not is_string and not piece.strip()
+        is_between_strings = bool(group) and isinstance(next_piece, _Text)
+        if is_string or (is_whitespace and is_between_strings):
             group.append(piece)
             continue
         if group:

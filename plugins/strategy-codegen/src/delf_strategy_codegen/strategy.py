@@ -252,19 +252,19 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                 "code_in is 'tool', and the model cannot be given tools",
                 hint='code_in = "fence", or "auto"',
             )
-        may_offer_tool_later = code_in == "auto" and not has_called_tool
+        may_add_tool = code_in == "auto" and not has_called_tool  # after an answer without a script
         unusable_answers: list[_UnusableAnswer] = []
         while True:
             feedback = _feedback_to(unusable_answers, in_tool=bool(tools))
             try:
                 reply = await host.ask((*messages, *feedback), tools=tools)
             except LLMExecutionError as error:
-                was_tool_offered_late = bool(tools) and may_offer_tool_later
-                if not was_tool_offered_late or not _may_be_about_tools(error):
+                was_tool_added = bool(tools) and may_add_tool
+                if not was_tool_added or not _may_be_about_tools(error):
                     raise
-                # The model has answered the request without tools, so the server refuses tools.
-                may_offer_tool_later = False
+                # The model answered until the tool was added, so the server refuses tools.
                 tools = ()
+                may_add_tool = False
                 continue
             reading = read_reply(reply)
             if reading.code is not None:
@@ -279,7 +279,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
                     f"{len(unusable_answers)} times; {quote_answer(reply.text)}"
                 )
             await host.retrying(reading.why or "the answer held no script")
-            if may_offer_tool_later and host.takes_tools:
+            if may_add_tool and host.takes_tools:
                 tools = (_RUN,)
 
 

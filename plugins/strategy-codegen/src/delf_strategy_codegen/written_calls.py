@@ -151,23 +151,20 @@ def _parse_python_literal(text: str) -> Any:
 def _join_scripts(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts in the parsed arguments of one or several calls."""
     codes: list[str] = []
-    unusable: list[Reading] = []
+    problems: list[Reading] = []
     for text in _scripts_in(content):
         reading = extract(text)
-        if reading == Reading():  # no script was found, and there is no feedback for the model
-            # The text itself is the code; if invalid, the model gets its syntax error.
+        nothing_found = reading == Reading()
+        if nothing_found:  # the text itself may be a script with a mistake
             reading = Reading(repair_script(text))
         if reading.code is None:
-            unusable.append(reading)
+            problems.append(reading)
         else:
             codes.append(reading.code)
-    # One unusable script makes the answer unusable. The model gets the first specific feedback.
-    if codes and not unusable:
+    if codes and not problems:
         return Reading("\n\n".join(codes))
-    for reading in unusable:
-        if reading.why:
-            return reading
-    return Reading()
+    # One problem makes the answer unusable. The model gets the first specific feedback.
+    return next((reading for reading in problems if reading.why), Reading())
 
 
 def _scripts_in(content: Any) -> list[str]:

@@ -44,7 +44,8 @@ def read_call(text: str) -> Called | UnparsableCall:
         except DuplicateKeyError as error:
             return UnparsableCall(text, str(error))
         except _UNREADABLE as error:
-            if decode is _DECODERS[0]:
+            is_plain_json = decode is _DECODERS[0]
+            if is_plain_json:  # the errors of the other decoders do not help the model
                 why = f"it is not JSON: {getattr(error, 'msg', 'it is nested too deeply')}"
             continue
         if isinstance(value, dict):

@@ -14,12 +14,7 @@ def normalise_spelling(name: str) -> str:
 
 
 def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
-    """Return a mapping from normalised spelling to tool name.
-
-    Besides its name, a tool may be called by its action's name (``write_file``), by its name in
-    another notation (``disk_write_file``), or by its connection's name if that has one action
-    (``shell``). The connection's name may be singular or plural: ``worker_call`` means
-    ``workers.call``. A spelling that fits two tools is omitted.
+    """Return a mapping from each unambiguous spelling, in its normalised form, to a tool's name.
 
     Args:
         tools: A mapping from name to tool, of the tools in the prompt.
@@ -29,12 +24,12 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
         connection = tool.connection
         spellings_of_tool = [name]
         if connection:
-            # The plural of a singular name, the singular of a plural name.
+            # Singular or plural: ``worker_call`` means ``workers.call``.
             other_form = connection[:-1] if connection.endswith("s") else f"{connection}s"
             spellings_of_tool += [
-                tool.method,
-                connection,
-                connection + tool.method,
+                tool.method,  # ``write_file``
+                connection,  # ``shell``; ambiguous if the connection has several tools
+                connection + tool.method,  # ``disk_write_file``
                 other_form + tool.method,
             ]
         for spelling in filter(None, spellings_of_tool):
@@ -43,7 +38,7 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
     for spelling, names in names_by_spelling.items():
         if len(names) == 1:
             name_by_spelling[spelling] = names.pop()
-    # A full name always means its own tool.
+    # A full name always means its own tool, even if another tool has the same spelling.
     for name in tools:
         name_by_spelling[normalise_spelling(name)] = name
     return name_by_spelling

@@ -96,7 +96,7 @@ class Parser:
         return events
 
     def _finish_state(self, events: list[Event]) -> None:
-        """Add the events for the input that the last state has left, waiting for more input."""
+        """Add the events for the input that is still unparsed at the end of the answer."""
         rest = self._unparsed
         self._unparsed = ""
         state = self._state
@@ -183,10 +183,9 @@ class Parser:
         if tag is not None and self._is_tag_in_effect(tag):
             self._choose_state_for_tag(tag)
             return True
-        may_begin_tag = any(each.startswith(self._unparsed) for each in self._tags)
-        if tag is None and may_begin_tag and not self._is_input_complete:
-            # The piece ends within a tag: keep the tag's beginning until the next piece.
-            return False
+        is_part_of_tag = tag is None and any(each.startswith(self._unparsed) for each in self._tags)
+        if is_part_of_tag and not self._is_input_complete:
+            return False  # the rest of the tag may be in the next piece
         # The tag is only mentioned, or there is none at this "<".
         plain_text = "<" if tag is None else tag
         self._add_text_for_user(plain_text, events)
@@ -207,25 +206,20 @@ class Parser:
         return tag == _EXECUTE or is_first_in_line
 
     def _choose_state_for_tag(self, tag: str) -> None:
-        """Choose the state that parses the input from a tag on.
-
-        The tag stays in the unparsed input if it may turn out to be text for the user.
-        """
+        """Choose the state that parses the input from a tag on."""
+        text_before_in_line = "".join(self._current_line).strip()
         if tag == "<think>":
             # <think> begins reasoning only at the start of an answer, and is text later on.
             self._state = self._think_tag_in_text
-        elif "".join(self._current_line).strip():
-            # A tag after other text in its line may only be mentioned. The next state decides that
-            # by the text after the end tag.
-            self._search_start = len(tag)  # the end tag comes after this tag
+        elif text_before_in_line:
+            # The tag may only be mentioned, as in "Write <execute>[…]</execute> for calls".
+            self._search_start = len(tag)  # look for the end tag after this tag
             self._state = self._execute_in_line
         else:
             self._skip_execute_tag()
 
     def _think_tag_in_text(self, events: list[Event]) -> bool:
-        """Add ``<think>…</think>`` in the middle of an answer to the text for the user.
-
-        A model reasons at the start of its answer, and only mentions the tags later on.
+        """Treat ``<think>…</think>`` in the middle of an answer as text for the user.
 
         Return False if more input is needed.
         """
@@ -246,18 +240,18 @@ class Parser:
         """
         end_tag_start = self._find_end_tag_outside_of_strings()
         if end_tag_start is None:
-            if not self._is_input_complete:
-                return False
-            self._skip_execute_tag()
-            return True
+            if self._is_input_complete:
+                self._skip_execute_tag()
+            return self._is_input_complete
         end_of_tag = end_tag_start + len(_END_EXECUTE)
         rest_of_line, line_break, _ = self._unparsed[end_of_tag:].partition("\n")
         following_text = rest_of_line.strip()
         is_line_complete = bool(line_break) or self._is_input_complete
         if not following_text and not is_line_complete:
-            self._search_start = end_tag_start
+            self._search_start = end_tag_start  # find the same tag again
             return False
-        if not following_text or following_text.startswith("<"):
+        are_calls = not following_text or following_text.startswith("<")
+        if are_calls:
             self._skip_execute_tag()
             return True
         self._add_text_for_user(self._unparsed[:end_of_tag], events)
@@ -356,7 +350,9 @@ class Parser:
 
         Return False if more input is needed; True if the next state can parse the rest.
         """
-        while not self._in_string or self._skip_string():
+        while True:
+            if self._in_string and not self._skip_string():
+                return False
             match = _OUTSIDE_OF_STRINGS.search(self._unparsed, self._search_start)
             if match is None:
                 # The next search goes on from here: from the start, a call in thousands of pieces
@@ -370,7 +366,8 @@ class Parser:
                 self._end_call(start)
                 return True
             upcoming = self._unparsed[start : start + len(_END_EXECUTE)]
-            if mark == "<" and _END_EXECUTE.startswith(upcoming):
+            is_part_of_tag = mark == "<" and _END_EXECUTE.startswith(upcoming)
+            if is_part_of_tag:
                 self._search_start = start  # the rest of the tag may follow
                 return False
             self._search_start = match.end()
@@ -385,7 +382,6 @@ class Parser:
                     events.append(read_call(self._unparsed[: match.end()]))
                     self._end_call(match.end())
                     return True
-        return False
 
     def _skip_string(self) -> bool:
         """Move the search behind the end of the JSON string. Return False if more input is needed.
@@ -421,20 +417,14 @@ class Parser:
         if may_begin_tag:
             return False
         self._unparsed = upcoming
-        self._state = self._ignored_text
+        self._state = self._collect_ignored_text
         return True
 
-    def _ignored_text(self, events: list[Event]) -> bool:
-        """Set aside all text after the calls, in which models may invent results of their calls.
-
-        The text is not part of the answer. :meth:`finish` reports it.
-
-        Returns:
-            False: all text so far is parsed, and :meth:`feed` has to wait for more input.
-        """
+    def _collect_ignored_text(self, events: list[Event]) -> bool:
+        """Collect the text after the calls, in which models may invent results of the calls."""
         self._text_after_calls.append(self._unparsed)
         self._unparsed = ""
-        return False
+        return False  # wait for more input
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -444,13 +434,14 @@ class Parser:
             return
         events.append(AnswerText(text))
         self._shown_text_parts.append(text)
-        *lines, last = text.split("\n")
-        for line in lines:
-            full_line = "".join([*self._current_line, line])
-            if full_line.lstrip().startswith(_FENCES):  # opens or closes a fence
-                self._in_fence = not self._in_fence
+        *ends_of_lines, start_of_next_line = text.split("\n")
+        for end_of_line in ends_of_lines:
+            # The first line may have begun in earlier pieces of the answer.
+            line = "".join([*self._current_line, end_of_line])
             self._current_line.clear()
-        self._current_line.append(last)
+            if line.lstrip().startswith(_FENCES):  # opens or closes a fence
+                self._in_fence = not self._in_fence
+        self._current_line.append(start_of_next_line)
 
     def _report_text_between_calls(self, events: list[Event]) -> None:
         text = "".join(self._text_between_calls).strip()

@@ -135,18 +135,9 @@ class _Task:
         why its answer was refused.
         """
         host = self._host
-        settings = self._settings
-        further_rules = SUSPICIOUS if settings.untrusted else ""
-        rules = self._notation.rules(list(self._tools.values()), further_rules)
-        beginning = host.begin(rules)
-        if notices := await self._notices():
-            *messages_before_task, task_message = beginning
-            notice_messages = [user(f"Notice: {text}") for text in notices]
-            beginning = (*messages_before_task, *notice_messages, task_message)
-        # The messages since the model's last answer. A session sends only these; without a session,
-        # each request has the whole conversation.
-        new_messages: tuple[Message, ...] = beginning
-        for _ in range(settings.max_turns):
+        beginning = await self._beginning()
+        new_messages = beginning  # the messages since the model's last answer
+        for _ in range(self._settings.max_turns):
             async with host.step("turn"):
                 turn = await self._run_turn(beginning, new_messages)
             if host.has_answered:
@@ -155,14 +146,25 @@ class _Task:
             if answer is not None:
                 return answer
             if refusal is not None:
-                # A notice is part of the messages about this turn, so the model reads the refusal.
-                turn = replace(turn, notices=(refusal,))
+                turn = replace(turn, notices=(refusal,))  # the next request contains the notices
             await self._count_failures(turn)
             new_messages = await self._add_turn(turn)
         raise CodeGenerationError(
-            f"the model did not answer within {settings.max_turns} turns",
+            f"the model did not answer within {self._settings.max_turns} turns",
             hint="max_turns of the strategy allows more",
         )
+
+    async def _beginning(self) -> tuple[Message, ...]:
+        """Return the messages before the model's first turn: the rules, notices and the task."""
+        further_rules = SUSPICIOUS if self._settings.untrusted else ""
+        rules = self._notation.rules(list(self._tools.values()), further_rules)
+        beginning = self._host.begin(rules)
+        notices = await self._notices()
+        if not notices:
+            return beginning
+        *messages_before_task, task_message = beginning
+        notice_messages = [user(f"Notice: {text}") for text in notices]
+        return (*messages_before_task, *notice_messages, task_message)
 
     def _check_answer(self, turn: Turn) -> tuple[str | None, str | None]:
         """Return the task's answer if a turn completes the answer.
@@ -190,15 +192,15 @@ class _Task:
     async def _add_turn(self, turn: Turn) -> tuple[Message, ...]:
         """Add a turn to the conversation; return the new messages for the model's next answer."""
         is_empty = not (turn.text.strip() or turn.thoughts.strip() or turn.calls)
+        if is_empty and self._session is None:
+            return ()  # the same conversation is sent again
         if is_empty:
-            # An empty turn is not added. Without a session, the same conversation is sent again. In
-            # a session, the model needs a new message to answer again.
-            is_in_session = self._session is not None
-            return (user(_EMPTY_ANSWER_MESSAGE),) if is_in_session else ()
+            return (user(_EMPTY_ANSWER_MESSAGE),)  # a session answers only a new message
         self._earlier_turns = (*self._earlier_turns, turn)
         await self._compact()
-        # The notation has no messages about a turn that has only thoughts.
-        return self._notation.messages_after(turn) or (user(_EMPTY_ANSWER_MESSAGE),)
+        messages = self._notation.messages_after(turn)
+        has_only_thoughts = not messages
+        return (user(_EMPTY_ANSWER_MESSAGE),) if has_only_thoughts else messages
 
     def _keep_cut_off_text(self, text: str) -> None:
         """Keep a truncated answer, which the next turn has to continue.

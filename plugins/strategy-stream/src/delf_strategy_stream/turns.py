@@ -68,38 +68,35 @@ class TurnRunner:
             The turn with its calls and their results, which are not shortened yet.
         """
         try:
-            reply = await ask(self._start_calls)
+            reply = await ask(self._start_calls)  # starts calls while the answer arrives
             if reply.broken_by in ("filter", "refusal"):
                 raise truncation_error(reply)
             turn = self._reader.parse(reply)
             turn = replace(turn, calls=tuple(map(self._resolve_name, turn.calls)))
-            turn_calls = self._all_calls(turn)
+            turn_calls = self._start_remaining_calls(turn)
             answers = await asyncio.gather(*(started.answer for started in turn_calls))
         finally:
-            # After a failure nobody reads the results of calls that were started early.
-            for started in self._started:
-                started.answer.cancel()
-            await asyncio.gather(
-                *(started.answer for started in self._started), return_exceptions=True
-            )
+            await self._cancel_running_calls()
         calls = tuple(started.call for started in turn_calls)
         results = tuple(
             _result(call.name, answer) for call, answer in zip(calls, answers, strict=True)
         )
         return replace(turn, calls=calls, results=results)
 
-    def _all_calls(self, turn: Turn) -> list[_StartedCall]:
-        """Return the started calls of an answer that has ended, in the answer's order.
+    async def _cancel_running_calls(self) -> None:
+        """Cancel the calls whose results nobody reads after a failure, and wait for their end."""
+        answers = [started.answer for started in self._started]
+        for answer in answers:
+            answer.cancel()
+        await asyncio.gather(*answers, return_exceptions=True)
 
-        A call that was not started while the answer arrived is started now, unless the answer was
-        truncated. Started calls that are not in the answer are cancelled: after a retry, the answer
-        may differ from the pieces that arrived before.
-        """
+    def _start_remaining_calls(self, turn: Turn) -> list[_StartedCall]:
+        """Start the calls of a complete answer that have not started yet; return all its calls."""
         started_early = deque(self._started)
         turn_calls: list[_StartedCall] = []
         for call in turn.calls:
-            # Calls were started in the order of the answer, so a started call before this call is
-            # not in the answer.
+            # After a retry of the request, the answer may lack some started calls: those before
+            # this call, or all if this call has not started.
             while started_early and started_early[0].call != call:
                 started_early.popleft().answer.cancel()
             if started_early:
