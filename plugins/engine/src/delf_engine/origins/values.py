@@ -55,7 +55,7 @@ def texts_with_trust(
         is_exact: Whether to leave out nothing, and to yield a JSON text unparsed.
     """
     trust_by_field: dict[str, Trust] = {"*": trust} if isinstance(trust, str) else {**trust}
-    # ``*`` is no name of a field, so it must not stay among the names.
+    # ``*`` names no field of the data, so it must not stay among the names.
     trust_of_data = trust_by_field.pop("*", "outside")
     # A stack, and no recursion, because the data may be of any depth.
     data = value if is_exact else _parse_json(value)
