@@ -127,42 +127,40 @@ class OpenCalls:
             self._end(call)
 
     async def _serve(self, call: OpenCall, host: ScriptHost) -> None:
-        """Make a call, and send its answer to the guest.
-
-        No answer is sent to a call that the script abandoned, that was still queued when its script
-        ended, or that :meth:`clear` has removed.
-        """
+        """Make a call, and send its answer to the guest."""
         # A task that is cancelled before its first step runs none of this code, and the host would
         # not journal the call. So :meth:`abandon` cancels the task only once this flag is set.
         call.has_begun = True
-        answer: CallAnswer | None = None
+        answer: CallAnswer | None = None  # None if the guest needs no answer
         try:
             answer = await self._make_when_permitted(call, host)
         except asyncio.CancelledError:
+            # Without an answer, a script would wait forever for a call that it did not abandon.
             if not call.is_abandoned:
                 answer = _CANCELLED
             raise
         finally:
-            if self._end(call) and answer is not None:
+            was_open = self._end(call)
+            if was_open and answer is not None:
                 self._answer(call.request.call_id, answer)
 
     async def _make_when_permitted(self, call: OpenCall, host: ScriptHost) -> CallAnswer | None:
-        """Make a call when the concurrency limit permits; None if its script ended meanwhile."""
+        """Make a call when fewer than ``MAX_SERVED`` calls run; None if its script has ended."""
         must_queue = self._permits.locked()
         async with self._permits:
             is_script_running = call.script_number == self._current_script_number
-            # A call that found a free permit is made even if the script has just ended. How soon
-            # the end arrives depends on the machine, and a replay must make the same calls as the
-            # recorded run.
+            # Without a queue, a call is made even if its script ended a moment ago. Whether it did
+            # depends on the machine's speed, and a replay must make the same calls again.
             if must_queue and not is_script_running:
                 return None
             try:
                 return await host.call(call.request)
             except asyncio.CancelledError:
                 current_task = asyncio.current_task()
-                if current_task is not None and current_task.cancelling():
+                is_cancelled_by_us = current_task is not None and current_task.cancelling()
+                if is_cancelled_by_us:
                     raise
-                # The tool raised CancelledError itself, which is a failure like any other.
+                # The tool itself raised CancelledError, which is a failure like any other.
                 return _CANCELLED
             except Exception:
                 _log.exception("a tool call failed outside of its tool")

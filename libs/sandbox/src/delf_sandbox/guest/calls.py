@@ -145,8 +145,8 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
     def close(self) -> None:
         """End the call. A call that was not sent yet is never sent, nor reported as unawaited."""
-        # If the coroutine does not exist yet, _lazy_coroutine() creates it by Caller.start(), which
-        # removes the call from the unawaited calls.
+        # This also creates the coroutine of an unsent call, which notes that the call is no longer
+        # unawaited.
         self._lazy_coroutine().close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -306,15 +306,15 @@ class Caller:
         """True if any call is unanswered."""
         return bool(self._future_by_call)
 
-    def limit_calls_of_tasks(self) -> None:
-        """Let each asyncio task that runs on after the script's last line make a few more calls.
+    def begin_limit_on_tasks(self) -> None:
+        """Begin to count the calls of each asyncio task that outlives the script's last line.
 
-        More than ``_MAX_CALLS_AFTER_END`` calls of one task are refused.
+        The call after the first ``_MAX_CALLS_AFTER_END`` calls of a task raises an error.
         """
         self._calls_after_end = Counter()
 
     def end_limit_on_tasks(self) -> None:
-        """Remove the limit that :meth:`limit_calls_of_tasks` set.
+        """Remove the limit that :meth:`begin_limit_on_tasks` set.
 
         Called after all asyncio tasks of the script have ended.
         """
@@ -344,13 +344,13 @@ class Caller:
             future.cancel()
 
     def close_script(self) -> None:
-        """Send no further call of the script, whose outcome has been sent.
+        """Send no further call of the script after its outcome was sent.
 
-        A task that outlives its script may make calls. How many come before the next script depends
-        on how long the model thinks, and a replay does not wait for the model, so the calls could
-        not be replayed.
+        A task that outlives its script could call tools while the model writes the next script. A
+        replay does not wait for the model, so it could not repeat these calls.
         """
-        self._running_script = None  # see _is_task_of_ended_script()
+        # From now on, _is_task_of_ended_script() is True in the script's tasks.
+        self._running_script = None
 
     def note_unawaited(self, call: str, line: int) -> None:
         """Record a call expression in the script that was never awaited."""
@@ -391,19 +391,19 @@ class Caller:
             await self._wait_until_cancelled()
         # Check before the call is sent, because a refused call must leave no trace on the host.
         self._refuse_too_many_calls_after_end()
-        is_only_call = not self._future_by_call
-        blocks_thread = is_only_call and self._loop.waits_only_for_host()
         self._call_count += 1
         number = self._call_count
-        # Send a lone call at once; calls that the same iteration of the event loop makes are sent
-        # together at the end of the iteration.
-        self._send(["call", number, *fields, blocks_thread, line], is_only_call)
-        # Register after the call is sent, because a call that could not be sent has no answer.
+        is_only_call = not self._future_by_call
+        blocks_thread = is_only_call and self._loop.waits_only_for_host()
+        # Further calls, such as those of ``gather``, are sent together when the iteration ends.
+        sends_at_once = is_only_call
+        self._send(["call", number, *fields, blocks_thread, line], sends_at_once)
+        # Not registered before, because _send() raises an error for a call that is too large.
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._future_by_call[number] = future
         try:
             if blocks_thread:
-                self._receive_answer(number)
+                self._receive_answer(number)  # completes the future
             return await future
         finally:
             self._unregister_call(number)
@@ -461,22 +461,26 @@ class Caller:
         """
         number = frame[1]
         if number == self._number_of_blocking_call:
-            # The whole guest waits for this answer, so no iteration has to be recorded.
+            # Nothing else ran while the call blocked the thread, so there is nothing to record.
             self._resolve_call(frame)
-        elif self._loop.is_replaying:
+            return
+        if self._loop.is_replaying:
             self._early_answers[number] = frame
-        elif number in self._future_by_call:
-            number_in_script = number - self._call_count_of_earlier_scripts
-            is_of_earlier_script = number_in_script <= 0
-            if not is_of_earlier_script:
-                # A replay must give this answer in the same iteration of the event loop.
-                self._loop.record(number_in_script)
-            self._resolve_call(frame)
+            return
+        if number not in self._future_by_call:  # the script no longer waits for the answer
+            return
+        number_in_script = number - self._call_count_of_earlier_scripts
+        is_call_of_this_script = number_in_script > 0  # only this script is being recorded
+        if is_call_of_this_script:
+            # A replay must give this answer in the same iteration of the event loop.
+            self._loop.record(number_in_script)
+        self._resolve_call(frame)
 
     def deliver(self, numbers: Sequence[int]) -> None:
         """Resolve the calls that the recorded run answered in this iteration of the event loop.
 
-        At the end of the replay, also resolve the calls whose answers :meth:`accept_answer` kept.
+        If the replay has just ended, also resolve the calls whose answers arrived during the replay
+        although the recorded run had no answer.
 
         Args:
             numbers: The numbers of the answered calls. The first call of the script has number 1,
@@ -490,13 +494,11 @@ class Caller:
             frame = self._early_answers.pop(number_in_session, None)
             if frame is not None:
                 self._resolve_call(frame)
-        if self._loop.is_replaying:
-            return
-        kept_answers = list(self._early_answers.values())
-        self._early_answers.clear()
-        # The recording has no iteration for these answers, so treat them as just received.
-        for frame in kept_answers:
-            self.accept_answer(frame)
+        if not self._loop.is_replaying:
+            unrecorded_answers = list(self._early_answers.values())
+            self._early_answers.clear()
+            for frame in unrecorded_answers:
+                self.accept_answer(frame)
 
     def _waits_for_answer(self, number: int) -> bool:
         """Return True if a call waits for its answer, and the host has not sent the answer."""
@@ -569,7 +571,10 @@ class _NoValue(abc.ABC):
     __mro_entries__ = _refuse  # for ``class Mail(mail)``
 
     def __eq__(self, other: object) -> bool:
-        """Compare two tools by identity; any other comparison uses the tool as a value."""
+        """Compare two tools, as in ``tool in [mail.send, mail.read]``.
+
+        Comparing a tool with another value, as in ``mail.send == "sent"``, raises an error.
+        """
         if isinstance(other, _NoValue):
             return self is other
         return self._refuse()
@@ -657,7 +662,8 @@ class ToolFunction(_NoValue):
             "_method": method,
             "__name__": name,
             "__qualname__": name,
-            # Rewritten scripts call this variant where they await the call, also later.
+            # Rewritten scripts call this variant in ``await mail.send(…)``, and in
+            # ``tasks = [mail.send(…)]`` if they await the tasks later.
             ASYNC_VARIANT: create_awaitable_call,
         }
         for key, value in attributes.items():

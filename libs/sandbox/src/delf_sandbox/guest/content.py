@@ -86,8 +86,8 @@ def make_content(
 ) -> Content:
     """Convert a script's content to the file format that the name's suffix stands for.
 
-    A name without a suffix gets a suffix that fits the content. For text and bytes, the name stays
-    without a suffix.
+    A name without a suffix gets one that fits: ``.csv`` for a table, none for text and bytes, and
+    ``.json`` for anything else.
 
     Args:
         name: The file's name.
@@ -106,16 +106,14 @@ def make_content(
     get_value = getattr(content, "getvalue", None)
     if callable(get_value):  # io.StringIO, io.BytesIO
         content = get_value()
-    suffix = _suffix_of(name)
-    table = None
-    if not _is_bytes(content) and not _is_plain(content):
-        table = table_of(content)
-        if table is None:
-            content = _as_collection(name, content)
-    added_suffix = "" if suffix else _default_suffix(content, table)
-    result = _make_by_suffix(
-        name, suffix or added_suffix, content, table, host_written_suffixes, max_bytes
-    )
+    is_plain = _is_bytes(content) or _is_plain(content)
+    table = None if is_plain else table_of(content)
+    if table is None and not is_plain:
+        content = _as_collection(name, content)
+    given_suffix = _suffix_of(name)
+    added_suffix = "" if given_suffix else _default_suffix(content, table)
+    suffix = given_suffix or added_suffix
+    result = _make_by_suffix(name, suffix, content, table, host_written_suffixes, max_bytes)
     return dataclasses.replace(result, added_suffix=added_suffix)
 
 
@@ -150,7 +148,7 @@ def _make_by_suffix(
             # check_size() refuses values that are nested too deeply for a message to the host. A
             # file may contain such values.
             pass
-    # The host writes a workbook from rows; all other formats become bytes here.
+    # The order counts: text goes into any file but a workbook, and what is left at the end is JSON.
     if suffix in host_written_suffixes or suffix in _WORKBOOK_SUFFIXES:
         return _workbook_content(name, suffix, content, table, host_written_suffixes, max_bytes)
     if isinstance(content, str):
@@ -166,12 +164,14 @@ def _make_by_suffix(
             return Content(_encode_rows(rows, suffix, max_bytes))
         # The code below writes these records as JSON.
         content = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    if suffix in _SEPARATOR_BY_SUFFIX and isinstance(content, Mapping):
+    is_separated = suffix in _SEPARATOR_BY_SUFFIX  # a suffix such as ``.csv``
+    if is_separated and isinstance(content, Mapping):
         raise TypeError(f"{name!r}: a {suffix} file is made from a list of rows, not from one dict")
-    if suffix in _SEPARATOR_BY_SUFFIX or (suffix in _HTML_SUFFIXES and _is_list(content)):
+    is_list = _is_list(content)
+    if is_separated or (suffix in _HTML_SUFFIXES and is_list):
         rows = _rows_of_cells(cast("Collection[Any]", content), max_bytes)
         return Content(_encode_rows(rows, suffix, max_bytes))
-    if suffix in _JSON_LINES_SUFFIXES and _is_list(content):
+    if suffix in _JSON_LINES_SUFFIXES and is_list:
         lines = _LimitedText(max_bytes)
         lines.writelines(_compact_json(item) + "\n" for item in content)
         return Content(lines.getvalue().encode())

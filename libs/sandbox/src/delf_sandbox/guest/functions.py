@@ -271,28 +271,30 @@ class Functions:
 
     @functools.cached_property
     def _write_action_by_function(self) -> dict[int, str]:
-        """The name of a write action for each function that calls write actions.
+        """One write action, such as ``mail.send``, of each function that calls write actions.
 
-        The key is the ``id()`` of the function's scope. If the function calls several write
-        actions, the value is one of these. The function may call the action through other
-        functions.
+        The key is the ``id()`` of the function's scope.
         """
         write_actions: dict[int, str] = {}
-        while True:
-            new_functions: dict[int, str] = {}
-            for place in self.syntax.calls.values():
-                label = self._write_action_of(place, write_actions)
-                if label is None:
-                    continue
-                # The enclosing functions, too: they may run a nested function in a way that this
-                # analysis does not see, for example by passing it to ``map``.
-                for scope in enclosing_scopes(place.scope):
-                    if scope.kind == "function" and id(scope) not in write_actions:
-                        new_functions[id(scope)] = label
-            # Repeat until nothing is added, because a function also writes if it calls a writer.
-            if not new_functions:
-                return write_actions
+        # A function may call the action through another function: first find the functions that
+        # call an action, then the functions that call these functions, and so on.
+        while new_functions := self._find_writing_functions(write_actions):
             write_actions.update(new_functions)
+        return write_actions
+
+    def _find_writing_functions(self, known: Mapping[int, str]) -> dict[int, str]:
+        """Find the functions that call a write action or a known function, but are not known."""
+        new_functions: dict[int, str] = {}
+        for place in self.syntax.calls.values():
+            label = self._write_action_of(place, known)
+            if label is None:
+                continue
+            # The enclosing functions, too: they may run a nested function in a way that this
+            # analysis does not see, for example by passing it to ``map``.
+            for scope in enclosing_scopes(place.scope):
+                if scope.kind == "function" and id(scope) not in known:
+                    new_functions[id(scope)] = label
+        return new_functions
 
     def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
         """Return the write action that a call makes, itself or in a called function, if any.

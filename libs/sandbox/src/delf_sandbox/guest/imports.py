@@ -80,10 +80,13 @@ def _module_of(word: str, attributes: set[str | None]) -> _Module | None:
             ``word.year``, and None for a read of ``word`` alone.
     """
     module_attributes = _MODULE_ONLY_ATTRIBUTES.get(word, frozenset())
-    if word in _MODULES or (module_attributes and attributes <= module_attributes):
+    # ``datetime.timedelta(1)`` alone means the module ``datetime``.
+    is_only_module = bool(module_attributes) and attributes <= module_attributes
+    if word in _MODULES or is_only_module:
         return _Module(word, is_imported_itself=True)
     if word in _MODULE_BY_MEMBER:
         return _Module(_MODULE_BY_MEMBER[word], is_imported_itself=False)
+    # ``datetime.now()`` alone means the class ``datetime``. Both together are uncertain.
     is_class_datetime = word == "datetime" and attributes.isdisjoint(module_attributes)
     # ``date`` is also a likely name for a variable, so its attributes must fit the class.
     is_class_date = word == "date" and attributes <= {None, "today", "fromisoformat"}

@@ -46,14 +46,16 @@ class DeferredCalls:
         """Mark the calls that create the awaitables in the value of an expression.
 
         Args:
-            node: The expression.
+            node: The expression, such as ``tasks``.
             scope: The scope of the expression.
-            path: The path from the value to the awaitables.
+            path: The steps from the value to the awaitables: ``()`` if the script awaits the value
+                itself, ``(0,)`` for ``tasks[0]``, ``(EACH_ITEM, 1)`` for the second member of each
+                item.
         """
         match node:
             case ast.Call():
                 self._mark_call(self._syntax.calls[id(node)], path)
-            # An awaited result may contain awaitables, such as a list of tasks.
+            # ``tasks = await start_all()``: the result is awaited, but not the tasks in the result.
             case ast.Await(value=ast.Call(func=function)) if path:
                 self._mark_calls_in_results(function, scope, path)
             case ast.Name(id=name):
@@ -87,19 +89,21 @@ class DeferredCalls:
     def _mark_calls_in_selected_items(
         self, node: ast.Subscript | ast.Starred, scope: Scope, path: Path
     ) -> None:
-        """Mark the calls in a collection of which the script uses one item, a slice or all items.
+        """Mark the calls in ``tasks`` for ``tasks[number]``, ``tasks[1:]`` or ``*tasks``.
 
-        The collection is ``tasks`` in ``tasks[number]``, ``tasks[1:]`` and ``*tasks``. Which items
-        the script selects is unknown, so all items are followed.
+        Which items the script selects is unknown, so all items are followed.
         """
-        is_slice = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
-        path_in_collection = _to_any_item(path) if is_slice else (EACH_ITEM, *path)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            path_in_collection = _to_any_item(path)  # ``tasks[1:][0]`` may be any item of ``tasks``
+        else:
+            path_in_collection = (EACH_ITEM, *path)  # ``path`` begins at an item of ``tasks``
         self._mark_calls_in(node.value, scope, path_in_collection)
 
     def _mark_calls_in_new_collection(self, node: ast.expr, scope: Scope, path: Path) -> None:
         """Mark the calls in the items of a display or comprehension, such as ``[send()]``."""
         path_in_item = path[1:]  # the first step leads from the collection to its item
         match node:
+            # Only in these two can the first step, the index, tell which item is meant.
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 self._mark_calls_in_items(items, scope, path)
             case ast.Set(elts=items) | ast.Dict(values=items):
@@ -115,39 +119,46 @@ class DeferredCalls:
                 pass
 
     def _mark_calls_in_items(self, items: Sequence[ast.expr], scope: Scope, path: Path) -> None:
-        """Mark the calls in the items of a list or tuple to which the path leads.
+        """Mark the calls in those items of a list or tuple that the script awaits later.
 
-        The other items are plain results for the script, so their calls are awaited in place.
+        For ``[send(1), send(2)]`` and the path ``(0,)``, only ``send(1)`` is marked.
         """
-        wanted_index, *path_in_item = path or (EACH_ITEM,)
-        marks_all = wanted_index == EACH_ITEM
+        wanted_index = path[0] if path else EACH_ITEM
+        path_in_item = path[1:]
+        may_be_wanted = wanted_index == EACH_ITEM
         for index, item in enumerate(items):
-            # How many items ``*tasks`` has is unknown, so this item or any later one may be meant.
+            # ``*tasks`` may stand for any number of items, so the indexes from here on are unknown.
             if isinstance(item, ast.Starred):
-                marks_all = True
-            if index == wanted_index or marks_all:
-                self._mark_calls_in(item, scope, tuple(path_in_item))
+                may_be_wanted = True
+            if index == wanted_index or may_be_wanted:
+                self._mark_calls_in(item, scope, path_in_item)
 
     def _mark_call(self, place: CallPlace, path: Path) -> None:
-        """Mark a call whose result is awaited later, and the calls that made the result."""
+        """Mark a call such as ``send()`` whose result the script awaits later.
+
+        For a call such as ``list(tasks)``, mark the calls in its argument instead.
+        """
         function = place.node.func
-        if isinstance(function, ast.Name) and function.id in BUILTINS:
-            is_builtin = place.scope.find(function.id) is None
-            if is_builtin:
-                self._mark_calls_in_arguments_of_builtin(function.id, place, path)
-                return
-        # The type of the object in ``tasks.pop()`` is unknown. The method may be that of a list,
-        # or that of a class of the script, so both are followed.
+        if (
+            isinstance(function, ast.Name)
+            and function.id in BUILTINS
+            and place.scope.find(function.id) is None  # the script has no variable of this name
+        ):
+            self._mark_calls_in_arguments_of_builtin(function.id, place, path)
+            return
+        is_result_awaited = not path  # otherwise the script awaits an item of the result
+        if is_result_awaited:
+            place.is_await_deferred = True
+        # The object in ``tasks.pop()`` may be a list, or belong to a class of the script, whose
+        # method ``pop`` returns the awaitable. Its type is unknown, so both are followed.
         if isinstance(function, ast.Attribute):
             self._mark_calls_in_result_of_method(function, place, path)
-        if not path:  # the result itself is awaited, not an item of the result
-            place.is_await_deferred = True
         self._mark_calls_in_results(function, place.scope, path)
 
     def _mark_calls_in_result_of_method(
         self, method: ast.Attribute, place: CallPlace, path: Path
     ) -> None:
-        """Mark the calls that make the awaitables in a result such as ``tasks.pop()``.
+        """Mark the calls in the collection ``tasks`` for a call such as ``tasks.pop()``.
 
         Args:
             method: The called attribute, such as ``tasks.pop``.
@@ -156,13 +167,14 @@ class DeferredCalls:
         """
         collection, scope = method.value, place.scope
         match method.attr:
-            case "values" | "copy":  # the result has the same items as the collection
+            case "values" | "copy":  # the result has the same items as ``tasks``
                 self._mark_calls_in(collection, scope, path)
-            case "items":
+            case "items":  # the result has pairs, whose second members are the items of ``tasks``
                 self._mark_calls_in(collection, scope, _without_pairs(path))
-            case "get" | "pop" | "popleft":  # the result is an item of the collection
+            case "get" | "pop" | "popleft":  # the result is an item of ``tasks``
                 self._mark_calls_in(collection, scope, (EACH_ITEM, *path))
-            # In ``itertools.chain(first_tasks, second_tasks)``, the arguments are the collections.
+            # ``itertools.chain(first_tasks, second_tasks)`` is no method: its arguments are the
+            # collections, and an item of the result may be any item of them.
             case "chain":
                 for argument in place.node.args:
                     self._mark_calls_in(argument, scope, _to_any_item(path))
@@ -170,77 +182,83 @@ class DeferredCalls:
                 pass
 
     def _mark_calls_in_arguments_of_builtin(self, name: str, place: CallPlace, path: Path) -> None:
-        """Mark the calls in the arguments of a builtin.
+        """Mark the calls in ``tasks`` for a call of a builtin such as ``list(tasks)``.
 
         Args:
             name: The name of the builtin.
             place: The call of the builtin.
-            path: The path from the builtin's result to the awaitables.
+            path: The path from the builtin's result to the awaitables: for an awaited
+                ``list(tasks)[0]``, the index 0.
         """
         scope = place.scope
         match name, place.node.args:
+            # ``sorted(tasks)[0]`` may be any item of ``tasks``.
             case (
                 "list" | "tuple" | "iter" | "set" | "frozenset" | "reversed" | "sorted",
                 [collection, *_],
             ):
                 self._mark_calls_in(collection, scope, _to_any_item(path))
-            case "enumerate", [collection, *_]:
+            case "enumerate", [collection, *_]:  # the second member of each pair is an item
                 self._mark_calls_in(collection, scope, _without_pairs(path))
             case "zip", collections:
                 self._mark_calls_in_zipped(collections, scope, path)
             case "map", [function, *_]:
                 self._mark_mapped_calls(function, place, path)
             case "dict", _:  # ``dict(first=send(1), second=send(2))``
+                path_in_value = path[1:]  # without the step from the dict to the value
                 for keyword in place.node.keywords:
-                    self._mark_calls_in(keyword.value, scope, path[1:])
+                    self._mark_calls_in(keyword.value, scope, path_in_value)
             case _:
                 pass
 
     def _mark_calls_in_zipped(
         self, collections: Sequence[ast.expr], scope: Scope, path: Path
     ) -> None:
-        """Mark the calls in the collections that are the arguments of ``zip``.
+        """Mark the calls in the arguments of ``zip``.
 
-        The awaitable ``zip(names, tasks)[0][1]`` is ``tasks[0]``, an item of the collection 1.
+        In the result of ``zip(names, tasks)``, the path ``(0, 1)`` leads to the first tuple and to
+        its task. In the arguments, ``(1, 0)`` leads to ``tasks`` and to the same task.
         """
         match path:
-            case (item_index, collection_index, *path_in_item):
-                path_in_collections = (collection_index, item_index, *path_in_item)
+            case (tuple_index, argument_index, *path_in_item):
+                path_in_collections = (argument_index, tuple_index, *path_in_item)
                 self._mark_calls_in_items(collections, scope, path_in_collections)
             case _:
                 pass
 
     def _mark_mapped_calls(self, function: ast.expr, place: CallPlace, path: Path) -> None:
-        """Mark a call of ``map``, and the calls that the passed function makes.
+        """Mark a call such as ``map(send, addresses)``, whose items the script awaits later.
 
         Args:
             function: The function that is passed to ``map``.
             place: The call of ``map``.
             path: The path from the result of ``map`` to the awaitables.
         """
-        # The script awaits the items itself, so the call of ``map`` must stay as it is.
         place.is_await_deferred = True
+        # The rewriting replaces a function such as ``send``, the argument 0, by one that returns
+        # awaitables. In a lambda, only the calls are marked.
         if not isinstance(function, ast.Lambda):
-            passed = Place(function, place.scope, container=place.node.args, key=0)
-            self.passed_functions.append(passed)
-        self._mark_calls_in_results(function, place.scope, path[1:])
+            argument = Place(function, place.scope, container=place.node.args, key=0)
+            self.passed_functions.append(argument)
+        path_in_item = path[1:]  # each item is a result of the function
+        self._mark_calls_in_results(function, place.scope, path_in_item)
 
     def _mark_calls_in_results(self, function: ast.expr, scope: Scope, path: Path) -> None:
-        """Mark the calls that make the awaitables in the results of a function of the script.
+        """Mark the calls whose awaitables a function of the script returns.
 
-        After ``def ask(): return send()`` and ``gather(ask())``, the call ``send()`` is marked, so
-        that ``ask()`` returns an awaitable.
+        With ``def ask(): return send()``, the script passes ``send()`` to ``gather(ask())``, so
+        ``send()`` is marked.
 
         Args:
             function: The expression that is called, such as ``ask``.
             scope: The scope of the expression.
-            path: The path from the function's result.
+            path: The path from the function's result to the awaitables.
         """
         for function_scope in self._functions.targets(function, scope):
-            # After ``async def ask(): return send()`` and ``gather(ask())``, the coroutine
-            # ``ask()`` is the awaitable, so that ``send()`` can be awaited in place.
-            is_result_awaitable = not path and self._functions.is_async(function_scope)
-            if not is_result_awaitable:
+            # With ``async def ask(): return send()``, the script passes the coroutine ``ask()`` to
+            # ``gather(ask())``, and ``send()`` can be awaited in ``ask``.
+            is_coroutine_awaited = not path and self._functions.is_async(function_scope)
+            if not is_coroutine_awaited:
                 self._mark_returned_calls(function_scope, path)
         for lambda_node in self._lambdas(function, scope):
             self._mark_returned_calls(self._syntax.scopes[id(lambda_node)], path)
@@ -255,17 +273,23 @@ class DeferredCalls:
         return [value for value in values if isinstance(value, ast.Lambda)]
 
     def _mark_returned_calls(self, function: Scope, path: Path) -> None:
-        """Mark the calls whose awaitables a function or lambda returns or yields."""
-        # No variable has the name "return", which is a keyword.
+        """Mark the calls in the values that a function or lambda returns or yields.
+
+        Args:
+            function: The scope of the function or lambda.
+            path: The path from the function's result to the awaitables: ``(0,)`` if the script
+                awaits ``ask()[0]`` later.
+        """
+        # The name "return" stands for the result. It is a keyword, so no variable has this name.
         if not self._is_first_visit(function, "return", path):
             return
         self._functions.may_return_awaitable.add(id(function))
         for value in function.returns:
             self._mark_calls_in(value, function, path)
         if path:
-            # The result of a generator is a collection of the yielded values.
+            path_in_item = path[1:]  # each item of a generator is a yielded value
             for value in function.yields:
-                self._mark_calls_in(value, function, path[1:])
+                self._mark_calls_in(value, function, path_in_item)
 
     def _mark_calls_in_variable(self, name: str, scope: Scope, path: Path) -> None:
         """Mark the calls that make the awaitables in the value of a variable or parameter."""
@@ -277,10 +301,10 @@ class DeferredCalls:
         self._mark_calls_in_parts(owner.assigned_values.get(name, ()), path)
 
     def _mark_calls_in_parts(self, parts: Sequence[ValuePart], path: Path) -> None:
-        """Mark the calls that make the awaitables in the values of a variable or attribute."""
+        """Mark the calls in the expressions that the script stored in a variable or attribute."""
         for part in parts:
-            # After ``tasks.append(send())``, the part ``send()`` has the depth 1: the first step of
-            # the path leads from ``tasks`` to this part.
+            # After ``tasks.append(send())``, the part ``send()`` has the depth 1: the path
+            # ``(EACH_ITEM,)`` from ``tasks`` is the path ``()`` from ``send()``.
             path_in_part = path[part.container_depth :]
             self._mark_calls_in(part.expression, part.scope, (*part.path, *path_in_part))
 
@@ -301,23 +325,25 @@ class DeferredCalls:
             for keyword in place.node.keywords:
                 if keyword.arg == parameter:
                     self._mark_calls_in(keyword.value, place.scope, path)
+            # The arguments are searched like a list, so a path begins with the argument's index.
             if parameter in positional:
-                index = positional.index(parameter)  # the first step, which selects the argument
-                self._mark_calls_in_items(arguments, place.scope, (index, *path))
+                path_in_arguments = (positional.index(parameter), *path)
+                self._mark_calls_in_items(arguments, place.scope, path_in_arguments)
+            # The value of ``*tasks`` is a list of arguments itself, so its path has an index.
             elif vararg is not None and vararg.arg == parameter:
                 items_of_vararg = arguments[len(positional) :]
                 self._mark_calls_in_items(items_of_vararg, place.scope, path)
 
     def _is_first_visit(self, owner: object, name: str, path: Path) -> bool:
-        """Return False if a name was visited before, or if the path is too long.
+        """Return False if a name was visited before with this path, or if the path is too long.
 
         Without this check, the analysis of a recursive function would never end. In
         ``def walk(tasks): walk(tasks[0])``, each visit of ``tasks`` has a longer path.
 
         Args:
-            owner: The scope that has the name; for an attribute, the script's syntax.
-            name: The name of a variable, parameter or attribute.
-            path: The path from the value of the name.
+            owner: The scope of a variable or parameter; the whole script for an attribute.
+            name: The name of the variable, parameter or attribute.
+            path: The steps from its value to the awaitables, such as indexes.
         """
         visit = (id(owner), name, path)
         if visit in self._visited or len(path) > _MAX_PATH_STEPS:
@@ -327,15 +353,15 @@ class DeferredCalls:
 
 
 def _to_any_item(path: Path) -> Path:
-    """Return a path that leads to each item of a collection instead of one item."""
+    """Return a path that leads to each item of a collection, such as ``("*",)`` for ``(0,)``."""
     return (EACH_ITEM, *path[1:])
 
 
 def _without_pairs(path: Path) -> Path:
-    """Return the path from a collection, given the path from its ``items()`` or ``enumerate``.
+    """Return the path from ``tasks``, given the path from ``enumerate(tasks)``.
 
-    In ``for number, task in enumerate(tasks): await task``, the path from ``enumerate(tasks)`` is
-    ``(EACH_ITEM, 1)``, to each pair and then to the task. The path from ``tasks`` is
-    ``(EACH_ITEM,)``.
+    The path ``(EACH_ITEM, 1)`` leads from ``enumerate(tasks)`` to each pair, and then to the task
+    in the pair. The path ``(EACH_ITEM,)`` leads from ``tasks`` to the same tasks.
     """
-    return (EACH_ITEM, *path[2:])
+    path_in_task = path[2:]
+    return (EACH_ITEM, *path_in_task)

@@ -231,17 +231,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._read_clock = read_clock
 
     def watch_wire(self, fd: int, receive: Callable[[], None]) -> None:
-        """Receive frames of the host before the callbacks of an iteration.
-
-        The method does not use ``add_reader`` of asyncio, because each read would then be a
-        callback, which takes an additional iteration. The number of reads depends on the machine,
-        so that the iterations of a replay would differ from the recorded ones. Further,
-        :meth:`waits_only_for_host` would return False while such a callback is ready.
+        """Receive the host's frames in each iteration of the loop, before the callbacks run.
 
         Args:
-            fd: The descriptor of the wire.
+            fd: The descriptor of the connection to the host.
             receive: Reads the available data, and dispatches its frames.
         """
+        # With asyncio's ``add_reader``, each read would be a callback with an iteration of its own.
+        # The number of reads depends on the machine, so a replay would count other iterations. And
+        # waits_only_for_host() would return False while such a callback is ready.
         self._wire = self._selector.register(fd, selectors.EVENT_READ)
         self._receive = receive
 
@@ -258,9 +256,9 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._discarded_errors.clear()
         self._timer_count = 0
         self._event_log.begin(recording)
-        # A first run, too, delivers no answer before the script waits. With a fast host, the first
-        # answer would otherwise arrive between two steps of the script; with a slow host, after
-        # both. The first run and each replay therefore number their iterations in the same way.
+        # Deliver no answer before the script waits. Otherwise the first answer of a fast host could
+        # arrive before the script's second call, and that of a slow host after the second call. A
+        # replay would then count other iterations than the first run.
         self._holds_back_answers = True
 
     def end(self) -> None:
@@ -295,25 +293,18 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def record_sent_frame(self) -> None:
         """Record an event if the script sends a frame long after the last recorded event.
 
-        A replay must not deliver a new answer before the script has sent the recorded calls, or
-        the script might send other calls. The replay holds new answers back up to the last recorded
-        event, and for ``_MAX_HOLD_BACK_ITERATIONS`` after that event. A call that is sent still
-        later needs an event of its own.
+        A replay delivers new answers from ``_MAX_HOLD_BACK_ITERATIONS`` after the last recorded
+        event. With a new answer, the script might not repeat a call that it sent later than that.
         """
         if not self._event_log.is_soon_after_last_event:
             self.record(_SENT_FRAME)
 
     @property
     def is_replaying(self) -> bool:
-        """True if an answer that arrives now has to be kept instead of being delivered.
-
-        There are two reasons:
-
-        - Recorded events are left. An answer among them is delivered in its recorded iteration.
-        - All events are replayed, but the script has not yet come to a point at which it can only
-          wait for the host. Like the recorded run, it gets no answer before that point.
-        """
-        return self._event_log.next_event_iteration is not None or self._holds_back_answers
+        """True if an answer that arrives now has to be kept instead of being delivered."""
+        are_events_left = self._event_log.next_event_iteration is not None
+        # After the last event, the script still gets no new answer before it has to wait.
+        return are_events_left or self._holds_back_answers
 
     def set_coroutine_factory(self, coroutine: Callable[[Any], Any]) -> None:
         """Set the function that converts the awaitable of each new task to a coroutine.
@@ -453,7 +444,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Return the time of the loop in seconds, on which timers are based."""
         # In a replay, read_clock() returns the recorded time instead of calling _now_ns().
         now_ns = self._now_ns() if self._read_clock is None else self._read_clock(self._now_ns)
-        # The next call of _now_ns() continues from this time, which may be a recorded one.
+        # After a recorded time, such as that of yesterday's run, the clock goes on from that time.
         self._clock_offset_ns = now_ns - monotonic_ns()
         return now_ns / 1e9
 
@@ -477,31 +468,22 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._run_ready_callbacks()
 
     def _handle_events(self) -> None:
-        """Replay the recorded events, or wait for events.
-
-        A script has three phases:
-
-        1. In a replay, the loop replays the recorded events, and keeps the other answers that
-           arrive.
-        2. The loop handles no events until the script has no ready callback, and can only wait.
-           For a script that always has a ready callback, the phase ends after
-           ``_MAX_HOLD_BACK_ITERATIONS``.
-        3. The loop waits for events, and handles them as they arrive.
-
-        Without the second phase, the speed of the host would decide the order of events. Suppose
-        that a script makes two calls, one after the other. A fast host's first answer would arrive
-        before the second call, and a slow host's first answer after it. A replay with another host
-        could then make other calls than the first run.
-        """
+        """Replay the recorded events, or wait for events."""
+        # Phase 1, only in a replay: handle the recorded events in their iterations.
         next_event_iteration = self._event_log.next_event_iteration
         if next_event_iteration is not None:
             self._replay_iteration(next_event_iteration)
             return
+        # Phase 2: let the script run on without events until it can only wait. Otherwise the first
+        # answer of a fast host could arrive before the script's second call, and that of a slow
+        # host after it. A replay with another host could then make other calls.
         if self._holds_back_answers:
+            # A script that never waits gets its answers after a while.
             if self._ready and self._event_log.is_soon_after_last_event:
                 return
             self._holds_back_answers = False
-            self._deliver(())  # the answers that were kept
+            self._deliver(())  # passes on the answers that were kept
+        # Phase 3: handle events as they arrive.
         self._wait()
 
     def _run_ready_callbacks(self) -> None:
@@ -595,13 +577,15 @@ class GuestLoop(asyncio.SelectorEventLoop):
         Args:
             next_event_iteration: The iteration of the next recorded event.
         """
-        if next_event_iteration > self._event_log.iteration_number:
+        is_event_due = next_event_iteration <= self._event_log.iteration_number
+        if not is_event_due:
             self._wait_for_threads()  # returns at once if a callback is ready
-            if self._ready:
+            if self._ready:  # the script runs on, and comes to the event's iteration later
                 return
             # Only the next event can make the script continue, so skip to the event's iteration.
             self._event_log.iteration_number = next_event_iteration
-        # Nothing is to do for _SENT_FRAME: the script sends the frame itself.
+        # A positive event is the number of an answered call, a negative one that of a fired timer.
+        # _SENT_FRAME is 0 and needs nothing here: the script sends the frame itself.
         events = self._event_log.take_due_events()
         answered_call_numbers = [event for event in events if event > 0]
         fired_timer_numbers = [-event for event in events if event < 0]
@@ -611,13 +595,12 @@ class GuestLoop(asyncio.SelectorEventLoop):
             self._replay_timer(number)
 
     def _wait_for_threads(self) -> None:
-        """Wait until a thread of a library schedules a callback, if none is ready.
+        """Wait until a callback is ready, while a thread of a library may schedule one.
 
-        Called in a replay if the next event belongs to a later iteration. The recorded run had a
-        callback in this iteration. No event made this callback, so probably a thread scheduled it.
-        The wait has a time limit: in the replay, the thread may have been faster, and its callback
-        may have run already.
+        Called in a replay for an iteration without a recorded event.
         """
+        # The thread may have scheduled its callback in an earlier iteration of the replay, so that
+        # no callback comes. Hence the time limit.
         deadline = monotonic_ns() + _MAX_THREAD_WAIT_SECONDS * 1e9
         # The number of threads is higher while a thread of a library runs.
         while not self._ready and _thread_count() != self._initial_thread_count:

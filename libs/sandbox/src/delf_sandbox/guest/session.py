@@ -152,8 +152,8 @@ class GuestSession:
         # ``input()`` fails at once, because nobody could answer it.
         sys.stdin = None
         sys.argv = ["script.py"]  # for argparse
-        # The first script would otherwise have to wait while memory pages, which this process
-        # shares with the process that forked it, are copied.
+        # A forked process copies each memory page when it first writes to the page. Let that happen
+        # now, and not in the first script.
         await self.warm_up()
         while True:
             kind, *fields = await self._commands.get()
@@ -164,8 +164,8 @@ class GuestSession:
                 number, source, start = fields
                 self._recorded_iterations = []
                 if start is not None:
-                    # For a replay, the start has the recorded values of the clock, and for each
-                    # recorded event the number of the event loop's iteration in which it occurred.
+                    # What a replay needs: the recorded clock reads, and the events of the event
+                    # loop, each after the number of its iteration.
                     seed, clock_reads, self._recorded_iterations = start
                     self._clock_and_random.begin(seed, clock_reads)
                 self._send_final_frame(await self._execute(number, source))
@@ -205,11 +205,8 @@ class GuestSession:
             self._channel.send(["turns", recording])
 
     def _send_print(self, text: str, at_once: bool) -> None:
-        """Send printed text, after the clock reads and events that led to it.
-
-        The host has to record these first, so that a replay prints the same text.
-        """
-        # If the last event was long ago, record an event now, so that a replay comes to this print
+        """Send printed text, after the clock reads and events that led to it."""
+        # This records an event if the last one was long ago. A replay then prints this text, too,
         # before it gets a new answer of the host.
         self._loop.record_sent_frame()
         self._send_recorded()
@@ -327,16 +324,16 @@ class GuestSession:
         # rerun() ends a script with an exception, and counts as a success.
         await self._end_tasks(is_success=error is None or self._rerun_request is not None)
         self._caller.end_script()
-        # The script's final frame is sent after this method. The event for this frame is recorded
-        # now, because loop.end() stops the recording.
+        # For the script's final frame, which is sent after this method. Before loop.end(), which
+        # stops the recording.
         self._loop.record_sent_frame()
         self._loop.end()
         # Only now, because the value may be a future that one of the tasks completes.
         value = _final_value(value)
         if error is None:
-            # Check for unfinished calls first: a call that was never made explains a wrong value
-            # and missing files.
-            error = self._unfinished_call_error() or misuse_in(value) or self._send_written_files()
+            # Unfinished calls first: a call that was never made may explain the other errors.
+            error = self._unfinished_call_error() or misuse_in(value)
+            error = error or self._send_written_files()
         with self._lock:
             self._send_buffered()
             self._printer.end()
@@ -366,7 +363,7 @@ class GuestSession:
                 only cancelled.
         """
         if is_success:
-            self._caller.limit_calls_of_tasks()
+            self._caller.begin_limit_on_tasks()
             await self._finish_tasks()
             self._caller.end_limit_on_tasks()
         # Without this, a task would go on during the next script.
@@ -441,21 +438,12 @@ class GuestSession:
     def _build_final_frame(self, value: Any, error: BaseException | None) -> list[Any]:
         """Build the final frame of a script from its final value and its error, if any."""
         if self._rerun_request is not None:  # the script called rerun(), which ended the script
-            # The model reads the note, and writes another script for the remaining work. The kept
-            # variables are still there for that script.
+            # The model reads the note, and writes another script for the remaining work.
             note_for_model, remaining_work, kept_variable_names = self._rerun_request
             note_for_model += rebound_names_note(self._rebound_names)
-            return [
-                "rerun",
-                note_for_model,
-                remaining_work,
-                kept_variable_names,
-                self._variables(),
-            ]
-        while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            inner = error.exceptions[0]  # unwrap a group of one exception
-            # An exception that was never raised itself gets the group's traceback.
-            error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
+            fields = (note_for_model, remaining_work, kept_variable_names, self._variables())
+            return ["rerun", *fields]
+        error = _unwrap_single_exception(error)
         if error is None:
             return ["done", value, self._variables()]
         # attempt() guards each use of the exception, whose class may be the script's own.
@@ -555,6 +543,15 @@ def _display_value(value: Any) -> str:
         return str.__str__(str(value))[:_MAX_TEXT]
     except BaseException:
         return f"<{describe_type(value)}>"
+
+
+def _unwrap_single_exception(error: BaseException | None) -> BaseException | None:
+    """Return the exception in a group of one exception; any other error unchanged."""
+    while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        inner = error.exceptions[0]
+        # An exception that was never raised itself gets the group's traceback.
+        error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
+    return error
 
 
 def _find_exceeded_limit(error: BaseException) -> tuple[str, str] | None:
