@@ -90,16 +90,19 @@ class _Uses:
         self._name_reads = [(place.node, place.scope) for place, _ in names.syntax.loads]
         self._parents: dict[int, Any] = {}
         self._misuses: list[_Misuse] = []
-        # The original name of each lazy builtin, and of each function that the script imports from
-        # functools or itertools: ``join`` is ``chain`` after ``from itertools import chain as
-        # join``.
+        # The name in the library for each name in the script: ``{"join": "chain"}`` after ``from
+        # itertools import chain as join``. Builtins such as ``map`` need no import.
         self._original_name_by_local_name = {name: name for name in _LAZY_FUNCTIONS & BUILTINS}
+        # The names of the imported modules: ``it`` after ``import itertools as it``.
         self._module_names: set[str] = set()
         # The functions that the script defines: a mapping from name to node.
         self._functions_of_script: dict[str, Any] = {}
         self._calls_of_lazy_functions: list[ast.Call] = []
-        if not self._tools:
-            return
+        if self._tools:
+            self._read_imports_and_functions(tree)
+            self._read_parents_and_lazy_calls(tree)
+
+    def _read_imports_and_functions(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
             match node:
                 case ast.ImportFrom(module="functools" | "itertools", names=aliases):
@@ -114,7 +117,12 @@ class _Uses:
                     self._functions_of_script[name] = node
                 case _:
                     pass
-        # After the loop above, because the original name of a function is known from its import.
+
+    def _read_parents_and_lazy_calls(self, tree: ast.Module) -> None:
+        """Find the parent of each node, and the calls such as ``map(…)``.
+
+        Needs the imports, because ``join(…)`` may be a call of the imported ``chain``.
+        """
         for parent in ast.walk(tree):
             if isinstance(parent, ast.Call):
                 is_lazy = self._original_name_of(parent) in _LAZY_FUNCTIONS
@@ -139,17 +147,17 @@ class _Uses:
             raise first_misuse.error
 
     def _direct_uses(self) -> Iterator[_Use]:
-        """Yield the expressions that are just the name of a connection or plain tool."""
+        """Yield the reads of a connection or plain tool, such as ``mail`` in ``mail.send``."""
         # The names as the prompt spells them, such as ``mail``.
         for node, scope in self._name_reads:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
-        # Other spellings, such as ``Mail`` or ``tools.mail``. ToolNames has replaced each of them
-        # by ``TOOLS["mail"]`` or, for an action, ``TOOLS["mail"].send``. ``place.current`` is this
-        # new expression.
+        # Other spellings: ``Mail`` is already replaced by ``TOOLS["mail"]``, and
+        # ``tools.mail.send`` by ``TOOLS["mail"].send``.
         for place, _ in (*self._names.syntax.loads, *self._names.syntax.attributes):
-            expression: Any = place.current
-            node = expression.value if isinstance(expression, ast.Attribute) else expression
+            node: Any = place.current  # the expression that now stands at this place
+            if isinstance(node, ast.Attribute):
+                node = node.value
             name = tool_of_item(node)
             if name in self._tools:
                 yield _Use(name, self._tools[name], node, place.scope)
@@ -163,21 +171,24 @@ class _Uses:
         node = self._outermost_expression(use)
         parent = self._parents.get(id(node))
         match parent:
-            case ast.Attribute(attr=name):
+            case ast.Attribute(attr=name):  # ``mail.send``
                 return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            # ``getattr(mail, "send")``
             case ast.Call(
                 func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name))]
             ) if value is node:
                 return self._uses_of_attribute(use, attribute_node=parent, attribute_name=name)
+            # ``print(send := mail.send)`` uses the tool here, and at each read of ``send``.
             case ast.NamedExpr(target=ast.Name(id=name)):
-                # The tool is the value of the name, and also of ``send := mail.send`` as a whole.
                 use_of_whole_expression = replace(use, node=parent)
                 return [use_of_whole_expression, *self._uses_of_alias(use, node, name)]
+            # ``send = mail.send`` is a misuse if the script never reads ``send``.
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
             ) if value is node:
-                if any(read.id == name for read, _ in self._name_reads):
+                is_read = any(read.id == name for read, _ in self._name_reads)
+                if is_read:
                     return self._uses_of_alias(use, node, name)
                 return self._record_misuse(use, node)
             case _ if self._is_misuse(use, node, parent):
@@ -194,36 +205,32 @@ class _Uses:
             parent: The node around the expression.
         """
         match parent:
+            # Calling an action is right, calling a connection is wrong: ``mail("Oslo")``. For
+            # ``mail().send(…)``, the node is ``mail()``, and its parent is an attribute.
             case ast.Call(func=function) if function is node:
-                # A connection cannot be called with arguments, as in ``mail("Oslo")``. The allowed
-                # call ``mail()`` in ``mail().send(…)`` is a part of ``node``.
                 return use.is_connection
+            # ``rows = map(mail.send, names)`` sends nothing if the script never reads ``rows``.
             case ast.Call() if self._is_argument_of_lazy_function(node, parent):
                 return self._is_unused(parent, use.scope)
+            # ``actions = [mail.send, mail.read]`` is right, ``print([mail.send])`` is wrong.
             case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
-                # Collecting tools is allowed, as in ``[mail.send, mail.read]``, unless the script
-                # does not use the collection or prints it.
                 return self._is_unused_collection(parent) or self._are_items_shown(parent)
             case _:
                 return self._needs_value(parent, node)
 
     def _outermost_expression(self, use: _Use) -> Any:
-        """Return the outermost expression around a use whose value is the same tool.
-
-        In ``run = mail.send or chat.send``, this is the whole right side for ``chat.send``.
-        """
+        """Return the largest expression around a tool that still has the tool as its value."""
         node = use.node
         while True:
             parent = self._parents.get(id(node))
             match parent:
-                case ast.IfExp():
+                case ast.IfExp():  # ``mail.send if is_urgent else chat.send``
                     has_same_value = parent.test is not node
-                case ast.BoolOp():
+                case ast.BoolOp():  # ``send or mail.send``
                     has_same_value = parent.values[-1] is node
-                case ast.Call() if node in parent.args:
-                    # A partial of an action is used like the action.
+                case ast.Call() if node in parent.args:  # ``partial(mail.send, "Ann")``
                     has_same_value = self._original_name_of(parent) == "partial"
-                case ast.Call(args=[], keywords=[]):  # such as ``mail()`` in ``mail().send(…)``
+                case ast.Call(args=[], keywords=[]):  # ``mail()`` in ``mail().send(…)``
                     has_same_value = parent.func is node and use.is_connection
                 case _:
                     has_same_value = False
@@ -266,15 +273,16 @@ class _Uses:
             name: The name.
         """
         owner = use.scope.owner(name)
-        # A tool's own name may mean either tool after the assignment; ToolNames decides that.
+        # After ``mail = chat``, the name may mean either tool; ToolNames decides that.
         if name in self._tools or not _is_only_value(value, owner, name):
             return []
-        # Another function may have a variable of the same name, with another value.
-        return [
-            replace(use, node=node, scope=scope)
-            for node, scope in self._name_reads
-            if node.id == name and scope.find(name) is owner
-        ]
+        uses: list[_Use] = []
+        for node, scope in self._name_reads:
+            # Another function may have a variable of the same name, with another value.
+            is_same_variable = node.id == name and scope.find(name) is owner
+            if is_same_variable:
+                uses.append(replace(use, node=node, scope=scope))
+        return uses
 
     def _check_lazy_call(self, node: ast.Call) -> None:
         """Record an error for an unused ``map`` or similar whose function calls tools.
@@ -303,8 +311,10 @@ class _Uses:
             function: The function of the script that is passed to the call.
         """
         is_statement = isinstance(self._parents.get(id(node)), ast.Expr)
+        # The rewriting turns the statement ``map(lambda x: send(x), names)`` into a loop, but not
+        # ``map(send_all, names)``.
         if is_statement and not isinstance(function, ast.Lambda):
-            return True  # the rewriting makes loops only of statements with a lambda
+            return True
         place = self._names.syntax.calls.get(id(node))
         return place is not None and self._is_unused(node, place.scope)
 
@@ -364,10 +374,7 @@ class _Uses:
         return isinstance(node, ast.Expr)
 
     def _are_items_shown(self, node: Any) -> bool:
-        """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool.
-
-        A collection inside another collection is printed with it.
-        """
+        """Return True if a list, tuple, set or dict is printed, formatted or passed to a tool."""
         collection = node
         while isinstance(collection, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             parent = self._parents.get(id(collection))
@@ -380,9 +387,9 @@ class _Uses:
                     return self._is_tool(parent.func)
                 case ast.keyword():
                     return self._is_argument_of_tool(parent)
-                case _:  # another collection, or the end of the loop
+                case _:  # in ``print([[mail]])``, go on with the outer list
                     collection = parent
-        return False
+        return False  # the script does something else with the outermost collection
 
     def _is_argument_of_tool(self, keyword: ast.keyword) -> bool:
         """Return True if a keyword argument is in a tool call, and not in a class statement."""
@@ -396,9 +403,9 @@ class _Uses:
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return True if a node must have a result as its value, and not a tool.
+        """Return True if a tool makes no sense as the value of a node.
 
-        Examples are an operand of a sum, a condition, and an expression that is a statement.
+        Examples are ``mail.send + 1``, ``if mail.send:`` and the statement ``mail.send``.
 
         Args:
             parent: The node around the node.
@@ -417,7 +424,7 @@ class _Uses:
                 return parent.iter is node
             case ast.Match():
                 return parent.subject is node
-            case ast.Compare(ops=ops):
+            case ast.Compare(ops=ops):  # ``mail.send == 1``, but not ``mail.send is None``
                 compares_identities = all(isinstance(op, ast.Is | ast.IsNot) for op in ops)
                 return not compares_identities
             case ast.Subscript():
@@ -432,14 +439,14 @@ class _Uses:
                 return False
 
     def _requires_results(self, function: ast.expr) -> bool:
-        """Return True if a called function needs results as arguments, and not tools."""
+        """Return True for a function such as ``len``, to which no tool can be passed."""
         match function:
             case ast.Name(id=name) if name in _FUNCTIONS_THAT_NEED_VALUES:
                 return True
-            case ast.Attribute(value=ast.Constant()):  # "{}".format(mail.read)
+            case ast.Attribute(value=ast.Constant()):  # ``"{}".format(mail.read)``
                 return True
             case _:
-                return self._is_tool(function)
+                return self._is_tool(function)  # ``mail.send(mail.read)``
 
     def _record_misuse(self, use: _Use, node: Any) -> list[_Use]:
         """Record the misuse of a tool at a node, and return no further uses to check."""

@@ -137,11 +137,9 @@ class ToolNames:
         return not is_tool_or_builtin and not self.initial_names.is_bound(word)
 
     def _resolve_tool_call(self, place: CallPlace) -> None:
-        """Record a call of a tool, and make sure that the call reaches the tool.
-
-        If the script rebinds the tool's name, rewrite the call so that it still calls the tool.
-        """
+        """Record a call of a tool, and make sure that the call reaches the tool."""
         match place.node.func:
+            # The script may have bound the name ``weather`` or ``shop`` to something else.
             case ast.Name(id=word):  # ``weather()``
                 if self.initial_names.is_plain_tool(word):
                     self._resolve_call_of_plain_tool(place, word)
@@ -152,7 +150,8 @@ class ToolNames:
                 elif self._is_tool_in_module(function, word, place.scope):
                     place.node.func = function.value
                     self.calls[id(place.node)] = word
-            # _correct_name() has replaced ``Weather()`` by ``TOOLS["weather"]()``.
+            # _correct_name() has replaced ``Weather()`` by ``TOOLS["weather"]()``, which can only
+            # mean the tool.
             case ast.Subscript() as item:
                 word = tool_of_item(item)
                 if word and not self.initial_names.is_connection(word):
@@ -175,27 +174,25 @@ class ToolNames:
         )
 
     def _resolve_call_of_plain_tool(self, place: CallPlace, word: str) -> None:
-        """Record the call ``word(…)`` of a plain tool, and let the call reach the tool.
-
-        If the script binds the name to something else, rewrite the function of the call.
-        """
+        """Record the call ``word(…)`` of a plain tool, and let the call reach the tool."""
         node = place.node
-        meaning = self._meaning_of(word, place.scope)
         is_global = place.scope.find(word) is self.syntax.module
-        if meaning == "parameter":  # ``def ask(weather): weather("Oslo")``: any function
-            return
+        match self._meaning_of(word, place.scope):
+            case "tool":
+                pass
+            case "parameter":  # ``def ask(weather): weather("Oslo")`` calls any function
+                return
+            # After ``weather = weather("Oslo")``, the call ``weather("Rome")`` means the tool,
+            # unless the value of the variable is callable. Only the running script shows that.
+            case "variable" if is_global:
+                key = ast.Constant(value=word, **position_of(node))
+                node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
+                self.uncertain.add(id(node))
+            # In a function, Python would raise UnboundLocalError for ``weather = weather("Oslo")``.
+            # Or the name was that of a function, which _remove_copied_definition() has removed.
+            case _:
+                node.func = tool(node.func, word)
         self.calls[id(node)] = word
-        if meaning == "variable" and is_global:
-            # ``weather = weather("Oslo")``, then ``weather("Rome")``: decide when the script runs.
-            # The call means the tool unless the variable's value is callable.
-            key = ast.Constant(value=word, **position_of(node))
-            node.func = call(CALLABLE_OR_TOOL, name(node.func, word), key)
-            self.uncertain.add(id(node))
-        elif meaning in ("variable", "function"):
-            # ``weather = weather("Oslo")`` in a function, for which Python would raise
-            # UnboundLocalError; or ``def weather(city): ...``, which _remove_copied_definition()
-            # has removed.
-            node.func = tool(node.func, word)
 
     def _resolve_call_of_action(
         self, place: CallPlace, function: ast.Attribute, connection: str
@@ -204,21 +201,22 @@ class ToolNames:
 
         Args:
             place: The call.
-            function: The called attribute of the connection.
-            connection: The connection's name, which the script may have bound to something else.
+            function: The called attribute, such as ``shop.search``.
+            connection: The name before the attribute, such as ``shop``. The script may have bound
+                the connection's name to something else.
         """
         action_names = self.initial_names.tools[connection]
         meaning = self._meaning_of(connection, place.scope)
         is_private = function.attr.startswith("_")
         if meaning == "parameter" or is_private:
             return
-        if meaning == "tool":
-            self._correct_method(function, action_names)
-        elif function.attr in action_names:
-            # After ``shop = shop.search("pen")``, models still write ``shop.search("ink")``.
-            function.value = tool(function, connection)
-        else:  # a method of the new value, such as ``shop.append(…)``
+        is_rebound = meaning != "tool"  # for example by ``shop = shop.search("pen")``
+        if is_rebound and function.attr not in action_names:  # ``shop.append(…)``: a list's method
             return
+        if is_rebound:  # ``shop.search("ink")`` means the connection all the same
+            function.value = tool(function, connection)
+        else:
+            self._correct_method(function, action_names)
         self.calls[id(place.node)] = f"{connection}.{function.attr}"
 
     @staticmethod
@@ -241,7 +239,7 @@ class ToolNames:
             return "tool"
         if "param" in owner.binding_kinds[word]:
             return "parameter"
-        # A name that only a class rebinds is not among the rebound names.
+        # An attribute of a class, as in ``class Trip: weather = None``, is not in rebound_names.
         return self.rebound_names.get(word, "variable")
 
     def _find_rebound_names(self) -> None:
@@ -252,10 +250,11 @@ class ToolNames:
         """
         tools = self.initial_names.tools
         for scope in self._all_scopes():
-            for word, binding in scope.binding_kinds.items():
-                if word in tools and "param" not in binding and scope.kind != "class":
+            for word, binding_kinds in scope.binding_kinds.items():
+                is_parameter = "param" in binding_kinds
+                if word in tools and not is_parameter and scope.kind != "class":
                     self.rebound_names[word] = "variable"
-        # The bindings above include the functions, for which the kind is replaced here.
+        # The loop above took functions for variables, too; correct this.
         for place in self.syntax.definitions:
             # A definition is ``def``, ``class`` or an assignment of a lambda.
             is_lambda = isinstance(place.node, ast.Assign)
@@ -370,9 +369,12 @@ class ToolNames:
         return attributes_by_unknown_name
 
     def _reads_of_unknown_names(self, tree: ast.Module) -> Iterator[tuple[str, str | None]]:
-        """Yield each unknown name that the script reads, with the attribute of the name, if any."""
-        # For ``datetime.date``, the attribute ``date`` by the ``id()`` of the node ``datetime``.
-        attribute_of_node = {
+        """Yield each unknown name that the script reads, such as ``("datetime", "date")``.
+
+        The second item is the attribute that the script reads from the name, if any.
+        """
+        # For ``datetime.date``, the ``id()`` of the node ``datetime``, mapped to "date".
+        attribute_by_node_id = {
             id(place.node.value): place.node.attr for place, _ in self.syntax.attributes
         }
         for place, _ in self.syntax.loads:
@@ -380,7 +382,7 @@ class ToolNames:
             # Another spelling of a tool's name is corrected elsewhere, and needs no import.
             is_tool = normalized_name(word) in self._tool_by_spelling
             if self._is_unknown(word, place.scope) and not is_tool:
-                yield word, attribute_of_node.get(id(place.node))
+                yield word, attribute_by_node_id.get(id(place.node))
         for word, attribute_name in _names_in_annotations(tree):
             if self._is_unknown(word, self.syntax.module):
                 yield word, attribute_name
@@ -414,13 +416,11 @@ class ToolNames:
         for item in node.names:
             if self._can_import(node, item):
                 kept_aliases.append(item)
-                continue
-            intended_tool = self._imported_tool(node, item)
-            if intended_tool is not None:
+            elif (intended_tool := self._imported_tool(node, item)) is not None:
                 assignments += self._assignments_of_tool(node, item, intended_tool)
-            # An unused import that would fail is left out, so that the script can run.
             elif is_in_try or self._is_used(item):
-                kept_aliases.append(item)
+                kept_aliases.append(item)  # the import fails, as the script has to know
+            # Any other name is left out, because an unused import must not end the script.
         if len(kept_aliases) == len(node.names):
             return None
         if not kept_aliases:
@@ -437,9 +437,7 @@ class ToolNames:
     def _assignments_of_tool(
         self, node: ast.stmt, item: ast.alias, intended_tool: _ToolName
     ) -> list[ast.stmt]:
-        """Return the statement that assigns a tool to a variable instead of importing the tool.
-
-        Return nothing for the own name of a connection or plain tool, which needs no import.
+        """Return the statement ``post = mail`` for the import ``from tools import mail as post``.
 
         Args:
             node: The import statement.
@@ -448,7 +446,7 @@ class ToolNames:
         """
         variable = _bound_name(item)
         is_own_name = item.asname is None and intended_tool.connection == variable
-        if is_own_name and not intended_tool.is_action:
+        if is_own_name and not intended_tool.is_action:  # ``import mail``: nothing is to do
             return []
         target = ast.Name(id=variable, ctx=ast.Store(), **position_of(node))
         value = self._tool_node(node, intended_tool)
@@ -488,18 +486,16 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Return True if the script reads the name ``word``, other than as the prefix of a tool.
+        """Return True if the script reads a name, except ``tools`` in ``tools.shop``.
 
-        ``tools`` is such a prefix in ``tools.shop``.
+        The rewriting replaces ``tools.shop`` by the tool itself.
         """
-        ids_of_prefixes = {
-            id(place.node.value)
-            for place, _ in self.syntax.attributes
-            if normalized_name(place.node.attr) in self._tool_by_spelling
-        }
+        replaced_ids: set[int] = set()
+        for place, _ in self.syntax.attributes:
+            if normalized_name(place.node.attr) in self._tool_by_spelling:
+                replaced_ids.add(id(place.node.value))
         reads = [place.node for place, _ in self.syntax.loads if place.node.id == word]
-        # A prefix is not a read, because the rewriting replaces ``tools.shop`` by the tool itself.
-        return any(id(read) not in ids_of_prefixes for read in reads)
+        return any(id(read) not in replaced_ids for read in reads)
 
 
 def _is_record(node: ast.AST) -> bool:

@@ -134,12 +134,12 @@ class Rewriting:
                 self._rewrite_await(place, is_surely_awaitable=False)
 
     def _rewrite_calls(self, may_return_awaitables: bool) -> None:
-        # For ``await send()``, the place of the ``await``, by the ``id()`` of the node ``send()``.
-        await_of_call = {id(place.node.value): place for place in self._syntax.awaits}
+        # For ``await send()``, the ``id()`` of ``send()``, mapped to the place of the ``await``.
+        await_by_call_id = {id(place.node.value): place for place in self._syntax.awaits}
         for place in self._syntax.loops:
-            self._exclude_async_generator(place)
+            self._keep_call_of_async_generator(place)
         for place in self._syntax.calls.values():
-            self._rewrite_call(place, await_of_call.get(id(place.node)), may_return_awaitables)
+            self._rewrite_call(place, await_by_call_id.get(id(place.node)), may_return_awaitables)
 
     def _make_functions_async(self) -> None:
         for scope in self._syntax.functions:
@@ -210,7 +210,7 @@ class Rewriting:
     def _rewrite_call(
         self, place: CallPlace, await_place: Place | None, may_return_awaitable: bool
     ) -> None:
-        """Rewrite a call so that the script gets the result, or an awaitable to await later.
+        """Rewrite a call so that the script gets the result, or an awaitable if it awaits the call.
 
         Args:
             place: The call.
@@ -221,9 +221,10 @@ class Rewriting:
         if await_place is not None:  # ``await send()``
             self._let_call_return_awaitable(place, kind, is_awaited=True)
             self._rewrite_await(await_place, is_surely_awaitable=kind in AWAITED_KINDS)
-        elif place.is_await_deferred:  # ``gather(send())`` or ``tasks.append(send())``
+        # The script awaits the call later: ``gather(send())`` or ``tasks.append(send())``.
+        elif place.is_await_deferred:
             self._let_call_return_awaitable(place, kind, is_awaited=False)
-        else:  # ``send()`` alone: the script uses the result, such as in ``send().id``
+        else:  # the script never awaits the call, and uses the result: ``send().id``
             self._await_result_in_place(place, kind, may_return_awaitable)
 
     def _let_call_return_awaitable(
@@ -256,6 +257,9 @@ class Rewriting:
         """
         node = place.node
         can_await = self._functions.can_await(place.scope)
+        # The helper checks the result when the script runs: it waits for a coroutine, lets a plain
+        # ``for`` iterate an async generator, and returns any other value unchanged.
+        checked_node = call(RESULT_OF_COROUTINE, node)
         match kind:
             case ResultKind.TOOL:
                 # Where ``await`` is not allowed, the call stays as it is: a tool blocks by itself.
@@ -266,16 +270,18 @@ class Rewriting:
                 place.put(self.await_or_block(place, node))
             case ResultKind.PLAIN:
                 self.let_call_accept_async_functions(place)
-            case ResultKind.UNKNOWN if not may_return_awaitable:
-                pass  # the script gets the result already
-            case ResultKind.MAYBE_AWAITABLE if can_await:
-                node.func = self.awaitable_variant(node.func)
-                # AS_AWAITABLE lets the ``await`` accept a plain value.
-                place.put(await_node(call(AS_AWAITABLE, node)))
-            case ResultKind.MAYBE_AWAITABLE | ResultKind.UNKNOWN | ResultKind.ASYNC_GENERATOR:
-                # The helper checks the result when the script runs: it waits for a coroutine, lets
-                # a plain ``for`` iterate an async generator, and returns any other value unchanged.
-                place.put(call(RESULT_OF_COROUTINE, node))
+            case ResultKind.ASYNC_GENERATOR:
+                place.put(checked_node)
+            case ResultKind.UNKNOWN:
+                if may_return_awaitable:
+                    place.put(checked_node)
+            case ResultKind.MAYBE_AWAITABLE:
+                if can_await:
+                    node.func = self.awaitable_variant(node.func)
+                    # AS_AWAITABLE lets the ``await`` accept a plain value.
+                    place.put(await_node(call(AS_AWAITABLE, node)))
+                else:
+                    place.put(checked_node)
 
     def _rewrite_await(self, place: Place, *, is_surely_awaitable: bool) -> None:
         """Rewrite an ``await`` so that it also accepts a plain value.
@@ -314,11 +320,8 @@ class Rewriting:
             and self._functions.result_kind_of_name(node.id, scope) is ResultKind.COROUTINE
         )
 
-    def _exclude_async_generator(self, place: Place) -> None:
-        """Mark the call of an async generator in an ``async for`` as awaited later.
-
-        :meth:`_rewrite_call` would otherwise wrap the call for a plain ``for``. A call that is
-        marked stays as it is, and ``async for`` gets the generator.
+    def _keep_call_of_async_generator(self, place: Place) -> None:
+        """Keep the call ``rows()`` in ``async for row in rows()`` if it makes an async generator.
 
         Args:
             place: Any loop, or ``for`` clause of a comprehension.
@@ -329,6 +332,7 @@ class Rewriting:
             and self._allows_async_for(place)
             and self._result_kinds[id(call_place.node)] is ResultKind.ASYNC_GENERATOR
         ):
+            # _rewrite_call() then does not wrap the call as for a plain ``for``.
             call_place.is_await_deferred = True
 
     def _allows_async_for(self, place: Place) -> bool:
@@ -344,17 +348,13 @@ class Rewriting:
         )
 
     def _rewrite_loop(self, place: Place) -> None:
-        """Rewrite an ``async for`` so that it accepts a plain iterable.
-
-        Where ``async for`` is not allowed, it becomes a plain ``for``. The loop stays as it is if
-        the script has a plain ``for``.
-        """
+        """Rewrite an ``async for`` so that it also accepts a plain iterable, such as a list."""
         node = place.node
         if not is_async_node(node):
             return
         if self._allows_async_for(place):
             node.iter = call(ASYNC_ITER, node.iter)
-        else:
+        else:  # for example in a plain function: make it a plain ``for``
             node.iter = call(ITER, node.iter)
             if isinstance(node, ast.comprehension):
                 # An async comprehension does not compile in a plain function.
@@ -382,20 +382,19 @@ class Rewriting:
 
         The expressions are generator expressions, and calls of ``map`` and generator functions.
         """
+        scopes = self._syntax.scopes
         generators = [
             place
             for place in self._syntax.generators
-            if self._makes_tool_calls(self._syntax.scopes[id(place.node)])
+            if self._waits_for_tool_calls(scopes[id(place.node)])
         ]
-        calls = [
-            place
-            for place in self._syntax.calls.values()
-            # In ``gather(*map(send, names))``, the script iterates and awaits the ``map`` itself.
-            if not place.is_await_deferred and self._is_lazy_call(place)
-        ]
+        calls = [place for place in self._syntax.calls.values() if self._is_lazy_call(place)]
         return [place for place in (*generators, *calls) if self.must_rewrite_lazy(place)]
 
     def _is_lazy_call(self, place: CallPlace) -> bool:
+        # In ``gather(*map(send, names))``, the script awaits the tool calls itself.
+        if place.is_await_deferred:
+            return False
         match place.node:
             case ast.Call(func=ast.Name(id="map" | "filter"), args=[function, *_]):
                 return self._makes_tool_call_for_each_item(function)
@@ -410,17 +409,14 @@ class Rewriting:
         """
         return True
 
-    def _makes_tool_calls(self, scope: Scope) -> bool:
-        """Return True if the code in a scope, or in a scope inside it, waits for tool calls.
-
-        Tool calls that the script stores, to await them later, do not count.
-        """
+    def _waits_for_tool_calls(self, scope: Scope) -> bool:
+        """Return True if the code in a scope, or in a scope inside it, waits for tool calls."""
         for place in self._syntax.calls.values():
-            # An async function, such as gather(), may wait for tool calls, too.
-            may_wait = self._result_kinds[id(place.node)] in AWAITED_KINDS
-            if place.is_await_deferred or not may_wait:
-                continue
-            if any(outer_scope is scope for outer_scope in enclosing_scopes(place.scope)):
+            is_in_scope = any(outer is scope for outer in enclosing_scopes(place.scope))
+            # A call of an async function, such as gather(), may wait for tool calls, too.
+            is_awaitable = self._result_kinds[id(place.node)] in AWAITED_KINDS
+            # In ``tasks.append(send())``, the code only stores the call.
+            if is_in_scope and is_awaitable and not place.is_await_deferred:
                 return True
         return False
 
@@ -440,23 +436,22 @@ class Rewriting:
         """
         if not scope.is_generator or not isinstance(scope.node, ast.FunctionDef):
             return False
-        return not scope.node.decorator_list and self._makes_tool_calls(scope)
+        return not scope.node.decorator_list and self._waits_for_tool_calls(scope)
 
     def _makes_tool_call_for_each_item(self, function: Any) -> bool:
         """Return True if a function passed to ``map`` is a tool, or a lambda that calls tools."""
         if isinstance(function, ast.Lambda):
             lambda_scope = self._syntax.scopes[id(function)]
-            result_kinds = {
-                self._result_kinds[id(place.node)]
-                for place in self._syntax.calls.values()
-                if place.scope.function is lambda_scope
-            }
-            # A call of an async function may wait for tool calls, too.
-            return not result_kinds.isdisjoint(AWAITED_KINDS)
-        tool_name, _, method = (label_of(function) or "").partition(".")
-        if method:
-            return self._initial_names.is_connection(tool_name)
-        return self._initial_names.is_plain_tool(tool_name)
+            for place in self._syntax.calls.values():
+                is_in_lambda = place.scope.function is lambda_scope
+                # A call of an async function may wait for tool calls, too.
+                if is_in_lambda and self._result_kinds[id(place.node)] in AWAITED_KINDS:
+                    return True
+            return False
+        first_name, _, action = (label_of(function) or "").partition(".")
+        if action:  # ``mail.send``
+            return self._initial_names.is_connection(first_name)
+        return self._initial_names.is_plain_tool(first_name)  # ``weather``
 
     def _rewrite_lazy_expression(self, place: Place) -> None:
         """Make a lazy expression run now, or warn about it if the script never iterates it."""

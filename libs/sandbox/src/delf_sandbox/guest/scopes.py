@@ -169,11 +169,11 @@ class Scope:
         for scope in self.visible_scopes():
             if name in scope.declared_outside:
                 # The name is declared ``global`` or ``nonlocal``, so an outer scope binds the name.
-                owner = scope.owner(name)
-                if name in owner.binding_kinds:
-                    return owner
-                # After ``nonlocal``, the owner is only the next scope, which may not bind the name.
-                return owner.find(name)
+                outer_scope = scope.owner(name)
+                if name in outer_scope.binding_kinds:
+                    return outer_scope
+                # ``nonlocal`` may mean a function still further out.
+                return outer_scope.find(name)
             if name in scope.binding_kinds:
                 return scope
         return None
@@ -397,21 +397,21 @@ class ScriptSyntax:
             self._record_binding(function.value, argument.item(EACH_ITEM).in_container())
 
     def _record_binding(self, target: ast.expr, part: ValuePart) -> None:
-        """Record which part of an expression's value the target of an assignment gets.
-
-        The target gets the value itself in ``name = value``, and an item of the value in
-        ``for name in value``. After ``name[key] = value``, the target contains the value.
+        """Record that a target such as ``name`` in ``name = value`` gets a value.
 
         Args:
             target: The assigned name, attribute, item or tuple.
-            part: The part of the value.
+            part: The value, or the part of it that the target gets: in ``for name in value``, an
+                item.
         """
         match target:
             case ast.Name(id=name):
-                part.scope.owner(name).assigned_values.setdefault(name, []).append(part)
+                owner = part.scope.owner(name)
+                owner.assigned_values.setdefault(name, []).append(part)
             case ast.Attribute(attr=name):
                 self.stores.setdefault(name, []).append(part)
-            # ``names[key] = value``: record a binding of ``names``, which now contains the value.
+            # After ``names[key] = value``, as after ``names = [value]``, ``names`` contains the
+            # value.
             case ast.Subscript(value=collection):
                 self._record_binding(collection, part.in_container())
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
@@ -453,12 +453,9 @@ class ScriptSyntax:
     def _visit_augmented_assignment(
         self, node: ast.AugAssign, scope: Scope, container: Any, key: Any
     ) -> None:
-        """Visit ``name += value`` as if the statement were ``name = value``.
+        """Visit ``tasks += [first]`` as if the statement were ``tasks = [first]``.
 
-        After ``tasks = []`` and ``tasks += [first]``, both lists are recorded as values of
-        ``tasks``.
-
-        The position of the statement, ``container`` and ``key``, is not needed.
+        Earlier values of ``tasks`` stay recorded.
         """
         self._visit(node.value, scope, node, "value")
         self._record_binding(node.target, ValuePart(node.value, scope))
@@ -556,6 +553,7 @@ class ScriptSyntax:
             outer_scope = scope if index == 0 else inner
             self.loops.append(Place(part, outer_scope, node.generators, index))
             self._visit(part.iter, outer_scope, part, "iter")
+            # Recorded with ``inner``, because the target is a variable of the comprehension.
             self._record_binding(part.target, ValuePart(part.iter, inner).item(EACH_ITEM))
             self._visit(part.target, inner, part, "target")
             self._visit_all(part.ifs, inner)
