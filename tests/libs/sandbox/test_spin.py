@@ -12,19 +12,19 @@ def looking():
 
 def waits_that_sleep(looking):
     count = 0
-    while not looking.should_spin():
+    while not looking.begin_wait():
         count += 1
     return count
 
 
 def test_spin_sleeps_on_the_first_wait(looking):
-    assert [looking.should_spin(), looking.should_spin()] == [False, True]
+    assert [looking.begin_wait(), looking.begin_wait()] == [False, True]
 
 
 def test_spin_resumes_after_a_successful_wait(looking):
     looking.record_failure()
     looking.record_success()
-    assert looking.should_spin()
+    assert looking.begin_wait()
 
 
 def test_spin_sleeps_longer_after_unsuccessful_waits(looking):
@@ -39,4 +39,4 @@ def test_spin_sleeps_longer_after_unsuccessful_waits(looking):
 def test_spin_is_off_on_one_processor():
     looking = Spin(has_several_processors=False)
     looking.record_success()
-    assert not looking.should_spin()
+    assert not looking.begin_wait()

@@ -164,7 +164,8 @@ class SessionPool(Generic[S, K]):
         try:
             while len(self.idle) < self._size and not self.closed:
                 session = await self._start_for_caller(kind)
-                # A task may take a session that is not ready yet, and then waits for its start.
+                # Other tasks may take the session from now on, and wait themselves until it is
+                # ready. This loop goes on until enough sessions stay idle.
                 self.idle.append(session)
                 await session.ready(_START_SECONDS)
         except SandboxUnavailableError as error:

@@ -103,13 +103,12 @@ class WireSession(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a small buffer for the next read, or a large one within a large frame.
-
-        The calls of one read start in the same iteration of the event loop, and delay each other.
-        A small buffer has room for only a few calls.
-        """
-        is_large = self._reader.pending >= _SMALL_READ_SIZE
-        return self._buffer if is_large else self._buffer[:_SMALL_READ_SIZE]
+        """Return a small buffer for the next read, or a large one within a large frame."""
+        is_within_large_frame = self._reader.pending >= _SMALL_READ_SIZE
+        if is_within_large_frame:
+            return self._buffer
+        # A large read could hold hundreds of calls. All would start before the first one can go on.
+        return self._buffer[:_SMALL_READ_SIZE]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process the bytes that were read into the buffer."""
@@ -434,14 +433,13 @@ class WireSession(asyncio.BufferedProtocol):
         """
         if self._is_lost:
             return
-        is_flush_scheduled = bool(self._unsent_parts)
+        is_first_unsent = not self._unsent_parts
         self._unsent_parts += parts
-        # The method that handles unread frames flushes at its end.
-        if self._is_handling_payloads:
+        if self._is_handling_payloads:  # _handle_payloads() flushes at its end
             return
         if not self.calls.open:
             self._flush()
-        elif not is_flush_scheduled:
+        elif is_first_unsent:  # the flush that is scheduled here also sends the later parts
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -469,12 +467,11 @@ def _parse_and_measure(payload: bytes) -> _ParsedFrame:
 
 
 def _crash_of(error: Exception) -> Crashed:
-    """Return the outcome of a script one of whose frames could not be handled."""
+    """Return the outcome of a script after an error in handling one of its frames."""
     if isinstance(error, WireError):
         return Crashed(message=error.message, by_script=True)
     _log.error("a frame of the sandbox could not be handled", exc_info=error)
-    # The host failed, but at a frame of this script, which would fail again if the script were run
-    # once more in another sandbox.
+    # The script must not run again in another sandbox, where the same frame would fail again.
     return Crashed(message=f"a frame could not be handled: {error}", by_script=True)
 
 

@@ -145,7 +145,8 @@ class Channel:
         Returns:
             The bytes; empty if the host has closed the wire.
         """
-        if self._spin.should_spin():
+        should_spin = self._spin.begin_wait()
+        if should_spin:
             data = self._read_while_spinning()
             if data is not None:
                 self._spin.record_success()

@@ -221,11 +221,11 @@ class FileSender:
         if scratch is not None:
             path = _find_written_file(scratch, name, content)
             if path is not None:
-                # In ``add_to_output_files("report.csv", open_file)``, the first argument is the
-                # name for the output file. In ``add_to_output_files("report.csv")``, and also in
-                # ``add_to_output_files("report.csv", "report.csv")``, it is a path.
-                is_name_for_output = content is not NOT_GIVEN and content != name
-                output_name = name if is_name_for_output else path
+                # ``add_to_output_files("report.csv", open_file)`` names the output file. In
+                # ``add_to_output_files("report.csv")``, the name is the path of the written file;
+                # some scripts pass the path twice.
+                has_output_name = content is not NOT_GIVEN and content != name
+                output_name = name if has_output_name else path
                 return self._send_file(output_name, scratch.read(path))
         if content is NOT_GIVEN:
             raise TypeError(
@@ -233,8 +233,8 @@ class FileSender:
                 "no content was given"
             )
         if scratch is not None and isinstance(name, str):
-            # At the script's end, send_written() must not send the script's own file of this name,
-            # which would replace the given content.
+            # The script may have written a file of this name as well. Without this mark, that file
+            # would be sent at the script's end, and replace the content given here.
             scratch.mark_sent(name)
         return self._send_file(name, content)
 
@@ -270,17 +270,18 @@ class FileSender:
 
 
 def _find_written_file(scratch: Scratch, name: Any, content: Any) -> str | None:
-    """Return the name of the scratch file that a call of ``add_to_output_files`` refers to.
+    """Return the path of the written file that a script passes to ``add_to_output_files``.
 
-    None if the content that the script passed is not that of a scratch file.
+    None if the script passes other content, such as a list of rows.
     """
-    if content is NOT_GIVEN or (isinstance(content, str) and content == name):
+    is_name_given_twice = isinstance(content, str) and content == name
+    if content is NOT_GIVEN or is_name_given_twice:
         return scratch.find(name)
     if isinstance(content, Path):
         return scratch.find(content)
     is_in_memory = hasattr(content, "getvalue")  # such as io.StringIO
-    is_open_file = hasattr(content, "read") and not is_in_memory
-    if isinstance(content, str) or not is_open_file:
+    is_open_file = hasattr(content, "read") and not is_in_memory and not isinstance(content, str)
+    if not is_open_file:
         return None
     path = scratch.find(content)
     if path is not None and not content.closed:

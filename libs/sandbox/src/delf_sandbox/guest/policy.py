@@ -108,8 +108,8 @@ class _Importer:
     ) -> Any:
         if level:
             raise ImportError("scripts cannot use relative imports")
-        # Import statements pass a tuple. C code, such as that of strptime(), passes a list. C code
-        # ignores the result, and needs no check: the check only gives scripts a clear error.
+        # C code, such as that of strptime(), passes a list, and an import statement of a script
+        # passes a tuple. The check below only gives scripts a clear error, so C code needs none.
         is_import_by_c_code = isinstance(fromlist, list)
         if is_import_by_c_code:
             return self._real_import(name, globals, locals)

@@ -67,16 +67,17 @@ class Script:
         Returns:
             The returned value, or the value of the last expression.
         """
-        # The compiled script assigns the value of its last expression to the global name VALUE. A
-        # script with ``return`` was wrapped in the async function MAIN.
         namespace.pop(VALUE, None)
-        result = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
-        if inspect.iscoroutine(result):
-            await result
+        coroutine = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
+        if inspect.iscoroutine(coroutine):  # the script has an ``await`` outside of functions
+            await coroutine
         returned_value = None
         if self._is_wrapped:
+            # The script has a ``return`` outside of functions. So far, only the async function MAIN
+            # was defined, which has the script's code as its body.
             main = namespace.pop(MAIN)
             returned_value = await main()
+        # The compiled script stored the value of its last expression under this name.
         last_value = namespace.pop(VALUE, None)
         value = last_value if returned_value is None else returned_value
         # A future, such as a task, is returned as it is: the session waits for it together with

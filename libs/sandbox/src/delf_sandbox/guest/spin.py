@@ -37,26 +37,22 @@ class Spin:
 
     def __init__(self, *, has_several_processors: bool = _HAS_SEVERAL_PROCESSORS) -> None:
         self._has_several_processors = has_several_processors
-        # The number of the next waits that sleep at once. The first wait of a script always does.
+        # How many waits still have to sleep before a wait may spin; at first, only the first wait.
         self._remaining_sleeps = 1
         # The value of _remaining_sleeps after the next failed spin: 1, 2, 4, …, _MAX_SLEEPS.
         self._sleeps_after_failure = 1
 
-    def should_spin(self) -> bool:
-        """Return True if the next wait should spin before it sleeps.
-
-        After a spin without a message, the next few waits do not spin. Each call that returns False
-        for this reason counts one of these waits.
-        """
+    def begin_wait(self) -> bool:
+        """Count a wait, and return True if the wait should spin before it sleeps."""
         if self._remaining_sleeps:
             self._remaining_sleeps -= 1
             return False
         return self._has_several_processors
 
     def record_success(self) -> None:
-        """Record a spin during which a message arrived, or a sleep that was shorter than a spin.
+        """Record that a message arrived quickly, so that the next wait spins.
 
-        The next wait spins. The next failure makes only 1 wait sleep at once, not 2, 4 or more.
+        After the next failure, again only 1 wait sleeps without a spin.
         """
         self._remaining_sleeps = 0
         self._sleeps_after_failure = 1

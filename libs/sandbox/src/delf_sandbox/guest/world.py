@@ -149,8 +149,8 @@ class RecordedClockAndRandom:
         self._patch_clocks()
         date_type = _date_type(self.now)
         datetime_type = _datetime_type(self.now, date_type)
-        # A module in Python gets the replacements even if a module in C imports it, and a module in
-        # C always gets the real types.
+        # Each loader sets the types before it loads a module, because a module in C may import a
+        # module in Python, and the other way round.
         _patch_during_load(SourceFileLoader, "exec_module", date_type, datetime_type)
         for step in ("create_module", "exec_module"):
             _patch_during_load(ExtensionFileLoader, step, _REAL_DATE, _REAL_DATETIME)
@@ -382,10 +382,11 @@ class _DateMeta(abc.ABCMeta):
 
 
 def _make_replacement(replacement: Any, real_type: Any) -> None:
-    """Let scripts see a class as the date type that the class replaces."""
+    """Give a replacement the name and the limits of the real date type."""
     replacement.__delf_replaces__ = real_type
     replacement.__name__ = replacement.__qualname__ = real_type.__name__
     replacement.__module__ = "datetime"
+    # This fromisoformat() converts a real date, not only text, to the replacement.
     replacement.min = replacement.fromisoformat(real_type.min)
     replacement.max = replacement.fromisoformat(real_type.max)
 
