@@ -135,25 +135,29 @@ def _install_seccomp_filter() -> None:
     if machine is None:
         return
     arch, make_socket = machine
-    # An instruction has an opcode, the numbers of instructions to skip if its comparison is true or
-    # false, and an operand. Each comment begins with the instruction's own number.
+    # An instruction has an opcode, an operand, and the numbers of the next instructions if its
+    # comparison is true and if it is false. Each comment begins with the instruction's own number.
     load, equal, at_least, greater, mask, end = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
+    refuse, allow = 11, 12
     instructions = (
-        (load, 0, 0, 4),  # 0: load the architecture
-        (equal, 0, 9, arch),  # 1: another architecture: go to 11
-        (load, 0, 0, 0),  # 2: load the number of the system call
-        (mask, 0, 0, 0xBFFFFFFF),  # 3: clear the x32 bit
-        (at_least, 0, 1, 425),  # 4: below 425, the first call of io_uring: go to 6
-        (greater, 0, 5, 427),  # 5: up to 427, the last call of io_uring: go to 11
-        (equal, 0, 5, make_socket),  # 6: any call but socket(): go to 12
-        (load, 0, 0, 16),  # 7: load the first argument of socket()
-        (equal, 3, 0, 1),  # 8: AF_UNIX: go to 12
-        (equal, 2, 0, 2),  # 9: AF_INET: go to 12
-        (equal, 1, 0, 10),  # 10: AF_INET6: go to 12
-        (end, 0, 0, 0x00050001),  # 11: refuse with EPERM
-        (end, 0, 0, 0x7FFF0000),  # 12: allow; the engine's filter still applies
+        (load, 4, 1, 1),  # 0: load the architecture
+        (equal, arch, 2, refuse),  # 1: is it the expected one?
+        (load, 0, 3, 3),  # 2: load the number of the system call
+        (mask, 0xBFFFFFFF, 4, 4),  # 3: clear the x32 bit
+        (at_least, 425, 5, 6),  # 4: the calls of io_uring have the numbers 425 to 427
+        (greater, 427, 6, refuse),  # 5
+        (equal, make_socket, 7, allow),  # 6: is it socket()?
+        (load, 16, 8, 8),  # 7: load the first argument of socket()
+        (equal, 1, allow, 9),  # 8: AF_UNIX
+        (equal, 2, allow, 10),  # 9: AF_INET
+        (equal, 10, allow, refuse),  # 10: AF_INET6
+        (end, 0x00050001, 12, 12),  # 11: refuse with EPERM
+        (end, 0x7FFF0000, 13, 13),  # 12: allow; the engine's filter still applies
     )
-    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    code = b""
+    for number, (opcode, operand, if_true, if_false) in enumerate(instructions):
+        # The kernel wants to know how many instructions to skip.
+        code += struct.pack("=HBBI", opcode, if_true - number - 1, if_false - number - 1, operand)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(instructions), ctypes.addressof(buffer))
     libc = ctypes.CDLL(None)
@@ -201,8 +205,9 @@ def _supervise(child: int, processor_time: _ProcessorTime) -> NoReturn:
     child_ends = _watch_child_processes()
     os.close(1)  # the guest has its own copy; the host sees the end when all copies are closed
     poll = select.poll()
-    host_connection = 0
-    poll.register(host_connection, 0)  # report only that the host has ended, no data
+    host_connection = 0  # standard input
+    no_data = 0  # poll() reports the end of a connection even if no event is requested
+    poll.register(host_connection, no_data)
     poll.register(child_ends, select.POLLIN)
     _exit_if_guest_ended(child, processor_time)  # it may have ended before _watch_child_processes()
     while True:

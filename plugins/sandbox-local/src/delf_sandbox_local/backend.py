@@ -109,19 +109,15 @@ class LocalBackend:
         return None if self._server is None else self._server.pid
 
     async def available(self) -> Availability:
-        """Return whether scripts can run, and how they are confined.
-
-        Without mount namespaces, scripts can run only if the user allows their scratch files on the
-        disk. If the system's settings seem to allow mount namespaces, the result is
-        :class:`Available` without a test; the first session fails if they do not work.
-        """
+        """Return whether scripts can run, and how they are confined."""
         if os.name != "posix":
             return Unavailable("this system has no POSIX processes", "use sandbox-docker")
         try:
+            # Scripts need mount namespaces, or the user's permission for scratch files on the disk.
+            # Where the system's settings seem to allow mount namespaces, save the time for a test;
+            # if they do not work, the first session fails.
             if not namespaces.are_likely():
-                # Start a server with mount namespaces now. This raises if they do not work, unless
-                # the user allows scratch files on the disk.
-                await self._server_with_mounts()
+                await self._server_with_mounts()  # raises if scripts cannot run
         except SandboxUnavailableError as error:
             return Unavailable(error.message, error.hint or "")
         abi = landlock.version()
@@ -233,8 +229,9 @@ class LocalBackend:
 
     async def _start(self, config: SessionConfig) -> _LocalSession:
         """Fork a process for sessions with the given limits, libraries and files."""
-        # Scratch files on the disk need no mounts, so the first call then returns None.
-        server = await self._server_with_mounts() or await self._running_server()
+        server = await self._server_with_mounts()
+        if server is None:  # scratch files are on the disk, so no mounts are needed
+            server = await self._running_server()
         limits, has_libraries, files, links = config
         process, wire = await server.fork(
             limits, libraries=has_libraries, files=files, links=dict(links)

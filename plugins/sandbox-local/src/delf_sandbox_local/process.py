@@ -41,7 +41,8 @@ class LocalProcess:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._handle = _open_handle(pid)
         self._owns_scratch = owns_scratch
-        self._is_kill_requested = self._is_kill_sent = False
+        self._is_kill_requested = False  # distinguishes a stopped script from one without memory
+        self._is_kill_sent = False
         self.cpu_seconds = 0.0
         self._is_released = False
 
@@ -73,8 +74,8 @@ class LocalProcess:
         self._is_kill_requested = True
         try:
             if self._handle is not None:
-                # Signal 0 only raises if the process has ended; another process may then have got
-                # its id.
+                # Signal 0 does nothing, but raises if the process has ended. Its id, by which
+                # killpg() finds the group, may then belong to another process.
                 signal.pidfd_send_signal(self._handle, 0)
             os.killpg(self.pid, signal.SIGKILL)
             self._is_kill_sent = True

@@ -182,15 +182,7 @@ class _TemplateProcess:
         try:
             os.setpgid(0, 0)  # a group of its own, to be killed as a whole
             system.die_with_parent(request["template"])
-            # Undo what only the template needs: its signals, its host socket and its wake-up pipe.
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (
-                self._host_socket.fileno(),
-                self._wake_up_reader,
-                self._wake_up_writer,
-            ):
-                os.close(descriptor)
+            self._release_template_resources()
             limits = request["limits"]
             scratch = request["scratch"]
             null_device = os.open(os.devnull, os.O_RDWR)
@@ -198,8 +190,8 @@ class _TemplateProcess:
                 os.dup2(null_device, descriptor)
             if "mounts" in self._linux_namespaces:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
+                # This change of credentials makes the kernel forget die_with_parent().
                 namespaces.drop_capabilities()
-                # Again, because a change of credentials resets the signal at the parent's death.
                 system.die_with_parent(request["template"])
             os.chdir(scratch)
             from delf_sandbox.guest.policy import link_inputs
@@ -208,15 +200,22 @@ class _TemplateProcess:
             _make_libraries_importable(request["libraries"])
             max_threads = request["max_threads"]
             confine(limits, request["readable"], scratch, max_threads=max_threads)
-            # Standard error is the last stream, so that errors of the steps above reach the host.
+            # Not before, because errors of the steps above are written to standard error.
             os.dup2(null_device, 2)
             os.close(null_device)
-            # Ends the process when the session ends: all that gets past this line is a failure.
+            # Ends the process itself at the end of the session, and so never returns.
             self._server.serve(wire, wire, threads=max_threads > 0)
-        except BaseException as error:  # the child must not run the template's loop
+        except BaseException as error:
             sys.excepthook(type(error), error, error.__traceback__)
-        finally:
+        finally:  # after an error, do not return into the loop of the template
             os._exit(_EX_OSERR)
+
+    def _release_template_resources(self) -> None:
+        """Reset the signals, and close the descriptors, that only the template process needs."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in (self._host_socket.fileno(), self._wake_up_reader, self._wake_up_writer):
+            os.close(descriptor)
 
     def _reap(self) -> None:
         """Report the exit status and the processor time of each ended guest to the host."""

@@ -108,21 +108,25 @@ def _printed_in(function: ast.AST) -> str | None:
 
 
 def _is_consumed_completely(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Return True if all items of a lazy value are used immediately."""
+    """Return True if all items of a lazy value, such as ``rows()``, are used immediately."""
     match parents[id(node)]:
+        # ``sorted(rows())``
         case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) as outer:
-            return word in _CONSUMES_ALL and outer.func is not node
-        case ast.Starred() | ast.YieldFrom():
+            is_argument = outer.func is not node
+            return is_argument and word in _CONSUMES_ALL
+        case ast.Starred() | ast.YieldFrom():  # ``[*rows()]``
             return True
         case ast.Expr():  # a statement, whose value nothing can use later
             return True
+        # ``for row in rows(): …`` without a ``break`` or the like
         case ast.For(iter=given, body=body) if given is node:
             parts = chain.from_iterable(map(ast.walk, body))
             may_end_early = any(isinstance(part, _EARLY_ENDS) for part in parts)
             return not may_end_early
+        # ``[row for row in rows()]``, but not the lazy ``(row for row in rows())``
         case ast.comprehension() as loop:
             return isinstance(parents[id(loop)], (ast.ListComp, ast.SetComp, ast.DictComp))
-        case ast.Assign(targets=[ast.Tuple() | ast.List()]):
+        case ast.Assign(targets=[ast.Tuple() | ast.List()]):  # ``first, second = rows()``
             return True
         case _:
             return False

@@ -126,14 +126,14 @@ class MontyRewriting(Rewriting):
             self._replace_call_of_connection(place)
 
     def _replace_method_value(self, place: Any) -> None:
-        """Replace a method that is not called by a plain function, as in ``f = mail.send``."""
+        """Replace ``mail.send`` in ``f = mail.send``, where it is not called, by a function."""
         node = place.node
         connection = getattr(node.value, "id", "")
         is_method = node.attr in self._initial_names.tools.get(connection, ())
         is_redefined_by_script = place.scope.find(connection) is not None
-        # If the rewriting has replaced the node already, a second replacement would undo that.
-        is_unchanged = place.current is node
-        if is_unchanged and is_method and not is_redefined_by_script:
+        # An earlier step may have replaced the node, for example by ``LATER("…", …)``.
+        is_replaced = place.current is not node
+        if not is_replaced and is_method and not is_redefined_by_script:
             place.put(name(node, method_name(connection, node.attr)))
 
     def _replace_call_of_connection(self, place: CallPlace) -> None:
@@ -171,14 +171,14 @@ class MontyRewriting(Rewriting):
         """Wrap a tool that is passed to a function, so that calls of the tool return awaitables.
 
         In ``asyncio.gather(*map(fetch, urls))``, the tool ``fetch`` becomes
-        ``LATER("fetch(…) on line 3", fetch)``. A name that the script has bound to something else
-        is left as it is.
+        ``LATER("fetch(…) on line 3", fetch)``.
         """
-        label = label_of(place.node) or ""
-        connection, _, method = label.partition(".")
-        if place.scope.find(connection) is None and connection in self._initial_names.tools:
-            node = place.node
-            function_name = method_name(connection, method) if method else connection
+        node = place.node
+        label = label_of(node) or ""
+        tool_name, _, method = label.partition(".")  # ``fetch`` has no method, ``mail.send`` has
+        is_rebound_by_script = place.scope.find(tool_name) is not None
+        if tool_name in self._initial_names.tools and not is_rebound_by_script:
+            function_name = method_name(tool_name, method) if method else tool_name
             function = name(node, function_name)
             place.put(_let_return_awaitables(function, label, line=node.lineno))
 
@@ -198,13 +198,14 @@ class MontyRewriting(Rewriting):
         return function
 
     def must_rewrite_lazy(self, place: Place) -> bool:
-        """Return True if a list would not do for a lazy expression, which Monty evaluates at once.
+        """Return True for a lazy expression that is a statement or an assigned value.
 
-        An expression that is a statement is rewritten, too, so that its calls are awaited. An
-        assigned value must become an iterator, so that a second loop over the variable finds no
-        items.
+        Monty makes a list of any lazy expression at once.
         """
-        return isinstance(place.container, (ast.Expr, ast.Assign))
+        is_statement = isinstance(place.container, ast.Expr)  # rewritten so that calls are awaited
+        # After ``rows = map(…)``, a second loop over ``rows`` must find no items.
+        is_assigned = isinstance(place.container, ast.Assign)
+        return is_statement or is_assigned
 
     def let_call_accept_async_functions(self, place: CallPlace) -> None:
         """Rewrite a call such as ``sorted(names, key=fetch)`` if ``fetch`` may await tool calls.
@@ -402,7 +403,7 @@ class Lowering(ast.NodeTransformer):
     def _expand_async_with(
         self, node: Any, item: ast.withitem, body: list[ast.stmt]
     ) -> list[ast.stmt]:
-        """Build the statements that replace an ``async with`` with one item."""
+        """Build the statements that replace ``async with MANAGER as TARGET: BODY``."""
         # Numbered variables, because statements nest: an inner one must not overwrite an outer one.
         self._context_manager_count += 1
         template = _EXPANDED_ASYNC_WITH.format(number=self._context_manager_count)
@@ -410,13 +411,16 @@ class Lowering(ast.NodeTransformer):
         for statement in statements:
             for part in ast.walk(statement):
                 ast.copy_location(part, node)
-        assign_manager, enter, _, run_body = statements
+        # Fill in the template: ``manager = MANAGER``, then ``TARGET = await …``, a flag, and
+        # ``try: try: BODY``.
+        assign_manager, assign_target, _, outer_try = statements
         assign_manager.value = item.context_expr
         if item.optional_vars is None:
-            statements[1] = ast.Expr(value=enter.value, **position_of(node))
+            statements[1] = ast.Expr(value=assign_target.value, **position_of(node))
         else:
-            enter.targets = [item.optional_vars]
-        run_body.body[0].body = body
+            assign_target.targets = [item.optional_vars]
+        inner_try = outer_try.body[0]
+        inner_try.body = body
         return statements
 
     def visit_Delete(self, node: ast.Delete) -> Any:
@@ -564,17 +568,15 @@ class Lowering(ast.NodeTransformer):
 
     def _prints_to_standard_stream(self, node: ast.Call) -> bool:
         """Return True if a call of ``print`` has no ``file``, or one such as ``sys.stderr``."""
-        for item in node.keywords:
-            if item.arg != "file":
-                continue
-            match item.value:
-                case ast.Attribute(value=ast.Name(id=module), attr=stream) if (
-                    module in self._modules_and_classes and stream in _STANDARD_STREAMS
-                ):
-                    pass
-                case _:
-                    return False
-        return True
+        files = [item.value for item in node.keywords if item.arg == "file"]
+        return all(map(self._is_standard_stream, files))
+
+    def _is_standard_stream(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=stream):  # ``sys.stderr``
+                return module in self._modules_and_classes and stream in _STANDARD_STREAMS
+            case _:
+                return False
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Replace an attribute missing in Monty; each case below begins with an example."""
@@ -591,12 +593,16 @@ class Lowering(ast.NodeTransformer):
         # functools.wraps: a function of the prelude
         if (root, node.attr) in _REPLACED_FUNCTIONS:
             return name(node, _REPLACED_FUNCTIONS[root, node.attr])
-        # shop.search(), row.price = 1, row._price: unchanged
-        if not isinstance(node.ctx, ast.Load) or is_called or node.attr.startswith("_"):
+        # row.price = 1, shop.search(), row._price: unchanged
+        is_assigned = not isinstance(node.ctx, ast.Load)
+        is_private = node.attr.startswith("_")
+        if is_assigned or is_called or is_private:
             return node
-        # math.pi, self.price: not the item of a record
-        is_object = root in self._modules_and_classes or root in ("self", "cls", "asyncio")
-        if is_object or root in self._tools:
+        # math.pi, an attribute of a module: unchanged
+        if root in self._modules_and_classes or root == "asyncio":
+            return node
+        # self.price, or shop.search as a value: unchanged
+        if root in ("self", "cls") or root in self._tools:
             return node
         # str.lower, not called: a function, because Monty cannot pass methods as values
         if root in ("str", "int", "float", "list", "dict", "set"):
@@ -630,11 +636,12 @@ class Lowering(ast.NodeTransformer):
     def _may_be_wrapper(self, word: str) -> bool:
         """Return True if a name may mean a wrapper that a decorator made with ``functools.wraps``.
 
-        In a script that calls ``wraps(function)``, a decorator may have replaced the value of any
-        name. Only the name ``function`` itself refers to the function before the decoration.
+        In a script that uses ``wraps``, a decorator may have wrapped any function.
         """
         uses_wraps = bool(self._functions_passed_to_wraps)
-        return uses_wraps and word not in self._functions_passed_to_wraps
+        # Inside a decorator with ``wraps(function)``, ``function`` means the function itself.
+        is_wrapped_function = word in self._functions_passed_to_wraps
+        return uses_wraps and not is_wrapped_function
 
 
 def _wrap_type_method(node: ast.Attribute) -> ast.expr:
@@ -722,9 +729,8 @@ def _date_to_text(node: Any) -> Any:
 def _may_be_date(node: Any) -> bool:
     """Return True if the value of an expression may be a date or the text of a date.
 
-    Return False for arithmetic such as ``price + tax``, which nearly always gives a number. The
-    comparison of numbers then stays as the script has it. The answer is wrong for the rare
-    arithmetic that gives a date, such as ``day + timedelta(days=1)``.
+    Arithmetic counts as a number, as in ``price + tax``, although ``day + timedelta(days=1)`` gives
+    a date.
     """
     match node:
         case ast.Constant(value=str()):
@@ -741,9 +747,9 @@ def _has_call_or_await(function: ast.Lambda) -> bool:
 
 
 def _let_return_awaitables(function: Any, label: str, *, line: int) -> ast.Call:
-    """Build an expression for a tool's function whose calls return awaitables.
+    """Build ``LATER("fetch(…) on line 3", fetch)`` for the function ``fetch`` of a tool.
 
-    The expression is a call of the prelude's function ``LATER``.
+    The value is a function like ``fetch`` whose calls return awaitables instead of results.
 
     Args:
         function: The expression of the tool's function.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -22,6 +22,8 @@ from delf_sandbox_monty.lowering import (
     build_assignment,
     mark_called_attributes,
 )
+
+_STATEMENTS = (ast.stmt, ast.ExceptHandler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +124,18 @@ def _end_with_value(tree: ast.Module) -> None:
     """
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
-    last = tree.body[-1]
-    # Change the body in place: each branch of the last statement stores its last value in the
-    # variable VALUE.
+    original_last = tree.body[-1]
+    # Adds ``VALUE = total`` after a last ``total = 3``, or to each branch of a last ``if``.
     keep_last_value(tree.body)
-    stores_value = any(isinstance(n, ast.Name) and n.id == VALUE for n in ast.walk(tree.body[-1]))
-    if not stores_value:  # the script has no final value
+    nodes_at_end = ast.walk(tree.body[-1])
+    has_value = any(isinstance(node, ast.Name) and node.id == VALUE for node in nodes_at_end)
+    if not has_value:  # for example after a last ``def``
         return
-    # A branch that is not taken stores no value, so begin with None.
+    # Begin with ``VALUE = None``, because an ``if`` without ``else`` may store no value.
     none = ast.Constant(value=None, **position_of(tree.body[0]))
     tree.body.insert(0, build_assignment(tree.body[0], VALUE, none))
-    value = ast.Name(id=VALUE, ctx=ast.Load(), **position_of(last))
-    tree.body.append(ast.Expr(value=value, **position_of(last)))
+    value = ast.Name(id=VALUE, ctx=ast.Load(), **position_of(original_last))
+    tree.body.append(ast.Expr(value=value, **position_of(original_last)))
 
 
 def _export_main_variables(tree: ast.Module) -> None:
@@ -198,36 +200,31 @@ def _map_lines(tree: ast.Module, reparsed: ast.Module) -> list[int]:
         tree: The rewritten tree, whose nodes have the line numbers of the original script.
         reparsed: The tree of the rewritten text, with the line numbers of that text.
     """
-    line_numbers: dict[int, int] = {}  # from line of the rewritten text to original line
-
-    def record_lines(node: ast.AST, reparsed_node: ast.AST) -> None:
-        """Store the original line of each statement below a node in ``line_numbers``.
-
-        Both trees have the same statements in the same order.
-
-        Args:
-            node: A node of ``tree``.
-            reparsed_node: The same node in ``reparsed``.
-        """
-        pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(reparsed_node), strict=False)
-        for child, reparsed_child in pairs:
-            if type(child) is not type(reparsed_child):  # an expression may be parsed differently
-                continue
-            if isinstance(child, (ast.stmt, ast.ExceptHandler)) and isinstance(
-                reparsed_child, (ast.stmt, ast.ExceptHandler)
-            ):
-                line_numbers[reparsed_child.lineno] = child.lineno
-            if not isinstance(child, ast.expr):  # expressions contain no statements
-                record_lines(child, reparsed_child)
-
-    record_lines(tree, reparsed)
+    original_line_by_line = dict(_lines_of_statements(tree, reparsed))
     lines: list[int] = []
     original_line = 1
-    for number in range(1, max(line_numbers, default=0) + 1):
+    for number in range(1, max(original_line_by_line, default=0) + 1):
         # A line at which no statement begins, such as ``else:``, belongs to the statement before.
-        original_line = line_numbers.get(number, original_line)
+        original_line = original_line_by_line.get(number, original_line)
         lines.append(original_line)
     return lines
+
+
+def _lines_of_statements(node: ast.AST, reparsed_node: ast.AST) -> Iterator[tuple[int, int]]:
+    """Yield the line of each statement in the rewritten text, with its line in the original.
+
+    Args:
+        node: A node of the rewritten tree.
+        reparsed_node: The same node in the tree of the rewritten text.
+    """
+    # Both trees have the same statements. Their expressions may differ, but contain no statements.
+    pairs = zip(ast.iter_child_nodes(node), ast.iter_child_nodes(reparsed_node), strict=False)
+    for child, reparsed_child in pairs:
+        if type(child) is not type(reparsed_child) or isinstance(child, ast.expr):
+            continue
+        if isinstance(child, _STATEMENTS) and isinstance(reparsed_child, _STATEMENTS):
+            yield reparsed_child.lineno, child.lineno
+        yield from _lines_of_statements(child, reparsed_child)
 
 
 @cache

@@ -101,7 +101,7 @@ class MontySession:
         )
         self._reassigned_tools: set[str] = set()
         self._uncalled_tools = UncalledTools(self._tools)
-        # The number of calls that leftover tasks may make after the script's last line; else None.
+        # How many calls a script's tasks may still make after its last line; None before that line.
         self._remaining_calls_after_script: int | None = None
         self._sources: dict[str, Source] = {}  # the scripts, by Monty's name of the file
         self._run_count = 0  # the number of texts that Monty ran; Monty numbers their files
@@ -112,14 +112,14 @@ class MontySession:
         self._requested_rerun: Rerun | None = None  # set by rerun(), which ends the script
         self._printed_characters = 0
         self._last_call_id = 0
-        # The number and the HTTP status of the failed call, by the name and message of the
-        # exception. Exceptions in Monty cannot have attributes that store them.
+        # The number of the failed call, by the name and message of its exception, to which Monty
+        # can add no attributes.
         self._call_ids_by_exception: dict[tuple[str, str], int] = {}
+        # The HTTP status of the failed call, likewise.
         self._statuses: dict[tuple[str, str], int | None] = {}
         self._budget = Budget(spec.limits)
-        # The maximum size, estimated before the encoding, of a value that Monty passes, such as the
-        # arguments of a call. A list that contains the same long text a thousand times is small in
-        # Monty's memory, but its encoding has the text a thousand times.
+        # The maximum estimated size of a value from Monty, such as the arguments of a call. A list
+        # that contains one long text a thousand times is small in Monty, but huge when encoded.
         self._max_copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = self._make_file_sender()
@@ -239,18 +239,15 @@ class MontySession:
 
     async def _run(self, code: str) -> Outcome:
         """Run code in the interpreter, and return how it ended as an outcome."""
-        from pydantic_monty import MontyCrashedError, MontyError
-
-        self._running = asyncio.ensure_future(self._run_in_monty(code))
-        watching = self._loop.create_task(self._watch_scratch(self._running))
+        running = self._running = asyncio.ensure_future(self._run_in_monty(code))
+        watching = self._loop.create_task(self._watch_scratch(running))
         try:
-            await asyncio.wait({self._running})
+            await asyncio.wait({running})
         except asyncio.CancelledError:
-            self._running.cancel()
-            await asyncio.wait({self._running})
+            running.cancel()
+            await asyncio.wait({running})
             raise
         finally:
-            running = self._running
             self._running = None
             await asyncio.wait({watching})
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
@@ -260,13 +257,20 @@ class MontySession:
         if self._requested_rerun is not None:
             return self._requested_rerun
         if error is None:
-            result = running.result()
-            value = await _in_thread_if_large(plain_or_text, result, self._max_copied_bytes)
-            # The value may be a tool that the script should have called.
-            problem = await _in_thread_if_large(self._uncalled_tools.error_message, value)
-            if problem is not None:
-                return Failed(kind="TypeError", message=problem)
-            return Done(value=value)
+            return await self._outcome_of_result(running.result())
+        return self._outcome_of_error(error)
+
+    async def _outcome_of_result(self, result: Any) -> Outcome:
+        value = await _in_thread_if_large(plain_or_text, result, self._max_copied_bytes)
+        # The value may be a tool that the script should have called.
+        problem = await _in_thread_if_large(self._uncalled_tools.error_message, value)
+        if problem is not None:
+            return Failed(kind="TypeError", message=problem)
+        return Done(value=value)
+
+    def _outcome_of_error(self, error: BaseException) -> Outcome:
+        from pydantic_monty import MontyCrashedError, MontyError
+
         if isinstance(error, MontyCrashedError):
             return Crashed(message=f"the interpreter is gone: {error}")
         if isinstance(error, MontyError):

@@ -39,7 +39,8 @@ class UncalledTools:
     """
 
     def __init__(self, tools: Mapping[str, Sequence[str]]) -> None:
-        # From the text that Monty shows for a tool to the tool's name and actions, for messages.
+        # The text that Monty shows for each connection, plain tool and action, such as
+        # ``__delf_mail__send``, mapped to the name in the script and the actions of a connection.
         self._tool_by_shown_text: dict[str, tuple[str, Sequence[str]]] = {}
         for name, methods in tools.items():
             shown_text = type_name(name) if methods else f"<function '{name}' external>"

@@ -198,14 +198,12 @@ def _explain_missing_attribute(
 ) -> tuple[str, str] | None:
     """Return an exception's name and a clearer message for the text of an AttributeError.
 
-    A missing method of a tool becomes ToolNotAllowed. Return None without a clearer message.
+    None if no clearer message is known.
     """
     object_match = _ATTRIBUTE.search(text)
     if object_match is not None and object_match[1] in tools:
-        name, method = object_match.groups()
-        if method in tools[name]:  # the script used the method as a value
-            return "AttributeError", f"{SUBSET}: call {name}.{method}(…) where it is used"
-        return "ToolNotAllowed", f"there is no {name}.{method}; it has: {', '.join(tools[name])}"
+        connection, action = object_match.groups()
+        return _explain_action(connection, action, tools[connection])
     match = _MODULE_ATTRIBUTE.search(text) or object_match
     if match is None:
         return None
@@ -216,3 +214,10 @@ def _explain_missing_attribute(
         return None
     advice = _MISSING_NAMES.get(name, "write it another way")
     return "AttributeError", f"{SUBSET} without {owner}.{name}: {advice}"
+
+
+def _explain_action(connection: str, action: str, actions: Sequence[str]) -> tuple[str, str]:
+    if action in actions:  # the script used the action as a value
+        return "AttributeError", f"{SUBSET}: call {connection}.{action}(…) where it is used"
+    message = f"there is no {connection}.{action}; it has: {', '.join(actions)}"
+    return "ToolNotAllowed", message

@@ -80,7 +80,10 @@ def parse(text: str) -> tuple[Pipeline, ...]:
 
 
 def _commands(text: str) -> Iterator[tuple[Words, Operator | Literal["|"]]]:
-    """Yield the words of each command, with the operator after the command; empty at the end."""
+    """Yield the words of each command, with the operator after the command.
+
+    For ``cat a | wc; date``, the operators are ``|``, ``;`` and an empty text.
+    """
     words: list[str] = []
     operator = ""
     for kind, value in _tokens(text):
@@ -91,8 +94,9 @@ def _commands(text: str) -> Iterator[tuple[Words, Operator | Literal["|"]]]:
             operator = cast('Operator | Literal["|"]', value)
             yield tuple(words), operator
             words = []
-    # The text may end with ";", but no other operator may be the end.
-    if words or operator != ";":
+    # For a text that ends with another operator, such as ``&&``, _check_command() raises.
+    ends_with_semicolon = operator == ";" and not words
+    if not ends_with_semicolon:
         _check_command(words, text)
         yield tuple(words), ""
 

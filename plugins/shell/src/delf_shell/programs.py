@@ -12,7 +12,7 @@ from typing import Final
 
 from delf_shell.parse import Words
 
-# A function with the arguments and result of :func:`only_reads_wildcard_matches` for one program.
+# A function with the arguments and result of :func:`wildcards_are_safe` for one program.
 _WildcardCheck = Callable[[Words, Collection[int]], bool]
 
 
@@ -51,16 +51,14 @@ _UNSAFE_OPTIONS_OF_READING_PROGRAMS: Final[dict[str, re.Pattern[str]]] = {
 _READING_PROGRAMS: Final = frozenset(_UNSAFE_OPTIONS_OF_READING_PROGRAMS)
 
 
-def only_reads_wildcard_matches(command: Words, wildcard_indexes: Collection[int]) -> bool:
-    """Return True if a program does nothing but read the files whose names wildcards matched.
-
-    The options of the command are not checked: see :func:`options_allow_only_reading`.
+def wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
+    """Return True if the program only reads the files whose names the wildcards of a rule matched.
 
     Args:
         command: All words of the command, starting with the program.
         wildcard_indexes: The positions of the words that wildcards matched.
     """
-    if not wildcard_indexes:
+    if not wildcard_indexes:  # the rule names all words itself
         return True
     program = command[0]
     check = _WILDCARD_CHECKS.get(program)
@@ -81,11 +79,8 @@ def argument_indexes(command: Words) -> list[int]:
     return indexes
 
 
-def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
-    """Return True if a program only reads files when it is called with the given options.
-
-    Without options the result is always True: the caller has to check the program itself. With
-    options the result is False for a program that is not known.
+def options_are_safe(command: Words, options: Sequence[str]) -> bool:
+    """Return True if no option lets a program do more than read files, as ``find -delete`` does.
 
     Args:
         command: All words of the command, starting with the program.
@@ -94,27 +89,28 @@ def options_allow_only_reading(command: Words, options: Sequence[str]) -> bool:
     if not options:
         return True
     unsafe_options = _UNSAFE_OPTIONS_OF_READING_PROGRAMS.get(command[0])
-    return unsafe_options is not None and not any(map(unsafe_options.match, options))
+    if unsafe_options is None:  # an unknown program
+        return False
+    return not any(map(unsafe_options.match, options))
 
 
 def _git_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:
-    """Return True if all words that wildcards matched are safe for git.
-
-    A wildcard may match an argument of an allowed subcommand. It may match the subcommand itself
-    only if the subcommand cannot change the repository, such as ``log``. An argument with ``::`` is
-    unsafe: it may name a transport such as ``ext::sh``, so that git runs a program.
-    """
+    """Return True if all words that wildcards matched are safe for git."""
     position = 1
+    # Skip git's own options, as in ``git -C folder log``.
     while position < len(command) and command[position].startswith("-"):
         position += 2 if command[position] in _GIT_OPTIONS_WITH_VALUE else 1
     subcommand = command[position] if position < len(command) else ""
-    if any(index < position for index in wildcard_indexes):
-        return False  # a wildcard matched an option of git itself
-    # A command that changes the repository, such as ``commit``, must be written in the rule.
-    is_subcommand_matched = position in wildcard_indexes
-    allowed = _GIT_ALLOWED - _GIT_CHANGES if is_subcommand_matched else _GIT_ALLOWED
+    has_wildcard_in_options = any(index < position for index in wildcard_indexes)
+    # An argument such as ``ext::sh`` names a transport, for which git runs a program.
     may_name_transport = any("::" in command[index] for index in wildcard_indexes)
-    return subcommand in allowed and not may_name_transport
+    if has_wildcard_in_options or may_name_transport:
+        return False
+    # The rule ``git *`` allows ``git log``, but not ``git commit``, which a rule has to name.
+    is_matched_by_wildcard = position in wildcard_indexes
+    if is_matched_by_wildcard and subcommand in _GIT_CHANGES:
+        return False
+    return subcommand in _GIT_ALLOWED
 
 
 def _uniq_wildcards_are_safe(command: Words, wildcard_indexes: Collection[int]) -> bool:

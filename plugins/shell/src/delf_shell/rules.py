@@ -22,8 +22,8 @@ from delf.errors import ConnectionConfigurationError
 from delf_shell.parse import Words
 from delf_shell.programs import (
     argument_indexes,
-    only_reads_wildcard_matches,
-    options_allow_only_reading,
+    options_are_safe,
+    wildcards_are_safe,
 )
 from delf_shell.settings import RuleSettings
 
@@ -53,31 +53,28 @@ class Rule:
             return True
         if not self.asks_unless_reading:
             return False
-        # The last word of such a rule, as in ``grep **``, is ``**``. The words of the command that
-        # ``**`` matches need approval if a path leads out of the folder, if the program may do more
-        # than read its arguments, or if an option may do more.
-        first_further = len(self.words) - 1
-        further_words = command[first_further:]
-        if any(map(_OUTSIDE_PATH.search, further_words)):
+        # Such a rule ends with ``**``, as in ``grep **``. Check the words that ``**`` matches.
+        first_matched = len(self.words) - 1
+        matched_words = command[first_matched:]
+        if any(map(_OUTSIDE_PATH.search, matched_words)):  # ``../secret``
             return True
-        arguments = [index for index in argument_indexes(command) if index >= first_further]
         # Some programs, such as find, take words after ``--`` as options, too.
-        options = [word for word in further_words if word.startswith("-")]
+        options = [word for word in matched_words if word.startswith("-")]
         short_options = [word for word in options if not word.startswith("--")]
-        # In a short option, a path may follow the letter at once.
-        if any("/" in word for word in short_options):
+        if any("/" in word for word in short_options):  # ``-f/etc/passwd``
             return True
-        if not only_reads_wildcard_matches(command, arguments):
-            return True
-        return not options_allow_only_reading(command, options)
+        arguments = [index for index in argument_indexes(command) if index >= first_matched]
+        only_reads = wildcards_are_safe(command, arguments) and options_are_safe(command, options)
+        return not only_reads
 
     def matches(self, command: Words) -> bool:
         """Return True if a command matches the pattern.
 
         A wildcard, except ``**`` at the end, matches only the names of files that the program
-        reads. It does not match any other argument, such as the name of an output file.
+        reads.
         """
         last_word = self.words[-1]
+        # ``grep *`` allows further words that are names of files to read, ``grep **`` any words.
         allows_further_words = last_word in ("*", "**") and len(self.words) > 1
         pattern_words = self.words[:-1] if allows_further_words else self.words
         further_words = command[len(pattern_words) :]
@@ -89,11 +86,11 @@ class Rule:
         wildcard_indexes = [
             index for index, word in enumerate(pattern_words) if word != command[index]
         ]
-        if last_word == "*" and allows_further_words:  # "**" allows any further words
+        if last_word == "*" and allows_further_words:
             if not all(map(_stays_in_folder, further_words)):
                 return False
             wildcard_indexes += range(len(pattern_words), len(command))
-        return only_reads_wildcard_matches(command, wildcard_indexes)
+        return wildcards_are_safe(command, wildcard_indexes)
 
 
 def _matches_word(pattern: str, word: str) -> bool:

@@ -160,11 +160,11 @@ class Runner:
                 try:
                     process = await self._start(words, stdin, stdout)
                 finally:
-                    # The program has copies of these pipe ends; if ours stayed open, a reader
-                    # would wait forever.
-                    for end in (stdin, stdout):
-                        if end >= 0:  # the constants PIPE and DEVNULL are negative
-                            os.close(end)
+                    # The program has copies of its two pipe ends. If ours stayed open, the reader
+                    # of a pipe would wait forever.
+                    for pipe_end in (stdin, stdout):
+                        if pipe_end >= 0:  # PIPE and DEVNULL are negative constants, not pipe ends
+                            os.close(pipe_end)
                     stdin = next_stdin
                 processes.append(process)
                 readers.append(asyncio.ensure_future(output.read(process.stderr, "err")))
@@ -173,7 +173,7 @@ class Runner:
             statuses = [await process.wait() for process in processes]
             return statuses[-1]
         finally:
-            if stdin >= 0:
+            if stdin >= 0:  # a command could not be started
                 os.close(stdin)
             await _kill_and_wait(processes, readers)
 
