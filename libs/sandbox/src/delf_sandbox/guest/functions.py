@@ -271,7 +271,7 @@ class Functions:
 
     @functools.cached_property
     def _write_action_by_function(self) -> dict[int, str]:
-        """One write action, such as ``mail.send``, of each function that calls write actions.
+        """A write action, such as ``mail.send``, for each function that calls write actions.
 
         The key is the ``id()`` of the function's scope.
         """
