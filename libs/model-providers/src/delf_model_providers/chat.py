@@ -87,23 +87,25 @@ def _prepended(first: str, content: Any) -> Any:
 
 
 def _converted(message: Message) -> list[dict[str, Any]]:
-    """Convert a message to one or more chat messages: each tool result first, then the rest."""
+    """Convert a message to chat messages: one for each tool result, then one for the rest."""
     contents = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     converted_results: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": result.id, "content": result.text} for result in results
     ]
+    # Results are in messages to the model, and calls in messages of the model: never in the same.
     if results and not contents:
-        return converted_results  # a message with tool results has no calls
+        return converted_results
     converted: dict[str, Any] = {"role": message.role, "content": _content(contents)}
     if calls:
         converted["content"] = converted["content"] or None
         converted["tool_calls"] = [_call(call) for call in calls]
-    # The provider's own fields of a message, such as reasoning, were stored with its calls. They
-    # are added without replacing a field such as ``content``.
+    # A call also has the provider's own fields of the message, such as ``reasoning_content``. The
+    # provider gets them back.
     for call in calls:
-        converted = {**fields_of(call, "message"), **converted}
+        for name, value in fields_of(call, "message").items():
+            converted.setdefault(name, value)
     return [*converted_results, converted]
 
 

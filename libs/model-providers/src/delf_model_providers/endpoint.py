@@ -116,11 +116,7 @@ def resolve(
     supported_providers: Providers = SUPPORTED_PROVIDERS,
     other_providers: Providers = NO_OTHERS,
 ) -> Endpoint:
-    """Resolve a model's name to its endpoint.
-
-    The first of these that applies selects the provider: the configured provider, a base URL, the
-    prefix before ``/`` in the name, the patterns of each provider's model names, and a base URL in
-    the environment.
+    """Resolve a model's name, such as ``gpt-5`` or ``groq/llama-4``, to its endpoint.
 
     Args:
         config: The model's name and settings.
@@ -131,8 +127,7 @@ def resolve(
 
     Raises:
         ModelConfigurationError: If no provider is known for the name.
-        KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
-            not sent to that address.
+        KeyAddressError: If a project's file sets the address, and the only keys are the user's.
     """
     written_name = config.model
     installed_providers = context.installed_providers
@@ -145,14 +140,17 @@ def resolve(
     if config.provider != AUTO:
         return _resolve_named_provider(resolver, config, supported_providers, all_providers)
     compatible = next(provider for provider in supported_providers.all if provider.compatible)
+    # A server at a base URL is OpenAI-compatible, unless the prefix names another protocol.
     if config.base_url is not None and not _has_own_protocol(config.model, other_providers):
         return resolver.for_dialect(compatible, config.model, config.base_url)
-    if "/" in config.model:
+    if "/" in config.model:  # as in groq/llama-4
         return _resolve_prefix(resolver, config, supported_providers, all_providers)
+    # Some names show the provider without a prefix, such as gpt-5.
     if owner := supported_providers.for_model(config.model):
         return resolver.for_dialect(owner, config.model, None)
     if owner := all_providers.for_model(config.model):
         return resolver.for_litellm(owner, config.model)
+    # Any other name is one of the server whose address is in the environment.
     if url_in_environment := _first_variable(context, compatible.addresses):
         return resolver.for_dialect(compatible, config.model, url_in_environment)
     # Suggest only providers that work here; the rest would need another plugin.
@@ -227,10 +225,11 @@ def _resolve_named_provider(
 
 
 def _add_installed(supported_providers: Providers, installed_providers: Providers) -> Providers:
-    """Return the supported providers, and all installed ones that use a supported protocol."""
-    dialects = {provider.name for provider in supported_providers.all}
-    added_providers = (each for each in installed_providers.all if each.dialect in dialects)
-    return Providers((*supported_providers.all, *added_providers))
+    """Add each installed provider that uses the protocol of a supported provider."""
+    # A provider's ``dialect`` is the name of the provider that defined the protocol: ``openai``.
+    supported_dialects = {provider.name for provider in supported_providers.all}
+    added = [each for each in installed_providers.all if each.dialect in supported_dialects]
+    return Providers((*supported_providers.all, *added))
 
 
 def _provider_by_convention(prefix: str) -> Provider:
@@ -285,15 +284,13 @@ class _EndpointResolver:
                 and there is no key that may be sent to this address.
         """
         stem = provider.name.upper()
-        keys = provider.keys or (f"{stem}_API_KEY",)
+        key_variables = provider.keys or (f"{stem}_API_KEY",)
         configured_url = self.config.base_url or _variable(self.context, f"{stem}_API_BASE")
-        # A name may hold an address, too: huggingface/https://host
-        address_in_name = self.config.model if "://" in self.config.model else None
-        address = configured_url or address_in_name
+        # A name may contain an address, too: huggingface/https://host
+        name_with_url = self.config.model if "://" in self.config.model else None
+        address = configured_url or name_with_url
         address_source = None if address is None else source_of(address)
-        key = _find_key(self.config, self.context, provider, keys, address)
-        if key.text is None:
-            key = self._substitute_for_missing_key(key, keys[0], provider, address_source)
+        key = self._key_for_litellm(provider, key_variables, address)
         base_url, headers = _split_credentials(configured_url, self.config, address_source)
         # The login "key" requires a key. "other" allows another login, such as a cloud role.
         is_key_missing = key.text is None and provider.login == "key"
@@ -307,35 +304,35 @@ class _EndpointResolver:
             api_key=key.text,
             key_location=key.location,
             key_source=key.source,
-            missing_variable=keys[0] if is_key_missing else None,
+            missing_variable=key_variables[0] if is_key_missing else None,
             headers=headers,
             api_version=self.context.environ.get(f"{stem}_API_VERSION") or None,
         )
 
-    def _substitute_for_missing_key(
-        self, missing_key: _Key, variable: str, provider: Provider, address_source: Source | None
+    def _key_for_litellm(
+        self, provider: Provider, variables: tuple[str, ...], address: str | None
     ) -> _Key:
-        """Return a placeholder for a missing key if litellm must not search for a key itself.
-
-        Without a key, litellm takes one from the environment. This key must not be sent to an
-        address that a program or a project's file sets.
+        """Find the key; return a placeholder if litellm must not search for a key itself.
 
         Args:
-            missing_key: The result of delf's own search, which found no key.
-            variable: The environment variable of the key.
             provider: The provider.
-            address_source: The source of the address; None for the provider's default.
+            variables: The environment variables that may have the key.
+            address: The address; None for the provider's default.
 
         Raises:
             KeyAddressError: If a project's file sets the address, and the server needs a login.
         """
+        key = _find_key(self.config, self.context, provider, variables, address)
+        address_source = None if address is None else source_of(address)
+        # Without a key, litellm takes one from the environment. This key must not be sent to an
+        # address that a program or a project's file sets.
         may_litellm_search = address_source not in ("program", "project")
-        if may_litellm_search:
-            return missing_key
+        if key.text is not None or may_litellm_search:
+            return key
         if address_source == "project" and provider.login != "none":
             # The server would refuse the placeholder.
-            raise _key_address_error(self.model_name, variable, "environment", address_source)
-        return replace(missing_key, text=NO_KEY)
+            raise _key_address_error(self.model_name, variables[0], "environment", address_source)
+        return replace(key, text=NO_KEY)
 
 
 def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | None:
@@ -344,16 +341,12 @@ def _first_variable(context: PluginContext, names: tuple[str, ...]) -> str | Non
 
 
 def _variable(context: PluginContext, name: str) -> str | None:
-    """Return an environment variable's value with its source; None if it is unset or empty.
-
-    A key of the user must not be sent to an address that a project's file sets. So callers ask for
-    the source of a key or address with :func:`source_of`.
-    """
+    """Return an environment variable's value with its source; None if it is unset or empty."""
     value = context.environ.get(name)
     if not value:
         return None
-    # A variable of a project's ``.env`` file has a SourcedText as value, whose source ``project``
-    # is kept. Any other value is a plain text, and gets the source ``environment``.
+    # The source decides to which addresses a key may be sent. A value from a project's ``.env``
+    # file already has the source ``project``.
     return SourcedText(value, source_of(value, otherwise="environment"))
 
 
@@ -404,8 +397,7 @@ def _find_key(
 
     Raises:
         ModelConfigurationError: If a key has an invalid character.
-        KeyAddressError: If a project's file sets the address but no key: a key from elsewhere is
-            not sent to that address.
+        KeyAddressError: If a project's file sets the address, and the only keys are the user's.
     """
     address_source = None if address is None else source_of(address)
     first_rejected: _Key | None = None  # for the message if no other key is found
@@ -419,6 +411,7 @@ def _find_key(
     if first_rejected is None:
         return _Key.absent(reason=f"no key was given and {variables[0]} is not set")
     if address_source == "project":
+        # The project may have set an address of its own in order to steal the user's key.
         raise _key_address_error(
             config.model, first_rejected.location, first_rejected.source, address_source
         )
@@ -455,15 +448,12 @@ def _all_keys(
     variables: tuple[str, ...],
     address: str | None,
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield each place that may have a key, and the key there, in order of precedence.
-
-    The order is: the configuration, ``api_key_for`` the address, ``providers`` by the provider's
-    name or alias, and the environment variables.
-    """
+    """Yield each place that may have a key, and its key or None, in order of precedence."""
     yield "LLMConfig(api_key=…)", config.api_key
     key_for_address = _key_for_address(context, address)
     if address is not None and key_for_address is not None:
-        # _may_send_key() allows a key that has the same source as the address.
+        # The user wrote this key for this address. With the source of the address, the key counts
+        # as one that may be sent there.
         yield "api_key_for", SourcedText(key_for_address, source_of(address))
     for name in (provider.name, *provider.aliases):
         yield f"providers[{name!r}]", context.providers.get(name)

@@ -86,7 +86,7 @@ def of_openai() -> dict[str, Any]:
 
 
 def fees(endpoint: Endpoint, searches: int) -> float | None:
-    """Return the price of searches in USD, without the price of their tokens.
+    """Return the price in USD of a request with the search tool, without its tokens.
 
     Args:
         endpoint: The endpoint.
@@ -95,12 +95,10 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
     Returns:
         The price; None if the price is unknown, as for searches at a custom address.
     """
-    if endpoint.dialect == "openai":
-        # OpenAI's search models search once in each request, and do not report it. The caller asks
-        # only for requests with the search tool.
-        searches = 1
+    # OpenAI's search models search once in each request, and do not report it.
+    billed_searches = 1 if endpoint.dialect == "openai" else searches
     fee = _FEES.get(endpoint.dialect or "")
-    has_unknown_price = searches > 0 and not endpoint.is_official
+    has_unknown_price = billed_searches > 0 and not endpoint.is_official
     if fee is None or has_unknown_price:
         return None
-    return searches * fee
+    return billed_searches * fee

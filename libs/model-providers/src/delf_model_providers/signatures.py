@@ -86,7 +86,9 @@ def _calls_of_current_turn(messages: Iterable[Message]) -> list[ToolCall]:
     for message in messages:
         if message.role == "assistant":
             calls += (part for part in message.parts if isinstance(part, ToolCall))
-        elif not any(isinstance(part, ToolResult) for part in message.parts):
+            continue
+        is_written_by_user = not any(isinstance(part, ToolResult) for part in message.parts)
+        if is_written_by_user:
             calls.clear()
     return calls
 

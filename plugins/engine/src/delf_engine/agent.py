@@ -527,11 +527,11 @@ class Agent(FollowsTasks, FixedAttributes, Generic[T]):
     ) -> Response:
         """Async version of :meth:`resume`; listeners get new events only.
 
-        ``options`` are ``settle`` and ``budget_usd`` as for :meth:`resume`, ``retries`` and
-        ``retry_after`` as for :meth:`submit`, ``before_start`` as for :meth:`asubmit`, the
-        ``ledger`` that counts the cost, and ``continue_past_limit``: whether to continue a task
-        that ended at its timeout or budget. By default ``continue_past_limit`` is true if
-        ``timeout`` or ``budget_usd`` is given.
+        More options are ``settle`` and ``budget_usd`` (see :meth:`resume`), ``retries`` and
+        ``retry_after`` (see :meth:`submit`), ``before_start`` (see :meth:`asubmit`) and a
+        ``ledger``, which counts the cost. With ``continue_past_limit=True``, a task that ended at
+        its timeout or budget continues. This is the default if ``timeout`` or ``budget_usd`` is
+        given.
         """
         UnknownKeywordError.check(self.aresume, options, ARESUME)
         options |= {"listeners": one_or_more(listeners), "on_delta": on_delta}

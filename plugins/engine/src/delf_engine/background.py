@@ -134,14 +134,13 @@ class BackgroundTasks:
                 # await.
                 return await asyncio.shield(asyncio.wrap_future(outcome))
         except asyncio.CancelledError:
-            # Two cancellations look alike here: that of the task, and that of its waiting caller.
-            # Only a request to cancel the caller is counted by the caller's cancelling(), and only
-            # a cancelled task makes its outcome cancelled.
+            # Either the delf task was stopped, or the caller of this method is cancelled.
             current_task = asyncio.current_task()
             is_caller_cancelled = current_task is not None and current_task.cancelling() > 0
-            if is_caller_cancelled or not outcome.cancelled():
-                raise
-            raise TaskStoppedError(f"task {task_id} was stopped") from None
+            was_stopped = outcome.cancelled()
+            if was_stopped and not is_caller_cancelled:
+                raise TaskStoppedError(f"task {task_id} was stopped") from None
+            raise
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -51,19 +51,20 @@ async def within(
         hint: The hint of the error.
 
     Raises:
-        DelfError: If the method raised this error; ``error`` if the method raised another
-            exception, cancelled itself, or did not end in time.
+        DelfError: If the method failed or did not end in time. A ``DelfError`` of the method is
+            raised as it is; any other failure as ``error``.
     """
     work = asyncio.ensure_future(convert_exits_to_errors(call))
     try:
-        _, pending = await asyncio.wait({work}, timeout=min(SLOW_SECONDS, seconds))
-        if pending and seconds > SLOW_SECONDS:
+        # Wait in two steps, to log that the method is slow.
+        await asyncio.wait({work}, timeout=min(SLOW_SECONDS, seconds))
+        if not work.done() and seconds > SLOW_SECONDS:
             _log.warning("%s has not answered %s() for %g s", owner, method, SLOW_SECONDS)
-            _, pending = await asyncio.wait({work}, timeout=seconds - SLOW_SECONDS)
-        if pending:
+            await asyncio.wait({work}, timeout=seconds - SLOW_SECONDS)
+        if not work.done():
             raise error(f"{owner} did not answer {method}() within {seconds:g} s", hint=hint)
     finally:
-        work.cancel()
+        work.cancel()  # without effect if the work is done
     with failures_named(owner, method, error, hint):
         return work.result()
 

@@ -71,25 +71,26 @@ def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
 
 
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
-    """Return the message of a tool's refusal, if the last script failed with it.
+    """Return ``mail.send was refused: …`` if the last script failed with a tool's refusal.
 
     Args:
         events: The task's events.
     """
-    refusal: ev.CallFinished | None = None
+    refused_call: ev.CallFinished | None = None
     message: str | None = None
     for event in events:
         match event:
-            case ev.ScriptGenerated():
-                refusal = message = None
+            case ev.ScriptGenerated():  # only the last script counts
+                refused_call = message = None
             case ev.CallFinished(raised="ToolException"):
-                refusal = event
-            case ev.ScriptFinished(status="failed") if refusal is not None:
-                reason = refusal.error or ""
-                script_error = event.error or ""
-                message = None
-                if reason in script_error:
-                    message = f"{refusal.action} was refused: {reason}"
+                refused_call = event
+            case ev.ScriptFinished(status="failed") if refused_call is not None:
+                reason = refused_call.error or ""
+                # The script may have caught the refusal, and failed with another error.
+                failed_with_refusal = reason in (event.error or "")
+                message = f"{refused_call.action} was refused: {reason}"
+                if not failed_with_refusal:
+                    message = None
             case _:
                 pass
     return message
@@ -231,36 +232,33 @@ class Situation:
 
 
 def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situation:
-    """Return the state of a task at the time of a request about a call.
+    """Describe the state of a task for a person who is asked about a call.
 
     Args:
-        events: The task's events before the call in question.
-        digest: The digest of the call in question, which is equal for equal calls.
-        call_id: The number of the call in question. Changes by an earlier attempt of this call are
-            left out.
+        events: The task's events before the call.
+        digest: The digest of the call, which is the same for equal calls.
+        call_id: The number of the call.
     """
     events = tuple(events)
     script_number = 0
     reason_for_script = None
-    latest_reason = None
+    rewrite_reason = None  # why the next script replaces the one before, such as a failure
     for event in events:
-        latest_reason = event.rewrite_reason or latest_reason
+        rewrite_reason = event.rewrite_reason or rewrite_reason
         if isinstance(event, ev.ScriptGenerated):
             script_number = event.attempt
-            # The first script replaces no other script.
-            reason_for_script = latest_reason if script_number > 1 else None
+            is_first_script = script_number <= 1
+            reason_for_script = None if is_first_script else rewrite_reason
+    # Without changes by an earlier attempt of this call.
     changes = [change for change in changes_of(events) if change.call_id != call_id]
-    latest_equal_call = None
-    for change in changes:
-        if change.digest == digest:
-            latest_equal_call = change.call_id
-    latest = changes[-_MAX_CHANGES:]
+    equal_calls = [change.call_id for change in changes if change.digest == digest]
+    listed_changes = changes[-_MAX_CHANGES:]
     return Situation(
         script=script_number,
         because=reason_for_script,
-        changes=tuple(map(str, latest)),
-        changes_before=len(changes) - len(latest),
-        made_before=latest_equal_call,
+        changes=tuple(map(str, listed_changes)),
+        changes_before=len(changes) - len(listed_changes),
+        made_before=equal_calls[-1] if equal_calls else None,
     )
 
 

@@ -417,11 +417,6 @@ class AgentConfig(FixedAttributes, BaseModel):
     def chosen_llm(self, choice: str | LLMConfig, providers: Providers) -> LLMConfig:
         """Return the configuration of a model that a task, worker or connection chooses by name.
 
-        A configured model with that name is used with its own address, key, headers and settings.
-        Any other model is requested at the main model's address, if there is one, so that naming a
-        model cannot send prompts around a gateway. Without an address, a model of the same provider
-        keeps the key and the settings of the main model.
-
         Args:
             choice: The name. A configuration with its own address, key, headers or provider is
                 returned unchanged.
@@ -436,10 +431,14 @@ class AgentConfig(FixedAttributes, BaseModel):
             if role_model is None:
                 continue
             has_this_name = not names.isdisjoint(providers.spellings(role_model.model))
-            if has_this_name:
+            if has_this_name:  # use its address, key, headers and settings, too
                 return role_model.with_settings(**configured.settings)
         main = self.main_llm
-        if main.base_url is None and not _has_same_provider(configured, main, providers):
+        # The address of the main model may be a gateway, which no model's name may avoid.
+        uses_access_of_main = main.base_url is not None or _has_same_provider(
+            configured, main, providers
+        )
+        if not uses_access_of_main:
             return configured
         main_with_choice = replace(main, model=configured.model, fallbacks=())
         return main_with_choice.with_settings(**configured.settings)
@@ -460,10 +459,12 @@ class AgentConfig(FixedAttributes, BaseModel):
 
         Each fallback of a model has its own entry after the model, such as ``llm fallback 1``.
         """
-        roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
-        # A single model has no role. A light model is set only together with a heavy one.
-        if self.heavy_llm is None and self.vision_llm is None:
+        # A light model is set only together with a heavy model.
+        has_single_model = self.heavy_llm is None and self.vision_llm is None
+        if has_single_model:
             roles = {"llm": self.main_llm}
+        else:
+            roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
         models_by_name: dict[str, LLMConfig] = {}
         for role, model in roles.items():
             if model is not None:

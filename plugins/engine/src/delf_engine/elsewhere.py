@@ -60,18 +60,20 @@ async def find_tasks(
     """
     states = _States(journal, waiting)
     tasks: list[TaskRecord] = []
-    state = conditions.get("state")
-    for stored_state in _stored_state_filters(state):
+    wanted_state = conditions.get("state")
+    for stored_state in _stored_state_filters(wanted_state):
         page_conditions = Conditions(**conditions)
         page_conditions["state"] = stored_state
-        task_count = 0
+        count = 0  # of the tasks with this stored state
         has_more = True
-        while has_more and task_count < limit:
+        # Read further pages while tasks with another exact state leave gaps: a page of stored
+        # running tasks may have few waiting tasks.
+        while has_more and count < limit:
             page = await journal.find(limit, **page_conditions)
             for task in await states.exact(page):
-                if state is None or task.state == state:
+                if wanted_state is None or task.state == wanted_state:
                     tasks.append(task)
-                    task_count += 1
+                    count += 1
             has_more = len(page) == limit
             if page:
                 page_conditions["after"] = page[-1].place
@@ -86,9 +88,9 @@ async def search_tasks(
     before: str | None = None,
     waiting: Waiting = waiting_tasks,
 ) -> Found:
-    """Search tasks as ``SharedJournal.search`` does, and tell waiting tasks from running tasks.
+    """Search tasks as ``SharedJournal.search`` does, and return each with its exact state.
 
-    A journal stores both as running.
+    A journal stores a task that waits for a person as running.
 
     Args:
         journal: The journal with the tasks.
@@ -102,25 +104,25 @@ async def search_tasks(
     """
     states = _States(journal, waiting)
     found: list[FoundTask] = []
-    unindexed_count = 0
-    state = conditions.state
+    unindexed_count = 0  # of tasks that are not yet in the search index
+    wanted_state = conditions.state
     # One task more than the limit, to know whether there are more.
     wanted_count = limit + 1
-    for stored_state in _stored_state_filters(state):
+    for stored_state in _stored_state_filters(wanted_state):
         page_conditions = replace(conditions, state=stored_state)
-        found_count = 0
+        count = 0  # of the tasks with this stored state
         cursor = before
         has_more = True
-        while has_more and found_count < wanted_count:
+        # Read further pages while tasks with another exact state leave gaps.
+        while has_more and count < wanted_count:
             page = await journal.search(page_conditions, wanted_count, cursor)
             tasks = await states.exact([match.task for match in page.tasks])
             for match, task in zip(page.tasks, tasks, strict=True):
-                if state is None or task.state == state:
+                if wanted_state is None or task.state == wanted_state:
                     found.append(replace(match, task=task))
-                    found_count += 1
+                    count += 1
             has_more = page.more
-            # The number of tasks that are not in the search index; the same for each stored state.
-            unindexed_count = page.behind
+            unindexed_count = page.behind  # every page has the same number
             if page.tasks:
                 cursor = page.tasks[-1].task.task_id
     found.sort(key=attrgetter("task.started_at"), reverse=True)

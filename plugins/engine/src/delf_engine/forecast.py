@@ -138,7 +138,7 @@ class _CallCounter:
         return self._of(for_clauses[0].iter) + _times(element_calls, iteration_count)
 
     def _of_call(self, node: ast.Call) -> Counter[str]:
-        """Count a call, the calls in its arguments, and those in the function that it calls."""
+        """Count an action's call, or the calls in a called function, and those in arguments."""
         name = self._name_without_aliases(node.func)
         # A function such as sum() reads a generator to its end, unless the script has redefined it.
         is_exhausting = name in _EXHAUSTING_FUNCTIONS and name not in self._binding_counts
@@ -151,18 +151,23 @@ class _CallCounter:
             counts[name] += 1
             return counts
         function = self._functions.get(name)
-        if function is None or not self._is_constant(name):
-            return counts  # the script may call another function by this name
+        # If the name is not constant, the script may call another function by this name.
+        if function is not None and self._is_constant(name):
+            counts += self._of_function(name, function)
+        return counts
+
+    def _of_function(
+        self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> Counter[str]:
         if name not in self._calls_by_function:
-            # Stored before the body is counted, so that the counting of a recursive function ends:
-            # the inner call finds this entry, and counts as no calls.
+            # Stored before the body is counted: a recursive call finds this entry, and ends.
             self._calls_by_function[name] = Counter()
             parts = _walk(function)
             is_generator = any(isinstance(part, ast.Yield | ast.YieldFrom) for part in parts)
             # The body of a generator may not run to its end, so the entry stays without calls.
             if not is_generator:
                 self._calls_by_function[name] = self.of_body(function.body)
-        return counts + self._calls_by_function[name]
+        return self._calls_by_function[name]
 
     def _name_without_aliases(self, node: ast.expr) -> str:
         """Return the dotted name of an expression, with ``mail`` for ``m`` after ``m = mail``.
@@ -237,7 +242,7 @@ class _CallCounter:
 
 
 def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
-    """Return the parts of a syntax node that certainly run when the node runs."""
+    """Return the parts of a syntax node that certainly run, such as the test of an ``if``."""
     match node:
         case (
             ast.If(test=first)
@@ -250,9 +255,9 @@ def _certain_children(node: ast.AST) -> Iterable[ast.AST]:
         ):
             return [first]
         case ast.GeneratorExp(generators=[first_clause, *_]):
-            return [first_clause.iter]  # its reader, such as any(), may stop before the first item
+            return [first_clause.iter]  # (f(x) for x in rows) evaluates rows, but may not call f
         case _ if isinstance(node, _SCOPES):
-            return []  # a definition runs nothing; _of_call() counts the body of a called function
+            return []  # a ``def`` or ``lambda`` does not run its body
         case _:
             return ast.iter_child_nodes(node)
 

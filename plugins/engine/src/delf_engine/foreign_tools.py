@@ -188,16 +188,16 @@ def _wrap_abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
-    """Make a function that calls a tool through the toolset that it belongs to."""
-    # A toolset may wrap the tools of another toolset. Only the innermost tool has the function that
-    # tells whether the tool takes the context of a run.
-    inner = tool
-    while (source_tool := getattr(inner, "source_tool", None)) is not None:
-        inner = source_tool
-    # ``call_func`` is a method of the tool's function schema, which knows the parameters.
-    method = getattr(inner, "call_func", None)
+    """Make a function that calls a tool through the tool's toolset."""
+    # A toolset may wrap the tools of another toolset, in several layers.
+    innermost_tool = tool
+    while (source_tool := getattr(innermost_tool, "source_tool", None)) is not None:
+        innermost_tool = source_tool
+    # ``call_func`` is a bound method of pydantic-ai's ``FunctionSchema``.
+    method = getattr(innermost_tool, "call_func", None)
     function_schema = getattr(method, "__self__", None)
-    if getattr(function_schema, "takes_ctx", False):
+    takes_context = getattr(function_schema, "takes_ctx", False)
+    if takes_context:
         raise _takes_context_error(name)
 
     async def call(**arguments: Any) -> Any:
@@ -435,7 +435,9 @@ def _with_validation(hint: Any, schema_name: str, schema: Mapping[str, Any], too
 
 
 def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
-    """Return True if the type of a schema, by :func:`_type_of_schema`, is as strict as the schema.
+    """Return True if the Python type made from a schema refuses all values that the schema refuses.
+
+    Limits such as ``minimum`` are part of the type; ``pattern`` is not.
 
     Args:
         part: The schema; None if it is missing.
@@ -443,8 +445,8 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
         depth: The depth of the schema within the tool's schema.
     """
     if not isinstance(part, Mapping):
-        # A missing schema and True allow any value, as the type does; False allows no value.
-        return part is not False
+        refuses_all_values = part is False  # the type, ``Any``, allows all
+        return not refuses_all_values
     schema = cast("Mapping[str, Any]", part)
     if depth > _DEEPEST:
         return False
@@ -457,7 +459,6 @@ def _is_type_exact(part: Any, root: Mapping[str, Any], depth: int = 0) -> bool:
             return False  # the type is ``Any``, which allows any items
         if not _is_type_exact(schema["items"], root, depth + 1):
             return False
-    # The type has no counterpart for other keywords, such as ``pattern``.
     return all(_is_limit(keyword_name, schema) for keyword_name in keywords - {"items"})
 
 
