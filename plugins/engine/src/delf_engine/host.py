@@ -258,13 +258,12 @@ class TaskHost:
     async def call(
         self, name: str, arguments: Mapping[str, Any], description: str | None = None
     ) -> CallAnswer:
-        """Make a tool call; a cancellation waits for the call's end."""
+        """Make a tool call; if cancelled, wait until the call has ended."""
         if self._is_script_running:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
         self._open_calls += 1
-        # Run the call in its own task: cancelling the strategy must not cancel the call before the
-        # call's record is complete.
+        # Shielded: a cancellation is first recorded, and only then passed on to the call.
         work = asyncio.ensure_future(self._call(request))
         try:
             return await asyncio.shield(work)
@@ -335,18 +334,19 @@ class TaskHost:
             if refusal is None and needs_approval:
                 refusal = await self._ask_about(code, attempt, bound_actions)
             if refusal is None:
-                outcome = await self.scripts.run(code, attempt, guard, is_approved=needs_approval)
+                is_approved = needs_approval  # without a refusal, the person has approved
+                outcome = await self.scripts.run(code, attempt, guard, is_approved=is_approved)
             else:
                 outcome = refusal
         if isinstance(outcome, Done):
             outcome = _without_placeholder(outcome)
             await self._warn_of_uncalled(code, attempt)
         requested_changes = changes_requested(log.events, attempt)
-        # A script that failed, or that a person wants changed, is replaced by the next script. The
-        # answer then leaves out the output of the replaced script.
-        is_replaced = bool(requested_changes) or not isinstance(outcome, (Done, Rerun))
-        self._answer_includes_last_output = not is_replaced
-        if isinstance(outcome, Rerun) and not is_replaced:
+        has_failed = not isinstance(outcome, (Done, Rerun))
+        # The model then writes another script, and the answer leaves out this script's output.
+        will_be_replaced = has_failed or bool(requested_changes)
+        self._answer_includes_last_output = not will_be_replaced
+        if isinstance(outcome, Rerun) and not will_be_replaced:
             await self._record_rerun(outcome)
         was_refused = refusal is not None
         return self._script_result(outcome, attempt, requested_changes, was_refused=was_refused)
@@ -386,12 +386,13 @@ class TaskHost:
         events = self._run.log.events
         failed_call = self.scripts.failed_call_answer(outcome)
         cause = None if failed_call is None else failed_call.cause
-        # False if every script would fail, as without a permission.
-        could_call_succeed = failed_call is None or failed_call.can_retry
+        # Without a permission, for example, the call would fail in any script.
+        can_retry_call = failed_call is None or failed_call.can_retry
         changes = [str(change) for change in changes_of(events, attempt)]
         printed = self._printed()
-        has_effect = printed.strip() or changes or self.scripts.output.files
-        is_silent = _has_no_value(outcome) and not has_effect
+        has_visible_effect = printed.strip() or changes or self.scripts.output.files
+        is_silent = _has_no_value(outcome) and not has_visible_effect
+        # After a silent script, the model gets to know what the script's calls returned.
         returned_texts: Sequence[str] = ()
         found_nothing = False
         if is_silent:
@@ -405,7 +406,7 @@ class TaskHost:
             returned=[self._clean(line) for line in returned_texts],
             found_nothing=found_nothing,
             refused=_refusal_behind(cause),
-            can_retry=could_call_succeed and self.scripts.may_go_on,
+            can_retry=can_retry_call and self.scripts.may_go_on,
             cause=cause,
             rejected=_is_rejection(outcome, failed_call, was_refused=was_refused),
             changes_requested=[self._clean(text) for text in requested_changes],
@@ -444,15 +445,13 @@ class TaskHost:
             await self._run.log.record(Warned, message=message)
 
     def _asks_for_script(self, bound_actions: Sequence[BoundAction]) -> bool:
-        """Return True if a person is asked about the whole script instead of each call.
-
-        Approval is given for a script's text. An earlier unapproved script in the same sandbox may
-        have changed what that text does, so then each call is asked about instead.
-        """
+        """Return True if a person is asked about the whole script instead of each call."""
         config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive":
             return False
-        return bool(bound_actions) and not self.scripts.sandbox.holds_unapproved
+        # A script that nobody approved may have redefined a function that this script calls.
+        may_text_mislead = self.scripts.sandbox.holds_unapproved
+        return bool(bound_actions) and not may_text_mislead
 
     async def _ask_about(
         self, code: str, attempt: int, bound_actions: Sequence[BoundAction]

@@ -49,9 +49,9 @@ def _recorded_variables(events: Sequence[Event]) -> KeptVariables | None:
     for event in events:
         if isinstance(event, VariablesRestored):
             return KeptVariables(values=dict(event.variables), trust=event.trust)
-    # If the model of a resumed task was called without variables, the task goes on without them.
-    if any(isinstance(event, ModelCalled) for event in events):
-        return KeptVariables(values={})
+    has_asked_model = any(isinstance(event, ModelCalled) for event in events)
+    if has_asked_model:
+        return KeptVariables(values={})  # the task started without variables
     return None
 
 
@@ -66,8 +66,9 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
 
 async def _plain_value(session: SandboxSession, name: str) -> Any:
     """Return the value of a variable; ``_NOT_PLAIN`` if the value is no plain data."""
-    # In a dict, the value None differs from a script without a value.
-    outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
+    # The value of the script ``{"kept": rows}`` is a dict even if ``rows`` is None.
+    script = f'{{"kept": {name}}}'
+    outcome = await session.execute(script, ScriptHost())
     result: Any = outcome.value if isinstance(outcome, Done) else None
     if not isinstance(result, dict) or not is_plain(result):
         return _NOT_PLAIN
@@ -82,8 +83,8 @@ async def keep_variables(
     Args:
         run: The task.
         session: The session that ran the scripts.
-        type_names: A mapping from the name of each variable to the names of its types, separated by
-            spaces.
+        type_names: The types by variable, such as ``{"rows": "list", "n": "int bool"}``; the last
+            assigned variable comes last.
     """
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
@@ -97,10 +98,9 @@ async def keep_variables(
             if not is_variable(name):
                 continue
             value = await _plain_value(session, name)
-            # A session returns a text in place of a value that it cannot transfer, such as a
-            # function.
-            has_other_type = type(value).__name__ not in type_names[name].split()
-            if value is _NOT_PLAIN or has_other_type:
+            # Instead of a function, for example, a session returns a text.
+            is_substitute = type(value).__name__ not in type_names[name].split()
+            if value is _NOT_PLAIN or is_substitute:
                 continue
             length = len(repr(value))
             if size + length > MAX_TOTAL_LENGTH:
@@ -108,7 +108,7 @@ async def keep_variables(
                 continue
             size += length
             variables[name] = value
-    values = dict(reversed(variables.items()))
-    conversation.keep_variables(KeptVariables(values=values, trust=run.trust))
+    oldest_first = dict(reversed(variables.items()))
+    conversation.keep_variables(KeptVariables(values=oldest_first, trust=run.trust))
     if left_out:
         await run.warn(f"too large to be kept for the next task: {', '.join(left_out)}")

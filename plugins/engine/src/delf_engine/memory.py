@@ -104,10 +104,11 @@ class AgentMemory:
 
     def open(self) -> asyncio.Future[MemoryStore]:
         """Start opening the store, unless it is open; return a future of the store."""
-        has_failed = self._opening is not None and self._opening.done() and self.store is None
-        if self._opening is None or has_failed:
-            self._opening = without_context(in_own_thread, self._make, "delf-memory")
-        return self._opening
+        opening = self._opening
+        has_failed = opening is not None and opening.done() and self.store is None
+        if opening is None or has_failed:
+            opening = self._opening = without_context(in_own_thread, self._make, "delf-memory")
+        return opening
 
     def start_warm_up(self) -> asyncio.Future[None]:
         """Start opening and warming up the store; return a future that completes after both."""
@@ -126,8 +127,7 @@ class AgentMemory:
     async def recall(self, query: str, seconds: float = _MAX_SECONDS) -> Sequence[str]:
         """Return the store's guidelines, if any, then the facts that match a task, best first.
 
-        The guidelines are marked as the user's own words; facts from trusted tasks have the same
-        mark. If no fact matches, the result is empty, even if there are guidelines.
+        Without a matching fact, the guidelines are left out, too.
 
         Args:
             query: The task.
@@ -149,7 +149,7 @@ class AgentMemory:
             contents = [_text_of(fact) for fact in facts[: self._top_k]]
             guidelines = await self.guidelines()
             if guidelines and contents:
-                # The guidelines are the user's setting. A text without the mark is not trusted.
+                # The guidelines are the user's setting, and so get the mark of trusted texts.
                 return [f"{guidelines} {_USER_WORDS_MARK}", *contents]
             return contents
 
@@ -271,9 +271,10 @@ class Memories:
 
 
 def _text_of(fact: Fact) -> str:
-    """Return the text of a fact, in which only delf can have put the mark of the user's words."""
+    """Return the text of a fact; a text that forges the mark of the user's words is distrusted."""
     text = str(fact.content)
-    is_mark_forged = fact.source is not None and is_own_fact(text)
+    is_by_delf = fact.source is None  # only delf may give facts the mark
+    is_mark_forged = is_own_fact(text) and not is_by_delf
     return f"{text} {_UNTRUSTED_MARK}" if is_mark_forged else text
 
 

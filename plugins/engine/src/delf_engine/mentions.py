@@ -14,11 +14,7 @@ _MAY_NOT_RUN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ExceptHandler, ast.ma
 def never_called(
     code: str, names: Collection[str], called_names: Collection[str]
 ) -> Mapping[str, int]:
-    """Find actions that a script mentions without calling them.
-
-    A script may say ``mail.send`` without parentheses, for example. If a statement mentions several
-    actions, and one of them was called, none of them is reported. Code that may not have run is
-    ignored.
+    """Find actions that a script mentions without a call, such as ``mail.send`` without ``()``.
 
     Args:
         code: The script; an invalid script mentions no actions.
@@ -29,7 +25,8 @@ def never_called(
         The line of the first mention, by action.
     """
     uncalled_names = {*names} - {*called_names}
-    # ``getattr(mail, "send")`` mentions an action without its dotted name.
+    # A quick test, as most scripts call all actions that they mention. ``getattr(mail, "send")``
+    # mentions an action without its dotted name.
     may_mention_uncalled = "getattr" in code or any(name in code for name in uncalled_names)
     if not may_mention_uncalled or check_script(code) is not None:
         return {}
@@ -40,8 +37,10 @@ def never_called(
         parameter_names = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         action_names = {*names} - parameter_names
         first_lines: dict[str, int] = {}
+        # The code in an ``if``, for example, may not have run.
         for statement in _unconditional_statements(tree.body):
             mentions = list(_mentions(statement, action_names))
+            # A script may choose from ``[mail.send, mail.draft]``, and call only one.
             has_called_action = any(name in called_names for name, _ in mentions)
             if not has_called_action:
                 for name, line in mentions:

@@ -116,8 +116,7 @@ class TaskPipeline:
             origin: The agent's id.
 
         Raises:
-            asyncio.CancelledError: If the task was cancelled. The journal then has the
-                cancellation, or the outcome that was already being recorded.
+            asyncio.CancelledError: If the task was cancelled, and its end is recorded.
         """
         work: asyncio.Future[str] | None = None
         try:
@@ -127,7 +126,7 @@ class TaskPipeline:
             work = asyncio.ensure_future(convert_exits_to_errors(self._work))
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
-            if isinstance(self._host.stopped, SandboxDied):
+            if isinstance(self._host.stopped, SandboxDied):  # the caller resumes the task
                 return await await_despite_cancellation(self._lose_sandbox(self._host.stopped))
             text, error = await self._result(work)
             if error is None and self._run.config.learn:
@@ -275,13 +274,12 @@ class TaskPipeline:
             return host.output, timeout_error
         failure = host.stopped or work.exception()
         if failure is None:
-            await self._keep_variables()
+            await self._keep_variables()  # while the sandbox is open
         host.close(stays_resumable=isinstance(failure, TaskLeftError))
         host.scripts.sandbox.retire()
         if failure is None:
             return self._checked_answer(work.result())
-        # A tool's refusal becomes the answer of a task without a parent. The parent of a child task
-        # would take such an answer for a success, so a child task fails with the refusal.
+        # A tool's refusal becomes the answer for a person. For a parent task, it stays an error.
         is_child_task = self._run.request.child is not None
         if isinstance(failure, ToolException) and not is_child_task:
             return await self._refused(failure)
@@ -342,19 +340,18 @@ class TaskPipeline:
         return awaited_in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
-        """Answer a task that ended because a tool refused a call.
+        """Make the task's answer out of a tool's refusal, if possible.
 
         Returns:
-            The output followed by the tool's message, and None. If this text does not match the
-            declared type of the answer, the output and the error.
+            The answer and None, or the output so far and the error.
         """
         output = self._host.output
         refusal = refusal_of(self._log.events)
-        if refusal is None:  # the last script did not fail with a tool's refusal
+        if refusal is None:  # the last script failed for another reason
             return output, error
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
         is_invalid_answer = self._host.check_answer(text) is not None
-        if is_invalid_answer:
+        if is_invalid_answer:  # as the task has to answer with a number
             return output, error
         await self._log.record(Warned, message=f"{refusal}; the rest of the script was not done")
         return text, None
@@ -377,30 +374,24 @@ class TaskPipeline:
         stays_resumable = self._stays_resumable
         self._log.hurry(_FINAL_JOURNAL_SECONDS)
         try:
-            # Before the log is closed, which records the ends of calls.
             self._host.close(stays_resumable=stays_resumable, is_timeout=self._run.clock.is_over)
             if stays_resumable:
-                # From now on, the log takes only the outcomes of calls in flight, so that the task
-                # stays unfinished in the journal.
-                self._log.leave()
+                self._log.leave()  # from now on, record only the ends of calls in flight
             if work is not None:
                 await self._abandon(work)
             if stays_resumable:
                 await self._log.aclose()
-            else:
-                await self._finish(
-                    self._host.output, self._cancellation_error(), self._stopped_by()
-                )
+                return
+            await self._finish(self._host.output, self._cancellation_error(), self._stopped_by())
         except Exception as error:
             self._log_lost_end(error)
 
     def _cancellation_error(self) -> DelfError:
-        """Return the error of a task that was cancelled: by its parent task, or by a stop."""
+        """Return the error of a cancelled task: a timeout if time was over, otherwise a stop."""
         clock = self._run.clock
-        if clock.is_parent_over:  # at its timeout, a parent cancels its child tasks
+        if clock.is_parent_over:
             return TaskTimeoutError("Timeout: the time of the task above was over")
-        if clock.is_over:
-            # The task was stopped in the seconds after its own timeout, while its work was ending.
+        if clock.is_over:  # its work was still ending when somebody stopped the task
             return TaskTimeoutError(f"Timeout: the task did not end within {clock.seconds:g} s")
         return TaskStoppedError("the task was stopped")
 
@@ -412,30 +403,28 @@ class TaskPipeline:
         log = self._log
         try:
             await self._host.finish_work_in_flight(GRACE_SECONDS)
-        except UnrecordedCallError as lost:
-            error = lost
+        except UnrecordedCallError as unrecorded:
+            error = unrecorded
         if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
             log.flush_held_back_output()
         outcome = self._redacted_outcome(text, error)
-        if error is not None:
-            can_be_resumed = not outcome.is_over
-            if can_be_resumed:
-                await self._record_interruption(outcome)
-                return outcome
-            if await self._postpone(error):
-                return replace(outcome, postponed=True)
+        stays_resumable = error is not None and not outcome.is_over
+        if stays_resumable:
+            await self._record_interruption(outcome)
+            return outcome
+        if error is not None and await self._postpone(error):
+            return replace(outcome, postponed=True)
         if run.request.conversation is not None:
             # Add task and answer to the conversation before TaskFinished is recorded: if this
             # process died in between, a finished task would never be resumed to add them.
             await keep_turn(run, outcome.text, error)
         try:
             await self._record_end(outcome, stopper)
-        except DelfError as lost:
+        except DelfError as journal_error:
             if not isinstance(error, TaskTimeoutError):
                 raise
-            # The caller of a task that reached its timeout has to see the timeout, even if the
-            # journal does not accept the end of the task.
-            self._log_lost_end(lost)
+            # The caller has to see the timeout, even if the journal is not available.
+            self._log_lost_end(journal_error)
         return outcome
 
     def _redacted_outcome(self, text: str, error: DelfError | None) -> TaskOutcome:
@@ -551,18 +540,14 @@ def queued_event(request: TaskRequest, agent_id: str, redactor: Redactor) -> Tas
 
 
 def _failed_function(error: BaseException) -> str:
-    """Return the name of the plugin's or library's function in which an error was raised.
-
-    In the traceback, this is the first function outside of delf and of the standard library after
-    the last function of delf.
-    """
+    """Return the function that delf called and that failed, such as ``acme.Model.send()``."""
     function: str | None = None
     trace = error.__traceback__
     while trace is not None:  # from the outermost call to the line that raised the error
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
         if package in ("delf", "delf_engine"):
-            function = None  # the functions before this one only called delf
+            function = None  # only the function after the last one of delf counts
         elif function is None and package not in sys.stdlib_module_names:
             function = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
         trace = trace.tb_next

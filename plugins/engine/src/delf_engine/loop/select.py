@@ -67,23 +67,22 @@ async def _choose(run: TaskRun, seconds: float) -> str:
         seconds: The prefilter's timeout.
 
     Returns:
-        The name of the prefilter. Without a prefilter, or if the prefilter failed, ``words``: the
-        tools were chosen by words that they share with the task.
+        The name of the prefilter, or ``words`` if the tools were chosen by the task's words.
     """
-    choice = run.resources.prefilters.choose()
+    prefilter = run.resources.prefilters.choose()
     task = run.log.redactor.redact_text(run.request.task)
     async with run.log.step(Step.SELECT):
         names: list[str] = []
         chosen_by = _WORDS
-        if choice is not None:
-            chosen = await _names_from_prefilter(run, choice, task, min(seconds, _MAX_SECONDS))
+        if prefilter is not None:
+            chosen = await _names_from_prefilter(run, prefilter, task, min(seconds, _MAX_SECONDS))
             if chosen is not None:
                 names += chosen
-                chosen_by = choice.name
+                chosen_by = prefilter.name
         all_tools = run.tools.choice(run.config.tools_budget)
-        # A prefilter that the user did not choose only puts its tools first.
-        is_selection_complete = choice is not None and choice.forced
-        if not is_selection_complete:
+        # Other tools follow, unless the user has set this prefilter.
+        is_set_by_user = prefilter is not None and prefilter.forced
+        if not is_set_by_user:
             names += best_first(all_tools.catalog, task)
         run.tools = run.tools.showing(select_fitting(all_tools, dict.fromkeys(names), task))
     return chosen_by

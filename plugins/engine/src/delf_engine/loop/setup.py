@@ -38,13 +38,12 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
     A failure becomes a warning.
     """
     problem = f"{connection.name} is not wholly set up"
+    may_have_changed = True  # also if the set-up fails halfway
     async with run.failures_as_warnings(problem):
         # In an empty context: all tasks share what the connection opens here.
-        has_changed = await awaited_in(Context(), _run_setup(connection, _build_ask(run)))
-        if not has_changed:
-            return
-    # This is also reached after a failure, which became a warning above: the steps before the
-    # failure may have changed the tools.
+        may_have_changed = await awaited_in(Context(), _run_setup(connection, _build_ask(run)))
+    if not may_have_changed:
+        return
     async with run.failures_as_warnings(problem):
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 

@@ -33,7 +33,7 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
     seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
     clock = asyncio.get_running_loop().time
     length = 0
-    deadline: float | None = None
+    deadline: float | None = None  # set at the first piece
     async with aclosing(pieces):
         while True:
             try:
@@ -42,8 +42,9 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                if deadline is None or clock() < deadline:
-                    raise  # the stream's own timeout
+                is_over = deadline is not None and clock() >= deadline
+                if not is_over:  # the stream itself has timed out, such as its connection
+                    raise
                 raise EndlessAnswerError(
                     f"the answer of {config.model} has no end after {seconds:g} s",
                     hint='settings={"timeout": …} gives it more',

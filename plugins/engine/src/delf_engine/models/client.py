@@ -185,7 +185,7 @@ class ModelClient:
                     reply = await self._ask(current, request, attempt, on_delta, session, draft)
                     return without_reasoning(reply), current
             except LLMExecutionError as error:
-                if not remaining or not _is_unavailable(error):
+                if not remaining or not _can_another_model_answer(error):
                     raise
                 await self._fall_back(current, remaining[0], error)
 
@@ -218,10 +218,7 @@ class ModelClient:
     ) -> ModelReply:
         """Ask for a complete answer; a truncated answer is continued with further requests.
 
-        If the connection breaks during an answer, the same request is sent again. If the token
-        limit was delf's own, the continuation gets a higher limit. If the request's settings limit
-        the tokens, the answer may be truncated at this limit. An answer that a content filter
-        stopped is not continued.
+        If the request's settings limit the tokens, the answer may be truncated at this limit.
 
         Raises:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
@@ -232,7 +229,7 @@ class ModelClient:
         continuations_left = _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         while True:
-            writer = partial_answer.writer
+            writer = partial_answer.writer  # only this model can continue its text
             models = self._available(config) if writer is None else [writer]
             try:
                 reply, model = await self._ask_in_order(models, partial_answer.request, attempt)
@@ -241,7 +238,7 @@ class ModelClient:
                     raise
                 if not await self._fall_back_from(writer, config, error):
                     raise
-                # Another model writes the whole answer.
+                # Another model begins again.
                 partial_answer = _PartialAnswer(request=request)
                 continuations_left -= 1
                 continue
@@ -254,8 +251,11 @@ class ModelClient:
             if not continuations_left:
                 raise truncation_error(replace(reply, text=partial_answer.text + reply.text))
             continuations_left -= 1
-            if reply.broken_by != "break":  # after a break, the same request is sent again
-                partial_answer = _rest_of(request, reply, partial_answer.text, joined_text)
+            is_connection_broken = reply.broken_by == "break"
+            if not is_connection_broken:  # otherwise, the same request is sent again
+                partial_answer = _continue_or_restart(
+                    request, reply, partial_answer.text, joined_text
+                )
             partial_answer = replace(partial_answer, model=model)
 
     async def _fall_back_from(
@@ -267,7 +267,7 @@ class ModelClient:
             False if the error is not about availability, or if there is no other model.
         """
         other_models = [other for other in self._available(config) if other != writer]
-        if not other_models or not _is_unavailable(error):
+        if not other_models or not _can_another_model_answer(error):
             return False
         await self._fall_back(writer, other_models[0], error)
         return True
@@ -496,27 +496,28 @@ class _Receivers:
 
     def dispatch(self, delta: ModelDelta) -> None:
         """Pass a piece of the answer to all receivers."""
-        shown_deltas = self._pass_to_strategy(delta)
+        chosen_deltas = self._pass_to_strategy(delta)
         is_answer_text = bool(delta.text) and delta.call is None
         if is_answer_text:
             self.received_pieces.append(delta.text)
-        if shown_deltas is None:
-            shown_deltas = [delta] if is_answer_text else []
-        if self.people is not None:
-            for shown_delta in shown_deltas:
-                self.people(shown_delta)
+        if self.people is None:
+            return
+        if chosen_deltas is None:  # the strategy has not chosen: show the answer's text
+            chosen_deltas = [delta] if is_answer_text else []
+        for chosen_delta in chosen_deltas:
+            self.people(chosen_delta)
 
     def _pass_to_strategy(self, delta: ModelDelta) -> Iterable[ModelDelta] | None:
-        """Pass a piece to the strategy's listener, if the strategy has a listener.
+        """Pass a piece to the strategy, and return the strategy's choice of pieces to show.
 
         Returns:
-            The pieces to show to people; None to show them the text of the answer.
+            The chosen pieces; None if the strategy makes no choice.
         """
-        # The arguments of a call arrive in pieces; the last one has the whole call, too.
+        # The arguments of a call arrive in pieces; the last piece has the whole call, too.
         completes_call = delta.whole is not None
         if self.strategy is None or not (delta.text or completes_call):
             return None
-        # First the draft: if the strategy makes a call at once, the draft is journalled before.
+        # The strategy may make a call at once. The journal has to have the draft by then.
         if self.draft is not None:
             self.draft.add(delta)
         return self.strategy(delta)
@@ -546,10 +547,10 @@ def _account_of(model: LLMConfig) -> _Account:
     return model.model, model.base_url, model.api_key
 
 
-def _is_unavailable(error: LLMExecutionError) -> bool:
-    """Return whether an error means that a fallback model may answer the same request."""
+def _can_another_model_answer(error: LLMExecutionError) -> bool:
     status = error.status
-    if status is None or error.too_long:
+    is_unanswered = status is None  # as without a connection
+    if is_unanswered or error.too_long:  # another model may accept a longer prompt
         return True
     return status >= 500 or status in _UNAVAILABLE
 
@@ -572,17 +573,16 @@ def _final_answer(
         reply: The last reply.
         joined_text: The text of the whole answer; None if it is not clear where the reply continues
             the earlier replies.
-        is_limited_by_settings: Whether the request's settings limit the tokens. An answer that was
-            truncated at this limit is not continued.
+        is_limited_by_settings: Whether the request's settings limit the tokens.
     """
-    is_complete = reply.broken_by is None
-    if is_complete and joined_text is not None:
+    if reply.broken_by == "length" and is_limited_by_settings:
+        return reply  # truncated as requested
+    if reply.broken_by is not None:
+        return None
+    if joined_text is not None:
         return replace(reply, text=joined_text)
-    if is_complete and reply.calls:
-        return reply  # complete tool calls are useful without the text of the earlier replies
-    if is_limited_by_settings and reply.broken_by == "length":
-        return reply
-    return None
+    # Complete calls are useful without the text of the earlier replies.
+    return reply if reply.calls else None
 
 
 def _limit_continuations(continuations_left: int, reply: ModelReply) -> int:
@@ -596,13 +596,10 @@ def _limit_continuations(continuations_left: int, reply: ModelReply) -> int:
             return continuations_left
 
 
-def _rest_of(
+def _continue_or_restart(
     request: ModelRequest, reply: ModelReply, received_text: str, joined_text: str | None
 ) -> _PartialAnswer:
     """Build the next request after a truncated reply: for the rest, or for the whole answer again.
-
-    The whole answer is requested after a truncated tool call, an empty answer, or a reply for which
-    ``joined_text`` is None.
 
     Args:
         request: The original request.
@@ -611,11 +608,12 @@ def _rest_of(
         joined_text: The received text, continued by the reply's text; None if it is not clear where
             the reply continues the received text.
     """
+    # A truncated call cannot be continued.
     if joined_text is not None and joined_text.strip() and not reply.calls:
         next_request = _continuation_of(request, reply, joined_text, must_restart=False)
         return _PartialAnswer(request=next_request, text=joined_text)
-    shown_text = joined_text or received_text
-    next_request = _continuation_of(request, reply, shown_text, must_restart=True)
+    text_so_far = joined_text or received_text
+    next_request = _continuation_of(request, reply, text_so_far, must_restart=True)
     return _PartialAnswer(request=next_request)
 
 
@@ -644,13 +642,11 @@ def _continuation_of(
 def _cut_reply(
     config: LLMConfig, error: DelfError, received_pieces: Sequence[str], draft: Draft | None
 ) -> ModelReply | None:
-    """Return the received part of an answer that failed; None if no part is in use yet.
-
-    A draft's pieces may have started a script, and other pieces have been shown to the user.
-    """
+    """Return the received part of an answer that broke off; None if the answer has to fail."""
     if draft is not None and not draft.is_empty:
-        return draft.reply
-    if not received_pieces or isinstance(error, BudgetExceededError | EndlessAnswerError):
+        return draft.reply  # a script may have been started from the draft
+    exceeds_limit = isinstance(error, BudgetExceededError | EndlessAnswerError)
+    if not received_pieces or exceeds_limit:
         return None
     return ModelReply(text="".join(received_pieces), model=config.model, finish_reason="cut")
 

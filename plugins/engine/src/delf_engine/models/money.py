@@ -314,8 +314,7 @@ class Ledger:
     ) -> None:
         """Register a task, and add the costs that a resumed task has from an earlier process.
 
-        Costs of the same task are added only once. The events of a resumed task also have the costs
-        of its child tasks that ended in the earlier process.
+        Costs of the same task are added only once.
 
         Args:
             task_id: The task.
@@ -324,7 +323,9 @@ class Ledger:
         """
         with self._lock:
             if parent is not None:
-                self._paying_task_by_child[task_id] = self._paying_task_by_child.get(parent, parent)
+                top_task = self._paying_task_by_child.get(parent, parent)
+                self._paying_task_by_child[task_id] = top_task
+            # The parent's events have the costs of a child task that has ended.
             is_counted = task_id in self._tasks or task_id in self._counted_children
             self._tasks.add(task_id)
         if not is_counted:

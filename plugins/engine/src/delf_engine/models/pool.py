@@ -105,8 +105,8 @@ class ModelPool:
             raise
 
     def price_source(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the client as one that knows prices in advance; None if it does not."""
-        self.get(config)  # creates the client, and records it in _price_sources
+        """Return the model's client if the client knows its price before a call, else None."""
+        self.get(config)  # creates the client, and adds it to _price_sources if it knows prices
         return self._price_sources.get(_key(self.resolve_provider(config)))
 
     def _with_recorder(self, model: Model) -> Model:
