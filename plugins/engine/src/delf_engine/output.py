@@ -105,15 +105,16 @@ class OutputFolder:
         return parent
 
     def _put(self, temporary: Path, path: Path, existing_path: str | None) -> Path:
-        """Move a written file to its final path; return that path.
-
-        A name that is already taken gets a number.
+        """Move a written file to its final path, or to ``name-2.txt`` if that is taken.
 
         Args:
             temporary: The written file.
             path: The wanted path.
             existing_path: The path at which the task has already written this file, if any; it is
                 replaced.
+
+        Returns:
+            The path of the moved file.
         """
         if existing_path is not None:
             return temporary.replace(existing_path)
@@ -130,7 +131,8 @@ class OutputFolder:
                 _link(temporary, free_path)
             except FileExistsError:
                 # A resumed task writes its files again: an equal file is the one from before.
-                if not (self._resumed and _have_equal_content(temporary, free_path)):
+                is_written_before = self._resumed and _have_equal_content(temporary, free_path)
+                if not is_written_before:
                     continue
                 temporary.unlink()
             return free_path

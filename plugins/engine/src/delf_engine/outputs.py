@@ -151,17 +151,17 @@ class Output(Generic[T]):
 
     def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate an answer: one value, or the fields of a record as keyword arguments."""
-        # A script may give the fields of a record as keywords.
-        if list(arguments) != ["value"]:
-            return {"value": self.plain(dict(arguments))}
+        record = dict(arguments)
+        is_single_value = list(record) == ["value"]
+        if not is_single_value:  # as in answer(name="Ada", age=36)
+            return {"value": self.plain(record)}
         try:
-            return {"value": self.plain(arguments["value"])}
+            return {"value": self.plain(record["value"])}
         except ToolRefusedError:
-            record_has_field_value = "value" in self.schema.get("properties", ())
-            if not record_has_field_value:
+            # In answer(value=3), "value" may also be the only field of a record.
+            if "value" not in self.schema.get("properties", ()):
                 raise
-            # The keyword is the record's field "value", and not the whole answer.
-            return {"value": self.plain(dict(arguments))}
+            return {"value": self.plain(record)}
 
 
 class AnswerTool:
@@ -197,10 +197,7 @@ def _checker(schema: Mapping[str, Any]) -> Checker:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Remove ``$schema`` and the titles that pydantic derives from field names from a schema.
-
-    A field that is itself named ``title`` stays, because its value is a schema and no text.
-    """
+    """Remove ``$schema`` and all titles from a schema, at any depth."""
     if isinstance(schema, list):
         return [_without_titles(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -209,7 +206,10 @@ def _without_titles(schema: Any) -> Any:
     for name, value in cast("dict[str, Any]", schema).items():
         if name in _VALUE_KEYWORDS:
             kept[name] = value
-        elif not (name in ("title", "$schema") and isinstance(value, str)):
+            continue
+        # The schema of a field that is itself named ``title`` is a dict, and stays.
+        is_left_out = name in ("title", "$schema") and isinstance(value, str)
+        if not is_left_out:
             kept[name] = _without_titles(value)
     return kept
 

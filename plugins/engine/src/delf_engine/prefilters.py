@@ -48,21 +48,13 @@ class Prefilters:
             self._find_spec(mode)  # raises now if no plugin serves the mode
 
     def choose(self) -> Choice | None:
-        """Return the prefilter to use if not all tools fit the prompt.
-
-        This method is not called in the mode ``off``.
-
-        Returns:
-            In the mode ``auto``, the first prefilter that asks no model, because asking costs
-            money; None if no such prefilter is installed, and the tools are then searched by the
-            words of the task. In any other mode, the prefilter that serves the mode.
-        """
-        is_mode_of_plugin = self._mode not in ("auto", "off")
-        if is_mode_of_plugin:
+        """Return the prefilter to use if not all tools fit the prompt; None for a word search."""
+        is_set_by_user = self._mode not in ("auto", "off")
+        if is_set_by_user:
             return self._choice(self._find_spec(self._mode), self._mode, is_set_by_user=True)
         for spec in self._host.specs(PrefilterSpec):
-            asks_model = spec.asks
-            if not asks_model and spec.modes:
+            costs_money = spec.asks  # asks a model
+            if not costs_money and spec.modes:
                 return self._choice(spec, spec.modes[0], is_set_by_user=False)
         return None
 

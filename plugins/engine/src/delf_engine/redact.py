@@ -76,8 +76,8 @@ class SecretForms:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # The forms by a part of the secret that they contain, for speed: most texts lack the part,
-        # and so all its forms. Forms without such a part, as in base64, stand under "".
+        # For speed: the forms of the secret "wolf-12" that contain "wolf" are only searched in
+        # texts with "wolf". The other forms, such as base64, stand under "".
         self._forms_by_part: dict[str, set[str]] = {}
         for secret in secrets:
             longest_part = max(_UNESCAPED.findall(secret), key=len, default="")
@@ -112,13 +112,14 @@ class SecretForms:
         return forms_by_start
 
     def start_of_unfinished_secret(self, text: str) -> int:
-        """Return the index from which the rest of a text is the beginning of a secret.
+        """Return the index of a secret that the next piece of a text may complete.
 
-        The next piece of the text could complete the secret. If the text does not end with the
-        beginning of a secret, the result is the length of the text.
+        For the secret ``wolf-12``, the result is 4 for ``is: wol``. If no secret can have begun,
+        the result is the length of the text.
         """
-        longest = len(self._forms[0]) if self._forms else 0
-        for start in range(max(0, len(text) - longest + 1), len(text)):
+        max_length = len(self._forms[0]) - 1 if self._forms else 0
+        first_start = max(0, len(text) - max_length)
+        for start in range(first_start, len(text)):
             # By first character, for speed: a script may print thousands of lines.
             forms = self._by_start.get(text[start])
             if forms is not None:
@@ -194,7 +195,7 @@ class Redactor:
         suppress_context = error.__suppress_context__  # setting the cause changes it
         cause = error.__cause__
         context = error.__context__
-        # Without the chain, which may lead back to this error, the recursion ends.
+        # Detached, because the causes may have this error as their cause: the recursion must end.
         error.__cause__ = error.__context__ = None
         redacted_cause = self._redact_cause(cause)
         redacted_context = self._redact_cause(context)
@@ -248,8 +249,8 @@ class Redactor:
     def redact_value(self, value: Any) -> Any:
         """Redact a value; return the same object if it contains no secret.
 
-        A value that is nested too deeply is replaced by a text that says so. If any secret is
-        known, a member of an enumeration becomes its value.
+        But a member of an enumeration becomes its value, and a value that is nested too deeply
+        becomes a text about that.
         """
         if not self.knows_any:
             return value
@@ -412,7 +413,7 @@ def forms_of(secret: str) -> Iterator[str]:
     for url in urls:
         texts |= {html.escape(url), html.escape(url, quote=False)}
     # Once more: JSON or a repr is often nested as text within another.
-    texts |= {form for text in texts for form in _in_nested_literal(text)}
+    texts |= {form for text in texts for form in _in_common_literal(text)}
     for text in texts:
         yield text
         yield text.replace("/", "\\/")
@@ -427,17 +428,20 @@ def _in_base64(data: bytes) -> Iterator[str]:
     """Yield the forms of a secret within base64.
 
     Three bytes become four characters of 6 bits, so the form depends on the number of bytes before
-    the secret. Characters with bits of other bytes are left out.
+    the secret.
     """
     for bytes_before in range(3):
         encoded = base64.b64encode(bytes(bytes_before) + data).decode()
         first_bit = 8 * bytes_before
         end_bit = first_bit + 8 * len(data)
-        yield encoded[math.ceil(first_bit / 6) : end_bit // 6]
+        # Without the first and the last character if these also have bits of other bytes.
+        first_character = math.ceil(first_bit / 6)
+        end_character = end_bit // 6
+        yield encoded[first_character:end_character]
 
 
 def _in_url(data: bytes) -> set[str]:
-    """Encode a text for URLs as the usual libraries do, with digits in upper and lower case."""
+    """Encode a text for URLs as the usual libraries do, with ``%2F`` and with ``%2f``."""
     urls = {quote(data, safe=safe) for safe in _SAFE_IN_URLS}
     urls.add(quote_plus(data))
     return urls | {re.sub("%..", _lower, url) for url in urls}
@@ -457,31 +461,29 @@ def _in_quotes(text: str) -> Iterator[str]:
 
 
 def _in_literal(text: str) -> Iterator[str]:
-    """Yield the forms of a text within the quotes of JSON and of Python's ``repr``."""
-    yield from _in_nested_literal(text)
+    """Yield the forms that a text has between the quotes of a literal in JSON or Python."""
+    yield from _in_common_literal(text)
     for ascii_only in (True, False):
         in_json = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
-        yield re.sub("[&<>]", _as_unicode_escape, in_json)  # as Go does
-        yield re.sub("[&<>']", _as_unicode_escape, in_json)  # as in a page's script
+        yield re.sub("[&<>]", _as_unicode_escape, in_json)  # Go's libraries
+        yield re.sub("[&<>']", _as_unicode_escape, in_json)  # JSON in a page's script
     for represent in (ascii, _repr_of_bytes):
         yield from _in_repr(text, represent)
 
 
-def _in_nested_literal(text: str) -> Iterator[str]:
-    """Yield the most frequent forms of a text within the quotes of JSON and of ``repr``."""
+def _in_common_literal(text: str) -> Iterator[str]:
+    """Yield the forms that usual libraries write between the quotes of a literal."""
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield from _in_repr(text, repr)
 
 
 def _in_repr(text: str, represent: Callable[[str], str]) -> Iterator[str]:
-    """Yield the forms of a text within a ``repr`` in single and in double quotes."""
-    parts: list[str] = []
-    for part in text.split("'"):
-        in_single_quotes = represent(part)  # double quotes are only for texts with single quotes
-        parts.append(in_single_quotes[1:-1])
-    yield "\\'".join(parts)  # as ``it\'s`` in single quotes
-    yield "'".join(parts)  # as ``it's`` in double quotes
+    """Yield the forms of a text between the quotes of Python's ``repr``, single and double."""
+    # Represent the parts between single quotes: the quotes of each result are two characters.
+    parts = [represent(part)[1:-1] for part in text.split("'")]
+    yield "\\'".join(parts)  # it\'s
+    yield "'".join(parts)  # it's
 
 
 def _repr_of_bytes(text: str) -> str:

@@ -20,11 +20,10 @@ class ResourceBudget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        # The use of all closed sessions that were charged.
+        # The use of the task in closed sessions, added by charge_session().
         self._used_seconds = 0.0
         self._used_calls = self._used_files = self._used_file_bytes = 0
-        # The use of the current session: charge_session() adds it to the use above. begin_session()
-        # discards that of a session that died, because the unfinished scripts run again.
+        # The use of the open session.
         self._session_calls = self._session_files = self._session_file_bytes = 0
 
     def begin_session(self) -> None:

@@ -118,10 +118,9 @@ class Response(Generic[T]):
             return TaskState.STOPPED
         if not self._has(TaskQueued, TaskStarted, TaskResumed):
             return TaskState.FAILED  # not begun: there is nothing to resume
-        # This process has stopped working on the task. If the journal has no end of the task, the
-        # task is therefore interrupted. The other ends without success are failures.
-        state = state_of(self.events, interrupted=True)
-        return state if state is TaskState.INTERRUPTED else TaskState.FAILED
+        # No process works on the task any more.
+        has_no_end = state_of(self.events, interrupted=True) is TaskState.INTERRUPTED
+        return TaskState.INTERRUPTED if has_no_end else TaskState.FAILED
 
     @property
     def end_phrase(self) -> str:

@@ -145,8 +145,7 @@ class Runtime:
         work = asyncio.ensure_future(self._work(self._with_observer_notes(request)))
         self._accepted.add(work)
         work.add_done_callback(self._accepted.discard)
-        # Registered before the work begins, so that a concurrent resume finds that this agent has
-        # the task.
+        # Before the work begins, so that a concurrent resume finds that this agent has the task.
         self._claims.claimed.add(request.task_id)
         with self._stops.stoppable(request.task_id, work) as stop:
             try:
@@ -158,8 +157,7 @@ class Runtime:
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
-                is_stopped_by_person = stop.is_requested
-                if is_stopped_by_person:
+                if stop.is_requested:  # a person or program has stopped this task
                     return await outcome_of(self.journal, request.task_id)
                 raise  # code of the task has cancelled the task
             finally:
@@ -168,8 +166,8 @@ class Runtime:
                     # cancelled and lose the outcome.
                     self._claims.claimed.discard(request.task_id)
                 else:
-                    # If the caller was cancelled, the work is still ending. Another process must
-                    # not resume the task before, even if the caller is cancelled once more.
+                    # First wait for the end of the work: another process must not resume the task
+                    # while the work of a cancelled caller is ending.
                     await await_despite_cancellation(self._release_claim(work, request.task_id))
 
     def _with_observer_notes(self, request: TaskRequest) -> TaskRequest:
@@ -224,7 +222,7 @@ class Runtime:
 
         Args:
             request: The task.
-            reserved: Gets the file descriptors and the permit of the task, to release them.
+            reserved: Releases the task's file descriptors and permit when it is closed.
         """
         try:
             # Reserve file descriptors before the permit to run: a task that waits for descriptors
@@ -237,9 +235,9 @@ class Runtime:
                 return refusal
             return await TaskRun.begin(self.resources, request, permit)
         except asyncio.CancelledError:
-            # An agent that stops records no end, so that another process can take the task over.
-            is_left_resumable = self._stopped or self._stays_resumable(request)
-            if not is_left_resumable:
+            # Without a recorded end, another process can resume the task.
+            stays_resumable = self._stopped or self._stays_resumable(request)
+            if not stays_resumable:
                 await await_despite_cancellation(self._record_cancelled_start(request))
             raise
 
@@ -286,14 +284,15 @@ class Runtime:
 
     def _release_descriptors(self, request: TaskRequest) -> None:
         """Release the file descriptors reserved for a task, once its sandbox is closed."""
-        # Each task, also a child, has an entry if its sandbox is closed in the background.
-        closing = self._closing_sandboxes.pop(request.task_id, None)
-        if request.child is not None:  # has reserved nothing: it uses the parent's descriptors
+        # Set if the sandbox is still closing in the background.
+        sandbox_closing = self._closing_sandboxes.pop(request.task_id, None)
+        is_child = request.child is not None
+        if is_child:  # uses the descriptors of its parent
             return
-        if closing is None:
+        if sandbox_closing is None:
             self._descriptor_permits.release()
         else:
-            closing.add_done_callback(lambda _: self._descriptor_permits.release())
+            sandbox_closing.add_done_callback(lambda _: self._descriptor_permits.release())
 
     async def _record_cancelled_start(self, request: TaskRequest) -> None:
         """Record the end of a task that was cancelled while it waited for its start."""
@@ -302,15 +301,12 @@ class Runtime:
             await self._record_end_without_run(request, TaskStoppedError("the task was stopped"))
 
     async def _record_end_without_run(self, request: TaskRequest, error: DelfError) -> None:
-        """Record that a queued or resumed task ended with an error before it started.
-
-        A task that ended at its timeout or budget keeps that end, which is recorded again: the
-        claim of the task has reopened it in the journal.
-        """
+        """Record that a queued or resumed task ended with an error before it started."""
         earlier_end = end_event(request.past)
         if earlier_end is None:
             end = end_of(request.past, error, self._stops.author_of(request.task_id))
         else:
+            # The task had ended at its timeout or budget, until a claim reopened it in the journal.
             end = replace(earlier_end, seq=request.past[-1].seq + 1, at=time.time())
         await self.journal.append(end)
         for listener in (*self.resources.observers.feeds, *request.listeners):
@@ -451,7 +447,7 @@ class Runtime:
         return self._all_stay_resumable or request.task_id in self._resumable_ids
 
     def keep_all_resumable(self) -> None:
-        """From now on, record no end of a task that is cancelled, so that it can be resumed."""
+        """Make all tasks resumable: from now on, a cancellation is not recorded as an end."""
         self._all_stay_resumable = True
         for pipeline in self._pipelines.values():
             pipeline.keep_resumable()

@@ -175,40 +175,42 @@ class ScriptRunner(ScriptHost):
                 # The script's calls end before the model or another script continues.
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()  # cancels the child tasks of the script's calls
-            status, error = describe_outcome(outcome)
-            line = outcome.line if isinstance(outcome, (Failed, LimitReached)) else None
-            limit = outcome.limit if isinstance(outcome, LimitReached) else None
             # Discard the session after a crash or at a limit: how far the script got depends on the
             # machine, so a resumed task could not reproduce the session's variables.
             is_session_lost = isinstance(outcome, (Crashed, LimitReached))
             if is_session_lost:
                 await self.sandbox.end_session()
                 self._is_session_used = False
-            await self._log.record(
-                ScriptFinished,
-                status=status,
-                duration_ms=(time.perf_counter() - started) * 1000,
-                error=error,
-                line=line,
-                attempt=attempt,
-                limit=limit,
-                lost=is_session_lost,
-            )
+            await self._record_end(outcome, attempt, started, is_session_lost=is_session_lost)
         if not isinstance(outcome, Done):
             # A call that waited for a person may have released the permit. The next script of the
             # model needs the permit again.
             await self._permit_to_run.wait_until_held()
         return outcome
 
+    async def _record_end(
+        self, outcome: Outcome, attempt: int, started: float, *, is_session_lost: bool
+    ) -> None:
+        status, error = describe_outcome(outcome)
+        await self._log.record(
+            ScriptFinished,
+            status=status,
+            duration_ms=(time.perf_counter() - started) * 1000,
+            error=error,
+            line=outcome.line if isinstance(outcome, (Failed, LimitReached)) else None,
+            attempt=attempt,
+            limit=outcome.limit if isinstance(outcome, LimitReached) else None,
+            lost=is_session_lost,
+        )
+
     async def _run_or_recall(
         self, code: str, attempt: int, guard: CallGuard | None, *, is_approved: bool
     ) -> Outcome:
-        """Run a script, or return its recorded outcome if that is a crash or a limit.
+        """Run a script; if its recorded outcome is a crash or a limit, return this instead.
 
         Raises:
             SandboxDied: If the sandbox died, and the task must continue in another one.
         """
-        # Tell the gate and the replay that a script begins, even one that is not run again.
         recorded_script = self._begin(attempt, guard)
         recorded_loss = self._recall_loss(recorded_script)
         if recorded_loss is not None:
@@ -216,12 +218,10 @@ class ScriptRunner(ScriptHost):
         outcome = await self._run_if_possible(code, is_approved=is_approved)
         if isinstance(outcome, Crashed) and not outcome.by_script:
             await self._gate.wait_for_calls(LATE_SECONDS)
-            # Only a few restarts in a row are allowed, unless the task makes calls in between.
+            # Several restarts in a row are only allowed if the task makes calls in between.
             may_restart = self._restarts_after_crashes.take_one(self._calls_made())
             if may_restart:
-                # The restarted task has a gate of its own; a late call of this sandbox must not
-                # pass.
-                self._gate.close()
+                self._gate.close()  # refuse late calls: the restarted task has another gate
                 raise SandboxDied(f"{outcome.message}; the script is run once more")
         self._replay.end_script(*_end_of(outcome))  # no effect in a new task
         return outcome
@@ -284,8 +284,8 @@ class ScriptRunner(ScriptHost):
             return too_long
         session = await self.sandbox.session()
         if not is_approved:
-            # From now on, no whole script is approved for this session: this script may change what
-            # a later script does, so that people would approve something else than its text.
+            # This script may redefine a function that a later script calls. So people cannot
+            # approve later scripts of this session by their text.
             self.sandbox.note_unapproved()
         self._printed_characters = 0
         outcome = self._within_limits(await self._run_in(session, code))
@@ -362,17 +362,13 @@ class ScriptRunner(ScriptHost):
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, reason: Exception | LimitReached) -> NoReturn:
-        """End the script without answering its pending call; always raise CancelledError.
-
-        :meth:`_end` lets the sandbox be killed, which cancels the asyncio task of the pending call.
-        """
-        self._end(reason)
+        """End the script without answering its pending call; always raise CancelledError."""
+        self._end(reason)  # kills the sandbox, which soon cancels this call
         current_task = asyncio.current_task()
-        # The gate may have raised a TaskLeftError in place of the CancelledError.
-        was_cancelled = current_task is not None and current_task.cancelling() > 0
-        if not was_cancelled:
+        is_already_cancelled = current_task is not None and current_task.cancelling() > 0
+        if not is_already_cancelled:
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            await never_done  # raises CancelledError at the cancellation
+            await never_done  # until the cancellation
         raise asyncio.CancelledError
 
     def _end(self, reason: Exception | LimitReached) -> None:

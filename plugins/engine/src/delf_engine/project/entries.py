@@ -155,14 +155,8 @@ def entries_of(
         common_values = {key: _pop_value(values, key, location) for key in _COMMON_KEYS}
         kind: Any = common_values["type"]
         if kind is None:
-            kind = name
-            suggestion = did_you_mean(name, file_entries)
-            is_misspelt = name not in file_entries and suggestion != ""
-            if is_misspelt:
-                raise ConfigurationError(
-                    f"{location}: there is no such connection{suggestion}",
-                    hint=f"a new one needs its type: --set connections.{name}.type=…",
-                )
+            _check_spelling(name, file_entries, location)
+            kind = name  # ``[connections.gmail]`` needs no ``type = "gmail"``
         if not isinstance(kind, str):
             raise ConfigurationError(
                 f"{location} type: it is {type(kind).__name__}, not a name",
@@ -179,6 +173,16 @@ def entries_of(
             environ=environ,
         )
     return entries
+
+
+def _check_spelling(name: str, file_entries: Collection[str], location: str) -> None:
+    """Raise if a connection is only set by ``--set``, and a similar one is in ``delf.toml``."""
+    suggestion = "" if name in file_entries else did_you_mean(name, file_entries)
+    if suggestion:
+        raise ConfigurationError(
+            f"{location}: there is no such connection{suggestion}",
+            hint=f"a new one needs its type: --set connections.{name}.type=…",
+        )
 
 
 def _pop_value(values: Values, key: str, location: str) -> Any:

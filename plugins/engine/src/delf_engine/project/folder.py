@@ -224,18 +224,17 @@ def _env_file(root: Path, search_start: Path) -> EnvFile:
 
 
 def _named_files(settings: _Settings) -> Iterator[Path]:
-    """Yield each instruction file and program that settings of connections and plugins name.
-
-    The settings are those in ``delf.toml``, without settings that name data files, and those in
-    ``.env``.
-    """
-    # The last word of a variable is the setting, as in DELF_MAIL_CONFIG.
-    named = [((name.lower().rpartition("_")[2],), value) for name, value in settings.env.entries]
+    """Yield each file with settings or code that a setting names, as in ``spec = "api.json"``."""
+    named: list[tuple[tuple[str, ...], str]] = []
+    for variable, value in settings.env.entries:
+        last_word = variable.lower().rpartition("_")[2]  # ``config`` in DELF_MAIL_CONFIG
+        named.append(((last_word,), value))
     for keys, value in leaves(settings.document):
         if keys[0] in ("connections", "plugins"):
             named += [(keys, text) for text in texts_in(value)]
     for keys, text in named:
-        if not _DATA_SETTINGS.isdisjoint(keys):
+        names_data = not _DATA_SETTINGS.isdisjoint(keys)
+        if names_data:
             continue
         try:
             name = substitute(text, settings.variables, "")
@@ -247,17 +246,15 @@ def _named_files(settings: _Settings) -> Iterator[Path]:
 
 
 def _has_instructions(path: Path, keys: tuple[str, ...]) -> bool:
-    """Return True if a file that a setting names may have settings or code.
-
-    A change of other files, such as data, needs no new trust.
+    """Return True if a file may have settings or code, so that a change needs new trust.
 
     Args:
         path: The file.
-        keys: The keys of the setting that names the file.
+        keys: The keys of the setting that names the file, such as ``connections.shop.spec``.
     """
     is_executable = os.access(path, os.X_OK)
-    is_settings_file = not _DOCUMENT_SETTINGS.isdisjoint(keys)
-    if is_executable or is_settings_file:
+    has_settings = any(key in _DOCUMENT_SETTINGS for key in keys)
+    if is_executable or has_settings:
         return True
     if names_program(keys):
         return is_code(path)

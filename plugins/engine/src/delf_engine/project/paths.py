@@ -19,10 +19,7 @@ _MAX_PATH_LENGTH: Final = 1000
 
 
 def leads_outside(text: str, root: Path) -> bool:
-    """Return True if a text may be a path, or the address of a file, outside the folder ``root``.
-
-    A reference such as ``${SHOP_DB:-../shop.db}`` has its default if the variable is not set.
-    """
+    """Return True if a text may be a path or an address outside a folder, as ``../shop.db`` is."""
     return any(_is_outside(path, root) for path in _all_paths_of(text))
 
 
@@ -53,7 +50,7 @@ def links_outside(texts: Iterable[str], root: Path) -> dict[str, str]:
 
 
 def _all_paths_of(text: str) -> Iterator[str]:
-    text_with_defaults = _DEFAULT.sub(r"\1", text)
+    text_with_defaults = _DEFAULT.sub(r"\1", text)  # ../shop.db for ${SHOP_DB:-../shop.db}
     for each in dict.fromkeys((text, text_with_defaults)):
         yield from _paths_of(each.strip())
 
@@ -100,22 +97,20 @@ def _paths_of(text: str) -> Iterator[str]:
         yield text  # a relative path with a colon
 
 
-def _paths_of_file_address(address: str) -> Iterator[str]:
-    """Yield the paths in an address such as ``file:///data.db``, given without ``file:``."""
-    # With another host than this machine, the path begins with //, and is absolute.
-    yield from _readings(_LOCAL_HOST.sub("", address))
+def _paths_of_file_address(rest: str) -> Iterator[str]:
+    """Yield the paths that an address can mean, from its rest after ``file:``."""
+    # ``//localhost/data.db`` is ``/data.db``. With another host, ``//nas/data.db`` stays.
+    yield from _readings(_LOCAL_HOST.sub("", rest))
 
 
-def _paths_of_database_address(address: str) -> Iterator[str]:
-    """Yield the paths in an address such as ``sqlite:///data.db``, given without ``sqlite:``.
-
-    The path of ``///data.db`` is relative, and that of ``////data.db`` is absolute. The path of
-    ``///file:data.db`` is again an address.
-    """
-    for path in _readings(address.removeprefix("//").removeprefix("/")):
-        scheme, separator, inner_address = path.partition(":")
-        if separator and scheme.lower() == "file":
-            yield from _paths_of_file_address(inner_address)
+def _paths_of_database_address(rest: str) -> Iterator[str]:
+    """Yield the paths that an address can mean, from its rest after ``sqlite:``."""
+    # ``///data.db`` is the relative path ``data.db``, and ``////data.db`` is ``/data.db``.
+    path_part = rest.removeprefix("//").removeprefix("/")
+    for path in _readings(path_part):
+        scheme, separator, inner_rest = path.partition(":")
+        if separator and scheme.lower() == "file":  # as in sqlite:///file:data.db
+            yield from _paths_of_file_address(inner_rest)
         else:
             yield path
 

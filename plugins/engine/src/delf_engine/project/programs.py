@@ -118,33 +118,31 @@ def is_code(path: Path) -> bool:
 
 
 def files_of_programs(
-    root: Path, digested: Mapping[str, object], data_paths: frozenset[Path] = frozenset()
+    root: Path, known_names: Collection[str], data_paths: frozenset[Path] = frozenset()
 ) -> dict[str, Mapping[str, str]]:
     """Digest all files that a program in a folder could run or import.
 
     Args:
         root: The folder.
-        digested: A mapping whose keys are the names of files that already have a digest.
+        known_names: The names of files that already have a digest.
         data_paths: The files and folders that the settings declare as data. Files with code in
             these folders get a digest anyway.
 
     Returns:
-        A mapping from each path relative to the folder to ``{"": digest}``, where the empty key
-        stands for the whole file. A folder of installed packages has one digest of its files'
-        metadata. Files that exceed ``_MAX_DIGESTED_FILES`` or ``_MAX_BYTES`` have one
-        common digest of their metadata under :data:`OTHER_FILES`.
+        The digests, such as ``{"run.py": {"": "ab12…"}, "venv/": {"": "cd34…"}}``. The inner key
+        is empty, because the digest is of the whole file.
 
     Raises:
         ConfigurationError: If the folder has more than ``_MAX_ENTRIES`` files and folders.
     """
     digests: dict[str, Mapping[str, str]] = {}
-    other_metadata = bytearray()  # of the files beyond the limits
+    other_metadata = bytearray()  # of the files beyond the limits, which get one common digest
     remaining_bytes = _MAX_BYTES
     for path, status in _files_and_package_folders(root):
         name = path.relative_to(root).as_posix()
-        if stat.S_ISDIR(status.st_mode):
+        if stat.S_ISDIR(status.st_mode):  # a folder of installed packages
             digests[f"{name}/"] = {"": _metadata_digest(path)}
-        elif name in digested or _is_mere_data(path, data_paths):
+        elif name in known_names or _is_mere_data(path, data_paths):
             continue
         elif stat.S_ISLNK(status.st_mode):
             digests[name] = {"": _digest(b"link " + os.fsencode(path.readlink()))}
@@ -159,9 +157,9 @@ def files_of_programs(
 
 
 def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each file, link and folder of installed packages below a folder, with its status.
+    """Yield the files and links in a folder, but folders such as ``.venv`` as a whole.
 
-    The files in a folder of installed packages are left out.
+    Each path comes with its status.
     """
     count = 0
     pending = [root]
@@ -177,9 +175,10 @@ def _files_and_package_folders(root: Path) -> Iterator[tuple[Path, os.stat_resul
                 )
             path = Path(entry.path)
             status = entry.stat(follow_symlinks=False)
-            if not stat.S_ISDIR(status.st_mode):
-                if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                    yield path, status
+            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                yield path, status
+            elif not stat.S_ISDIR(status.st_mode):
+                continue  # such as a socket
             elif entry.name in _PACKAGE_FOLDERS or (path / _ENVIRONMENT_FILE).exists():
                 yield path, status
             elif entry.name not in _SKIPPED_FOLDERS:
@@ -217,7 +216,9 @@ def _metadata_digest(folder: Path) -> str:
                 status = os.lstat(path)
             except OSError:
                 continue
-            if not stat.S_ISDIR(status.st_mode):
+            # ``folders`` includes links to folders, which os.walk() does not enter: hash these.
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if not is_folder:
                 digest.update(_metadata_of(os.path.relpath(path, folder), status))
     return digest.hexdigest()
 

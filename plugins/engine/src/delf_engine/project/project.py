@@ -325,15 +325,17 @@ def _settings_of_flags(flags: Mapping[str, Any]) -> Iterator[_Setting]:
 
 
 def _values_from_file(path: Path | None, section: str, table: Mapping[str, Any]) -> Values:
-    """Return the settings of a section of ``delf.toml``.
+    """Return the settings of a section of ``delf.toml``."""
 
-    Messages name a setting as in ``delf.toml [agent] llm.model``.
-    """
+    def label(keys: Sequence[str]) -> str:
+        return f"{path} [{section}] {'.'.join(keys)}"  # delf.toml [agent] llm.model
+
     values = Values()
     folder = path.parent if path is not None else None
     for key, value in table.items():
+        # ``llm = "m"`` is short for ``llm = {model = "m"}``.
         setting = {"model": value} if _is_model((key,), value) else value
-        values.put((key,), setting, lambda at: f"{path} [{section}] {'.'.join(at)}", folder)
+        values.put((key,), setting, label, folder)
     return values
 
 
@@ -354,28 +356,25 @@ def _put_overrides(overrides: Sequence[str], sections: _Sections) -> list[_Setti
 def _merge_settings(agent: Values, settings: Sequence[_Setting]) -> None:
     """Update the agent's values with the settings of a stronger source.
 
-    If the settings name another model than ``delf.toml``, the address and API key of ``delf.toml``
-    are dropped, because they belong to its model. Endpoint settings in environment variables apply
-    to any model. A new ``llm`` also replaces the earlier ``light_llm`` and ``heavy_llm``.
-
     Args:
         agent: The agent's values from the weaker sources, such as ``delf.toml``.
         settings: The settings of the stronger source, each with its origin in words, such as
             ``DELF_TIMEOUT``, and the kind of its source, such as ``environment``.
     """
-    # The text ``llm = "m"`` stands for the table ``llm = {model = "m"}``.
+    # ``llm = "m"`` is short for ``llm = {model = "m"}``.
     normalised: list[_Setting] = []
     for each in settings:
         if _is_model(each.path, each.value):
             normalised.append(each._replace(value={"model": each.value}))
         else:
             normalised.append(each)
-    if any(_names_llm(each.path, each.value) for each in normalised):
+    has_new_llm = any(_names_llm(each.path, each.value) for each in normalised)
+    if has_new_llm:  # for all roles
         agent.drop(("light_llm",))
         agent.drop(("heavy_llm",))
     for each in normalised:
         name = _model_name(each.path, each.value)
-        if name is not None:
+        if name is not None:  # the address and key in ``delf.toml`` belong to the model there
             _drop_file_endpoint(agent, each.path[0], name)
     for each in normalised:
         agent.put(each.path, each.value, each.origin, source=each.source_kind)

@@ -82,7 +82,7 @@ def misspelling_warnings(environ: Mapping[str, str], instances: Collection[str])
 
 
 def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
-    """Parse ``KEY=VALUE`` into the section, the path in the section, and the value.
+    """Parse ``agent.llm.model=m`` into ``("agent", ("llm", "model"), "m")``.
 
     Args:
         text: A text such as ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
@@ -113,13 +113,13 @@ def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...
         check_instance_name(location, instance)
         check_connection_key(location, option)
         return section, tuple(names), _parse_connection_option(option, value)
-    if section == "agent":
-        path = tuple(names)
-    if not path:
+    # ``timeout`` is short for ``agent.timeout``.
+    agent_path = tuple(names) if section == "agent" else path
+    if not agent_path:
         raise ConfigurationError(f"{location}: a section cannot be set as a whole")
-    check_agent_key(location, path[0])
-    _check_llm_key(location, path)
-    return "agent", path, parse(path, value)
+    check_agent_key(location, agent_path[0])
+    _check_llm_key(location, agent_path)
+    return "agent", agent_path, parse(agent_path, value)
 
 
 def parse(path: tuple[str, ...], text: str) -> Any:

@@ -83,14 +83,14 @@ class Measured:
         is_confined = self.protects_files and self.blocks_network and self.protects_processes
         if not is_confined:
             return "process"
+        if claimed == "interpreter" and self.can_make_system_calls:
+            return "process"  # an interpreter promises that scripts make no system calls
         measured: Isolation
         if not self.can_make_system_calls:
             measured = "interpreter"  # without system calls, the kernel cannot be tested
-        elif claimed == "interpreter":
-            return "process"  # an interpreter promises that scripts make no system calls
         else:
             measured = "vm" if self.has_own_kernel else "container"
-        return claimed if _ISOLATIONS.index(claimed) < _ISOLATIONS.index(measured) else measured
+        return min(claimed, measured, key=_ISOLATIONS.index)  # the weaker one
 
 
 class _Host(ScriptHost):
@@ -170,17 +170,7 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
         # Two folders, because a sandbox may replace the temporary folder by its own.
         for parent in (None, user_cache_path("delf")):
             with contextlib.suppress(OSError):
-                if parent is not None:
-                    parent.mkdir(parents=True, exist_ok=True)
-                folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
-                # Before the folder is filled, so that it goes away even if the rest fails.
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                folder.joinpath("secret").write_text(targets.secret, encoding="utf-8")
-                targets.folders.append(folder)
-                path = folder / "inputs" / "given.txt"
-                path.parent.mkdir()
-                path.write_text(targets.input_text, encoding="utf-8")
-                targets.inputs.append(path)
+                _add_folder(targets, stack, parent)
         server = await asyncio.start_server(record_visit, "127.0.0.1", 0)
         stack.push_async_callback(_close, server)
         targets.port = server.sockets[0].getsockname()[1]
@@ -188,11 +178,27 @@ async def _host_targets() -> AsyncGenerator[_HostTargets]:
             path = str(targets.folders[0] / "listener")
             unix_server = await asyncio.start_unix_server(record_visit, path)
             stack.push_async_callback(_close, unix_server)
-        # By subprocess: if a script traces and kills the process, its parent sees the end only
-        # after the tracer's end, and asyncio of Python 3.12 would block the loop until then.
+        # Not by asyncio, whose loop Python 3.12 blocks if a script traces and kills the process.
         targets.process = await asyncio.to_thread(_start, {"DELF_BAIT": targets.secret})
         stack.push_async_callback(_end, targets.process)
         yield targets
+
+
+def _add_folder(
+    targets: _HostTargets, stack: contextlib.AsyncExitStack, parent: Path | None
+) -> None:
+    """Create a folder with a secret file and an input file; ``stack`` removes the folder."""
+    if parent is not None:
+        parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="delf-bait-", dir=parent))
+    # Before the folder is filled, so that it goes away even if the rest fails.
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    folder.joinpath("secret").write_text(targets.secret, encoding="utf-8")
+    targets.folders.append(folder)
+    path = folder / "inputs" / "given.txt"
+    path.parent.mkdir()
+    path.write_text(targets.input_text, encoding="utf-8")
+    targets.inputs.append(path)
 
 
 async def _close(server: asyncio.Server) -> None:
@@ -275,10 +281,9 @@ async def _with_limits(backend: SandboxBackend, measurement: Measured) -> Measur
     limits_cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
     limits_process_count = measurement.blocks_new_processes
     if not limits_process_count:
-        # A limit does not stop this script, but refuses a further process. The script then ends
-        # normally (Done), without printing "reached".
         script = FIND_POSIX + _TAKES_PROCESSES
-        limits_process_count = await _is_limited(backend, script, _LIMITS, Done)
+        # The script goes on if a limit refuses it a further process.
+        limits_process_count = await _is_limited(backend, script, _LIMITS, may_end_normally=True)
     return replace(
         measurement,
         limits_memory=limits_memory,
@@ -336,7 +341,7 @@ class _Probe:
 
 
 async def _is_limited(
-    backend: SandboxBackend, script: str, limits: Limits, *ends: type[Done]
+    backend: SandboxBackend, script: str, limits: Limits, *, may_end_normally: bool = False
 ) -> bool:
     """Return whether the sandbox stops a script that uses up a resource.
 
@@ -344,7 +349,7 @@ async def _is_limited(
         backend: The backend.
         script: The script; it prints "reached" if it was not limited.
         limits: The limits of the session.
-        ends: Further outcomes that count as stopped.
+        may_end_normally: Whether a script that is limited may still end without an error.
     """
     session = await backend.open(SessionSpec(tools=(), limits=limits))
     host = _Host()
@@ -355,7 +360,9 @@ async def _is_limited(
         return False  # the script still runs, so that no limit has stopped it
     finally:
         await session.aclose()
-    return isinstance(outcome, (LimitReached, Crashed, *ends)) and "reached" not in host.text
+    if isinstance(outcome, Done) and not may_end_normally:
+        return False
+    return isinstance(outcome, (LimitReached, Crashed, Done)) and "reached" not in host.text
 
 
 def _reached(tests: Mapping[str, bool]) -> list[str]:

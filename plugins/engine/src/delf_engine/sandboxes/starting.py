@@ -130,14 +130,11 @@ class _Search:
         return state
 
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
-        """Return the isolation of a backend, and the reason that it is not stronger.
-
-        The isolation is measured only if more than ``process`` is required. Without a measurement,
-        the isolation is ``process``.
-        """
+        """Return the isolation of a backend, and the reason that it is not stronger."""
         probed = Probed(spec, backend)
-        measurement: Measured | None = None
-        if probed.claimed != "process" and self.config.min_isolation != "process":
+        measurement: Measured | None = None  # counts as "process", the weakest isolation
+        is_process_enough = self.config.min_isolation == "process"
+        if probed.claimed != "process" and not is_process_enough:
             try:
                 measurement = await probed.measure()
             except Exception as error:  # a plugin may raise anything
@@ -201,7 +198,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
     reasons_against_others: list[str] = []
     hint = ""
     for spec in specs:
-        if spec.subset and search.config.allowed_libs:
+        if spec.subset and search.config.allowed_libs:  # a subset of Python has no libraries
             libraries = ", ".join(search.config.allowed_libs)
             reasons_against_others.append(f"{spec.name} cannot import {libraries}")
             continue
@@ -211,7 +208,7 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             reasons_against_others.append(f"{spec.name}: {reason}")
             hint = hint or chosen_sandbox.hint
             continue
-        # The warning also names stronger sandboxes that were not tried, as they run only a subset.
+        # Sandboxes with a subset of Python come later in the list, and were not tried.
         reasons_against_others += [
             f"{other.name} isolates by {other.isolation}, but runs a subset of Python"
             for other in _stronger_subsets(specs, spec)
@@ -221,16 +218,16 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
             warning=_warning(spec, reasons_against_others),
             passed_over=bool(reasons_against_others),
         )
-    if not specs:
+    if specs:
+        min_isolation = search.config.min_isolation
+        error = SandboxUnavailableError(
+            f"no sandbox with isolation {min_isolation!r} or stronger works here: "
+            f"{'; '.join(reasons_against_others)}",
+            hint=hint or None,
+        )
+    else:
         package = packages("sandbox")[recommended_plugin("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
-        raise search.host.with_load_failures(error)
-    min_isolation = search.config.min_isolation
-    error = SandboxUnavailableError(
-        f"no sandbox with isolation {min_isolation!r} or stronger works here: "
-        f"{'; '.join(reasons_against_others)}",
-        hint=hint or None,
-    )
     raise search.host.with_load_failures(error)
 
 
