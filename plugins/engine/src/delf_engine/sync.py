@@ -107,18 +107,19 @@ def run_on_loop(
 def _result_of(
     future: Future[T], loop: asyncio.AbstractEventLoop, *, raises_when_blocked: bool
 ) -> T:
-    """Wait for the result of a future that belongs to another thread's loop, and return the result.
+    """Wait for a future of another thread's loop, and return its result.
 
-    While a function blocks that loop, log a warning, and raise ``TimeoutError`` after some time if
-    ``raises_when_blocked`` is set.
+    Raises:
+        TimeoutError: If a function blocks the loop for long, with ``raises_when_blocked``.
     """
-    probe: threading.Event | None = None  # the loop sets this at once, unless the loop is blocked
+    probe: threading.Event | None = None
     blocked_seconds = 0.0
     while not _is_done(future, SLOW_SECONDS) and not loop.is_closed():
-        if probe is None or probe.is_set():
-            probe = threading.Event()
-            loop.call_soon_threadsafe(probe.set)
+        is_blocked = probe is not None and not probe.is_set()
+        if not is_blocked:
             blocked_seconds = 0.0
+            probe = threading.Event()
+            loop.call_soon_threadsafe(probe.set)  # at once, unless a function blocks the loop
             continue
         if blocked_seconds == 0.0:
             _log.warning("the agent's event loop does not answer%s", busy_at(loop))
@@ -201,8 +202,7 @@ class RuntimeLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._runtime_future: asyncio.Future[Runtime] | None = None
-        # An async generator that waits at its only ``yield``. Its event loop closes the generator
-        # before the loop ends, and the generator then stops the runtime.
+        # Stops the runtime before the event loop ends.
         self._loop_watcher: AsyncGenerator[None] | None = None
         # The runtimes whose stop has begun and not ended.
         self._being_stopped: set[asyncio.Future[Runtime]] = set()
@@ -384,26 +384,26 @@ class RuntimeLoop:
             # Without the context of the calling task, because all tasks share the runtime.
             self._runtime_future = shared_task(self._make())
             self._loop_watcher = self._watch_loop(self._runtime_future)
-            await anext(self._loop_watcher)  # begins the generator
-        starting = self._runtime_future
-        if starting.done() and starting.exception() is None:
-            return starting.result()
+            await anext(self._loop_watcher)  # begin to watch
+        runtime_future = self._runtime_future
+        if runtime_future.done() and runtime_future.exception() is None:
+            return runtime_future.result()
         try:
             # Shielded: a caller that is cancelled must not end the start for the others.
-            return await asyncio.shield(starting)
+            return await asyncio.shield(runtime_future)
         except Exception:
-            # Another caller may have begun the next start meanwhile, which must stay.
-            if self._runtime_future is starting:
-                self._runtime_future = None
+            is_latest_start = self._runtime_future is runtime_future
+            if is_latest_start:
+                self._runtime_future = None  # so that the next caller starts the runtime again
             raise
 
     async def _watch_loop(self, runtime_future: asyncio.Future[Runtime]) -> AsyncGenerator[None]:
         """Stop a runtime before the running event loop ends.
 
-        Before an event loop ends, it closes all async generators that have begun.
+        An event loop that ends first closes its async generators, such as this one.
         """
         try:
-            yield
+            yield  # until the loop closes this generator
         finally:
             # The agent may have started another runtime since then, which goes on.
             if self._runtime_future is runtime_future:

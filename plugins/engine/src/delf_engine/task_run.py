@@ -364,8 +364,7 @@ class TaskRun:
         for bound_action in self.tools.shown:
             trust = _trust_of_texts(bound_action.connection, "description_trust", default="own")
             if trust == "own":
-                continue  # a value that is nowhere else counts as the user's own anyway
-            # All descriptions that are left are from outside.
+                continue  # only texts of others are searched for the origin of a value
             place = f"the descriptions of {bound_action.connection.name}"
             for text in filter(None, bound_action.action.texts()):
                 yield ContextText("outside", text, place)
@@ -437,15 +436,15 @@ def _config_of(request: TaskRequest, config: AgentConfig, resources: Resources) 
 
     Args:
         request: The task.
-        config: The configuration of the agent. A child task has its own configuration, with the
-            child's model.
-        resources: The agent's resources, with the agent's configuration.
+        config: The configuration of the agent, or of the child task.
+        resources: The agent's resources.
     """
-    if request.model is not None and request.child is None:
+    if request.model is not None and request.child is None:  # a child's config has its model
         config = config.with_main_llm(request.model, resources.agent.context.host.providers)
     strategy = request.strategy or config.strategy
-    # A strategy may change settings. The agent's own strategy has done so when the agent started.
-    if strategy == resources.config.strategy:
+    is_strategy_of_agent = strategy == resources.config.strategy
+    if is_strategy_of_agent:
         return config
+    # A strategy may change other settings, too.
     config_with_strategy = config.model_copy(update={"strategy": strategy})
     return with_strategy(config_with_strategy, resources.agent.context.host)

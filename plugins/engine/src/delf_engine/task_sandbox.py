@@ -145,19 +145,23 @@ class TaskSandbox:
             session = await self._open_again()
         is_first_use = session is not self._recorded_session
         if is_first_use:
-            self._recorded_session = session
-            self._has_run_unapproved_script = False
-            self.budget.begin_session()
-            name = self._sandbox.spec.name
-            isolation = self._sandbox.isolation
-            await self._log.record(SandboxOpened, backend=name, isolation=isolation)
-            run = self._run
-            variables = {**run.conversation_variables.values, **run.request.variables}
-            if variables:
-                problem = await restore_variables(session, variables)
-                if problem is not None:
-                    await run.warn(problem)
+            await self._begin(session)
         return session
+
+    async def _begin(self, session: SandboxSession) -> None:
+        """Record a new session, and restore the task's variables in it."""
+        self._recorded_session = session
+        self._has_run_unapproved_script = False
+        self.budget.begin_session()
+        name = self._sandbox.spec.name
+        isolation = self._sandbox.isolation
+        await self._log.record(SandboxOpened, backend=name, isolation=isolation)
+        run = self._run
+        variables = {**run.conversation_variables.values, **run.request.variables}
+        if variables:
+            problem = await restore_variables(session, variables)
+            if problem is not None:
+                await run.warn(problem)
 
     async def _open_again(self) -> SandboxSession:
         """Open a session; after a sandbox died, retry while its server may be restarting."""

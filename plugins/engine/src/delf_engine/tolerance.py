@@ -28,7 +28,7 @@ def normalised_name(name: str) -> str:
 def with_spelling_of_parameters(
     arguments: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, Any]:
-    """Rename arguments to the spelling of the parameter that they mean.
+    """Rename arguments to the spelling of the parameters, such as ``userId`` to ``user_id``.
 
     Args:
         arguments: Arguments by name.
@@ -40,17 +40,18 @@ def with_spelling_of_parameters(
     by_spelling: dict[str, list[str]] = {}
     for name in all_names:
         by_spelling.setdefault(normalised_name(name), []).append(name)
-    arguments_by_name: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for name, value in arguments.items():
         parameter = name
         candidates = by_spelling.get(normalised_name(name), [])
-        if name not in all_names and len(candidates) == 1:
+        is_misspelt = name not in all_names
+        if is_misspelt and len(candidates) == 1:
             (candidate,) = candidates
-            has_other_argument = candidate in arguments or candidate in arguments_by_name
-            if not has_other_argument:
+            is_given_already = candidate in arguments or candidate in renamed
+            if not is_given_already:
                 parameter = candidate
-        arguments_by_name[parameter] = value
-    return arguments_by_name
+        renamed[parameter] = value
+    return renamed
 
 
 def validate_arguments(

@@ -351,9 +351,8 @@ async def _bind(
             forbidden_names.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # A call could store a stranger's text in the connection, and a trusted read would return it
-        # later as the user's own words. So people review all parameters of such a call, including
-        # those with content, such as the body of a note.
+        # A script may store a stranger's text as a note. If later reads count as the user's own
+        # words, people have to review also the note's text, and not only its title.
         reviewed_action = _with_all_parameters_reviewed(action) if has_trusted_results else action
         bound_actions[connection.name, method] = BoundAction(
             connection, reviewed_action, name, asks, check=check
@@ -383,14 +382,12 @@ def _script_name(connection: str, method: str) -> str:
 
 
 def _with_all_parameters_reviewed(action: Action) -> Action:
-    """Return an action without content parameters, so that people review all its parameters.
-
-    An action that only reads, or declares which parameters need review, is returned unchanged.
-    """
+    """Make people review all parameters of an action, unless the action declares its review."""
     declares_review = action.sinks is not None or action.contents is not None
     if action.effect == "read" or declares_review:
         return action
-    return replace(action, contents=())  # declares that no parameter has content
+    no_contents: tuple[str, ...] = ()  # contents are the parameters that nobody has to review
+    return replace(action, contents=no_contents)
 
 
 def _with_declared_trust(connection: ConnectionLike, action: Action) -> Action:

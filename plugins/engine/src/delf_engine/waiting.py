@@ -51,10 +51,8 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit while a call waits for a person or a child task.
 
-        Several calls of the task may be in this block at once. A call that leaves the block while
-        another call waits there goes on without a permit. The last call to leave waits until the
-        task holds the permit again; if that call is cancelled, the permit is reacquired in the
-        background.
+        Several calls may be in this block at once. The last call to leave it waits until the task
+        holds the permit again.
         """
         call = asyncio.current_task()
         self._calls_in_released.append(call)
@@ -64,7 +62,7 @@ class Permit:
         finally:
             self._calls_in_released.remove(call)
             if not self._calls_in_released:
-                self._begin_reacquisition()
+                self._begin_reacquisition()  # also for a cancelled call, which does not wait below
         await self.wait_until_held()  # returns at once while another call waits in this block
 
     async def wait_until_held(self) -> None:
@@ -73,13 +71,14 @@ class Permit:
         Call this before heavy work.
         """
         while not self._held:
-            if self._is_over or self._has_waiting_call:
+            stays_released = self._is_over or self._has_waiting_call
+            if stays_released:
                 return
             if self.reacquisition is not None:
                 await asyncio.wait({self.reacquisition})
                 continue
-            # The calls that are left in released() are being cancelled. The last of them to leave
-            # the block begins the reacquisition.
+            # All calls in released() are being cancelled: the last one to leave will reacquire the
+            # permit.
             cancelled_calls = {call for call in self._calls_in_released if call is not None}
             if not cancelled_calls:
                 return

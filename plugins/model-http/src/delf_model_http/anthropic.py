@@ -115,24 +115,15 @@ class Messages:
         if _is_on(thinking):
             for name in _SAMPLING:  # refused together with thinking
                 result.pop(name, None)
-            if "max_tokens" not in parts.settings:  # the limit includes thinking
+            if "max_tokens" not in parts.settings:
+                # The default is for the answer alone, but the API counts the thinking, too.
                 result["max_tokens"] += integer_field(thinking["thinking"], "budget_tokens")
         if facts.max_output_tokens:
             result["max_tokens"] = min(result["max_tokens"], facts.max_output_tokens)
-        tools = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": dict(tool.parameters),
-            }
-            for tool in request.tools
-        ]
-        if parts.search is not None:
-            tools.append(searches.of_anthropic(parts.search))
-        if tools:
+        if tools := _tools(parts):
             result["tools"] = tools
-        is_forced = request.tools and request.must_call
-        if is_forced and not _has_budget(thinking):  # refused with a thinking budget
+        must_call = request.tools and request.must_call
+        if must_call and not _has_budget(thinking):  # refused with a thinking budget
             result["tool_choice"] = {"type": "any"}
         if parts.stream:
             result["stream"] = True
@@ -282,6 +273,20 @@ def _source(data: bytes, media_type: str) -> dict[str, str]:
     return {"type": "base64", "media_type": media_type, "data": chat.base64_of(data)}
 
 
+def _tools(parts: RequestParts) -> list[Any]:
+    tools: list[Any] = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "input_schema": dict(tool.parameters),
+        }
+        for tool in parts.request.tools
+    ]
+    if parts.search is not None:
+        tools.append(searches.of_anthropic(parts.search))
+    return tools
+
+
 def _start_block(
     block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True
 ) -> list[ModelDelta]:
@@ -298,8 +303,8 @@ def _start_block(
         arguments = ""
         if is_whole:
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-        # When a call is sent back to the API, the thinking that came before the call must be sent,
-        # too. So the call, but no later call, gets the thinking as its opaque token.
+        # The API requires the thinking back together with the first call after it. So delf keeps
+        # the thinking as the opaque token of this call.
         token = json.dumps(answer.signed_blocks) if answer.signed_blocks else None
         answer.signed_blocks.clear()
         return answer.add_call(block.get("id"), required(block, "name"), arguments, token)

@@ -36,15 +36,16 @@ class EventReader:
         Raises:
             UnreadableError: If the bytes are not UTF-8, or an event is too long.
         """
-        text = self._rest + data
+        unparsed = self._rest + data
         if not self._has_started:
-            if len(text) < len(_BOM) and _BOM.startswith(text):
-                self._rest = text
+            may_begin_with_bom = len(unparsed) < len(_BOM) and _BOM.startswith(unparsed)
+            if may_begin_with_bom:
+                self._rest = unparsed
                 return []
-            text = text.removeprefix(_BOM)
+            unparsed = unparsed.removeprefix(_BOM)
             self._has_started = True
-        lines = text.splitlines(keepends=True)
-        # A line is complete once its newline has arrived, which may follow a trailing "\r".
+        lines = unparsed.splitlines(keepends=True)
+        # A last line that ends in "\r" is kept, too: its "\n" may be the next byte.
         has_partial_line = bool(lines) and not lines[-1].endswith(b"\n")
         self._rest = lines.pop() if has_partial_line else b""
         if len(self._rest) + self._size > MAX_BYTES:

@@ -81,19 +81,17 @@ class GeminiLive:
         return "setupComplete" in event
 
     def client_events(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return one event, as a list: the results of calls, or all turns of the conversation.
-
-        The event contains the results if the request has results and no message of the model.
-        """
-        # The server refuses results of calls that it has cancelled, so these are sent as text.
-        cancelled_ids, self._cancelled_ids = self._cancelled_ids, set()
+        """Return one event, as a list: the results of calls, or the whole conversation."""
         turns = [message for message in request.messages if message.role != "system"]
-        messages = [_with_cancelled_as_text(message, cancelled_ids) for message in turns]
+        # The server refuses results of calls that it has cancelled, so these are sent as text.
+        messages = [_with_cancelled_as_text(message, self._cancelled_ids) for message in turns]
+        self._cancelled_ids = set()
         parts = list(chain.from_iterable(message.parts for message in messages))
         results = [part for part in parts if isinstance(part, ToolResult)]
         texts = [part.text for part in parts if isinstance(part, TextPart)]
-        has_user_messages_only = all(message.role == "user" for message in messages)
-        if results and has_user_messages_only:
+        # A message of the model is only sent to a session that does not have the model's calls.
+        answers_calls_of_session = all(message.role == "user" for message in messages)
+        if results and answers_calls_of_session:
             function_responses = [_response(result) for result in results]
             if texts:  # a separate text would interrupt the model
                 function_responses[-1]["response"]["notice"] = "\n".join(texts)

@@ -137,9 +137,8 @@ class ChatCompletions:
 def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     """Add a streamed piece of a call; return the deltas to emit.
 
-    Most servers number the calls of an answer. The first piece of a call then has a new index, and
-    later pieces repeat the index. Some servers send the index 0 for all calls, or no index: a piece
-    with a name and another id then begins a call, and any other piece continues the latest call.
+    Most servers number the calls of an answer: each piece has the index of its call. But some
+    servers send no index, or the index 0 for all calls.
     """
     function = fields(call.get("function"))
     arguments = _arguments(function)
@@ -147,33 +146,29 @@ def _add_call_piece(call: Mapping[str, Any], answer: Answer) -> list[ModelDelta]
     name = function.get("name")
     index = _index_of_piece(call, name, answer)
     has_new_index = index > answer.last_call_index
-    begins_call_at_used_index = bool(name) and answer.is_new_call(index, call_id)
-    if has_new_index or begins_call_at_used_index:
+    has_new_id_at_used_index = bool(name) and answer.is_new_call(index, call_id)
+    if has_new_index or has_new_id_at_used_index:
         return answer.add_call(
             call_id, name or "", arguments, fields_to_send_back=_fields_to_send_back(call)
         )
     if index >= 0 and answer.is_emitted(index):
-        # No piece can belong to an emitted call, which is complete. So the server sends the same
-        # index for all calls, and the piece belongs to the latest call.
+        # This call is complete: the server sends its index for the latest call, too.
         index = answer.last_call_index
     answer.name_call(index, name)
     return answer.add_arguments(index, arguments)
 
 
 def _index_of_piece(call: Mapping[str, Any], name: Any, answer: Answer) -> int:
-    """Return the index of the call to which a piece belongs.
-
-    Without an index from the server, the piece belongs to the latest call or begins the next call.
-    The index is -1 if there is no call yet, and the piece has neither a name nor an id.
-    """
+    """Return the index of the call to which a piece belongs; -1 if no call has begun."""
     server_index = call.get("index")
     if isinstance(server_index, int):
         return answer.index_of(server_index)
     call_id = call.get("id")
     has_new_id = bool(call_id) and not answer.is_last(call_id)
-    is_first_call = bool(name) and not answer.has_calls
-    begins_call = has_new_id or is_first_call
-    return answer.last_call_index + 1 if begins_call else answer.last_call_index
+    begins_first_call = bool(name) and not answer.has_calls
+    if has_new_id or begins_first_call:
+        return answer.last_call_index + 1
+    return answer.last_call_index
 
 
 def _calls_in(message: Any) -> list[Any]:

@@ -76,10 +76,11 @@ class Realtime:
         session: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
         if "max_tokens" in settings:
             session["max_output_tokens"] = settings["max_tokens"]
-        if rules or "instructions" in self._session:
-            # A request without instructions keeps those of the session.
-            session["instructions"] = rules or self._session["instructions"]
-        if request.tools or self._session.get("tools"):
+        instructions = rules or self._session.get("instructions")
+        if instructions is not None:
+            session["instructions"] = instructions
+        has_tools_in_session = bool(self._session.get("tools"))
+        if request.tools or has_tools_in_session:  # an empty list removes the session's tools
             session["tools"] = [
                 {
                     "type": "function",

@@ -171,14 +171,14 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
             contents.append(part)
     if contents or not input_items:
         role = system_role if message.role == "system" else message.role
-        content = _content(contents)
-        # An assistant's content goes before its calls, other content after results.
-        position = 0 if message.role == "assistant" else len(input_items)
-        input_items.insert(position, {"role": role, "content": content})
+        content_item = {"role": role, "content": _content(contents)}
+        if message.role == "assistant":
+            input_items.insert(0, content_item)  # before its calls
+        else:
+            input_items.append(content_item)  # after the results of calls
     if len(input_items) == 1:
         return input_items  # a message has at least one item, even an empty one
-    # The API refuses empty content beside other items, so that item is left out. An item without
-    # the field, such as a call, stays.
+    # The API refuses empty content beside other items, such as calls.
     return [item for item in input_items if item.get("content") != ""]
 
 

@@ -34,16 +34,15 @@ async def _prepare_request(request: Any) -> None:
 async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
     """Await a litellm call that can be cancelled at any time.
 
-    litellm creates a coroutine in a thread and then awaits the coroutine. A cancellation between
-    these steps would leave the coroutine unawaited. A cancelled call therefore continues for a few
-    milliseconds, until its request is sent.
+    A cancelled call continues for some milliseconds, until its request is sent: litellm creates a
+    coroutine in a thread, and an earlier cancellation would leave that coroutine unawaited.
 
     Args:
         call: The call, which has not started.
     """
     request_sent = asyncio.Event()
     context = copy_context()
-    context.run(_request_sent.set, request_sent)  # for _prepare_request(), called by the task
+    context.run(_request_sent.set, request_sent)  # _prepare_request() then sets the event
     task = asyncio.create_task(call, context=context)
     try:
         return await asyncio.shield(task)  # a cancellation of this function leaves the task running
@@ -51,7 +50,8 @@ async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
         await _wait_until_cancellable(task, request_sent)
         task.cancel()
         await asyncio.wait((task,))
-        if not task.cancelled() and task.exception() is None:
+        has_response = not task.cancelled() and task.exception() is None
+        if has_response:
             await _close(task.result())
         raise
 
@@ -113,8 +113,8 @@ class Clients:
     def _client(self, pool: Any) -> Any:
         """Return the client that litellm accepts for the endpoint's dialect.
 
-        litellm calls the dialect ``openai`` with the client of that package, and any other dialect
-        with its own HTTP handler.
+        Args:
+            pool: litellm's own HTTP handler, which litellm accepts for any dialect but ``openai``.
         """
         if self._endpoint.dialect != "openai":
             return pool

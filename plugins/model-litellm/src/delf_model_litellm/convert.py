@@ -83,15 +83,19 @@ def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoin
         merged |= dict(extra)
     elif extra:
         merged["extra_body"] = dict(extra)
-    thinking: Mapping[str, Any] = merged.get("thinking") or {}
-    is_requested = thinking or merged.get("reasoning_effort") not in (None, "none")
-    is_thinking = is_requested and thinking.get("type") != "disabled"
-    if endpoint.dialect == "anthropic" and is_thinking:
+    if endpoint.dialect == "anthropic" and _asks_for_thinking(merged):
         # Anthropic's API refuses sampling settings together with thinking.
         merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # only compatible servers accept it
     return merged
+
+
+def _asks_for_thinking(merged: Mapping[str, Any]) -> bool:
+    thinking: Mapping[str, Any] = merged.get("thinking") or {}
+    if thinking.get("type") == "disabled":
+        return False
+    return bool(thinking) or merged.get("reasoning_effort") not in (None, "none")
 
 
 def _check_fields(extra: Mapping[str, Any], endpoint: Endpoint) -> None:

@@ -77,14 +77,14 @@ def _unanswered(
         is_malformed: Whether there is a response, but it does not follow the protocol.
     """
     failure = failure_without_response(kinds, details, endpoint, timeout)
-    # Only failures of the connection, such as a timeout, may be retried.
-    is_connection_failure = failure.retry != "no" or bool(kinds & _CONNECTION_ERRORS)
-    if is_connection_failure:
+    can_be_retried = failure.retry != "no"  # such as a timeout
+    if can_be_retried or kinds & _CONNECTION_ERRORS:
         return failure
     if is_malformed:
         return unreadable(endpoint)
-    if "APIConnectionError" in kinds:  # litellm's class for every other failed connection
-        return failure_without_response(frozenset({"ConnectionError"}), details, endpoint, timeout)
+    if "APIConnectionError" in kinds:  # litellm's class for failed connections of other libraries
+        kinds_in_python = frozenset({"ConnectionError"})
+        return failure_without_response(kinds_in_python, details, endpoint, timeout)
     return _failure_of_configuration(failure, kinds, details, endpoint)
 
 
@@ -113,7 +113,7 @@ def _failure_of_configuration(
 def _response_status(
     errors: Sequence[BaseException], *, is_malformed: bool
 ) -> tuple[int | None, Mapping[str, str]]:
-    """Return the status and headers of the provider's response; None without a response.
+    """Return the status and headers of the provider's response; None if the status is unknown.
 
     Args:
         errors: The exception of litellm, and its causes.
@@ -127,8 +127,10 @@ def _response_status(
     top: Any = errors[0]
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
-    # litellm also makes up a status for a failure without a response, and then has no headers.
-    if not is_malformed and headers and isinstance(status, int):
+    # litellm makes up a status for a malformed response, and for a failure without a response,
+    # which has no headers.
+    is_made_up = is_malformed or not headers
+    if isinstance(status, int) and not is_made_up:
         return status, headers
     return None, {}
 

@@ -70,8 +70,7 @@ class _StreamContent:
     def index_of(self, part: Any) -> int:
         """Return the index of the call to which a piece belongs.
 
-        A server should number the calls 0, 1, 2 and so on, and the number is the index. But some
-        servers give the number 0 to all calls.
+        Servers should number the calls 0, 1, 2 and so on, but some give all calls the number 0.
 
         Args:
             part: The piece of a call, with the server's number of the call.
@@ -80,14 +79,12 @@ class _StreamContent:
         last_index = len(self.calls) - 1
         if number > last_index:
             return number
-        numbered_call = self.calls[number]
-        is_complete = numbered_call.is_complete
-        if part.function.name:
-            # The name alone does not show a new call, because each piece of a call may repeat it.
-            has_other_id = bool(part.id) and part.id != numbered_call.id
-            follows_complete_call = is_complete and not part.id
-            if has_other_id or follows_complete_call:
-                return last_index + 1
+        known_call = self.calls[number]
+        is_complete = known_call.is_complete
+        # Each piece of a call may have the call's name and id.
+        is_of_other_call = part.id != known_call.id if part.id else is_complete
+        if part.function.name and is_of_other_call:
+            return last_index + 1
         # A complete call gets no more pieces: the server gives its number to the last call, too.
         return last_index if is_complete else number
 
@@ -138,8 +135,7 @@ class LiteLLMModel(EndpointModel):
         litellm = await library.load()
         client = self._clients.get()  # None if litellm has to use a client of its own
         arguments = self._arguments(litellm, request, client, stream=stream)
-        # The client calls check_response() for each response. That function reads the variable, and
-        # raises if the server streams a reply that should be complete, or the other way round.
+        # check_response() then raises if the server streams, and should not, or the reverse.
         token = wants_stream.set(stream)
         try:
             call = litellm.acompletion(**arguments)

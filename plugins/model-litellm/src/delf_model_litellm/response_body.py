@@ -72,7 +72,7 @@ class CheckedBody(httpx.AsyncByteStream):
 
 
 async def check_response(response: httpx.Response) -> None:
-    """Limit the size of a response, and check that it is a stream if and only if one was requested.
+    """Limit the size of a response, and check that it is a stream if a stream was requested.
 
     Raises:
         StreamedError: If the response is a stream that was not requested.
@@ -80,22 +80,24 @@ async def check_response(response: httpx.Response) -> None:
         UnreadableError: If the body cannot be inflated.
     """
     body = response.stream
-    if isinstance(body, httpx.AsyncByteStream):
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        is_json = response.headers.get("content-type", "").startswith("application/json")
-        if is_stream and wants_stream.get() is False:
-            raise StreamedError("the response is a stream")
-        try:
-            inflater = Inflater(response.headers, _MAX_STREAM_BYTES if is_stream else _MAX_BYTES)
-        except BodyError as error:
-            raise UnreadableError(str(error)) from None
-        response.headers.pop("content-encoding", None)  # the body is inflated already
-        response.stream = CheckedBody(body, inflater)
-        is_answer = is_json and response.status_code == _OK
-        if is_answer and wants_stream.get():
-            is_completion = b'"choices"' in await response.aread()  # an error has no choices
-            if is_completion:
-                raise WholeError("the completion is not streamed")
+    if not isinstance(body, httpx.AsyncByteStream):
+        return
+    wanted = wants_stream.get()  # None for a request that is not delf's own
+    content_type = response.headers.get("content-type", "")
+    is_stream = content_type.startswith("text/event-stream")
+    if is_stream and wanted is False:
+        raise StreamedError("the response is a stream")
+    try:
+        inflater = Inflater(response.headers, _MAX_STREAM_BYTES if is_stream else _MAX_BYTES)
+    except BodyError as error:
+        raise UnreadableError(str(error)) from None
+    response.headers.pop("content-encoding", None)  # CheckedBody inflates the body
+    response.stream = CheckedBody(body, inflater)
+    is_json_answer = content_type.startswith("application/json") and response.status_code == _OK
+    if is_json_answer and wanted:
+        is_completion = b'"choices"' in await response.aread()  # an error has no choices
+        if is_completion:
+            raise WholeError("the completion is not streamed")
 
 
 def is_complete(stream: Any) -> bool:
