@@ -82,9 +82,9 @@ def _unanswered(
         return failure
     if is_malformed:
         return unreadable(endpoint)
-    if "APIConnectionError" in kinds:  # litellm's class for failed connections of other libraries
-        kinds_in_python = frozenset({"ConnectionError"})
-        return failure_without_response(kinds_in_python, details, endpoint, timeout)
+    if "APIConnectionError" in kinds:  # litellm's class for every other failed connection
+        connection_error = frozenset({"ConnectionError"})
+        return failure_without_response(connection_error, details, endpoint, timeout)
     return _failure_of_configuration(failure, kinds, details, endpoint)
 
 
@@ -127,10 +127,10 @@ def _response_status(
     top: Any = errors[0]
     headers: Any = getattr(top, "litellm_response_headers", None)
     status: Any = getattr(top, "status_code", None)
-    # litellm makes up a status for a malformed response, and for a failure without a response,
-    # which has no headers.
-    is_made_up = is_malformed or not headers
-    if isinstance(status, int) and not is_made_up:
+    # The status of a malformed response explains nothing. litellm also makes up a status for a
+    # failure without a response, and then has no headers.
+    explains_failure = not is_malformed and bool(headers)
+    if isinstance(status, int) and explains_failure:
         return status, headers
     return None, {}
 

@@ -72,7 +72,7 @@ class CheckedBody(httpx.AsyncByteStream):
 
 
 async def check_response(response: httpx.Response) -> None:
-    """Limit the size of a response, and check that it is a stream if a stream was requested.
+    """Limit the size of a response, and check that it is a stream or a whole, as requested.
 
     Raises:
         StreamedError: If the response is a stream that was not requested.
@@ -82,7 +82,7 @@ async def check_response(response: httpx.Response) -> None:
     body = response.stream
     if not isinstance(body, httpx.AsyncByteStream):
         return
-    wanted = wants_stream.get()  # None for a request that is not delf's own
+    wanted = wants_stream.get()  # None outside of delf's requests
     content_type = response.headers.get("content-type", "")
     is_stream = content_type.startswith("text/event-stream")
     if is_stream and wanted is False:

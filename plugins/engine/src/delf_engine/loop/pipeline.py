@@ -116,7 +116,8 @@ class TaskPipeline:
             origin: The agent's id.
 
         Raises:
-            asyncio.CancelledError: If the task was cancelled, and its end is recorded.
+            asyncio.CancelledError: If the task was cancelled. By then its end is recorded, unless it
+                stays resumable.
         """
         work: asyncio.Future[str] | None = None
         try:
