@@ -480,7 +480,7 @@ def _in_common_literal(text: str) -> Iterator[str]:
 
 def _in_repr(text: str, represent: Callable[[str], str]) -> Iterator[str]:
     """Yield the forms of a text between the quotes of Python's ``repr``, single and double."""
-    # Represent the parts between single quotes: the quotes of each result are two characters.
+    # represent() puts a part in single quotes, which ``[1:-1]`` cuts off.
     parts = [represent(part)[1:-1] for part in text.split("'")]
     yield "\\'".join(parts)  # it\'s
     yield "'".join(parts)  # it's

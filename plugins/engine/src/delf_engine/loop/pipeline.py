@@ -116,8 +116,8 @@ class TaskPipeline:
             origin: The agent's id.
 
         Raises:
-            asyncio.CancelledError: If the task was cancelled. By then its end is recorded, unless it
-                stays resumable.
+            asyncio.CancelledError: If the task was cancelled. By then, its end is recorded,
+                unless the task stays resumable.
         """
         work: asyncio.Future[str] | None = None
         try:

@@ -549,8 +549,8 @@ def _account_of(model: LLMConfig) -> _Account:
 
 def _can_another_model_answer(error: LLMExecutionError) -> bool:
     status = error.status
-    is_unanswered = status is None  # as without a connection
-    if is_unanswered or error.too_long:  # another model may accept a longer prompt
+    # Without a status, the server did not answer. Another model may also accept a longer prompt.
+    if status is None or error.too_long:
         return True
     return status >= 500 or status in _UNAVAILABLE
 
