@@ -10,7 +10,7 @@ import pytest
 from croniter import croniter
 
 from delf.errors import ConfigurationError
-from delf_runner_dbos.times import check_times, is_in_repeated_hour
+from delf_runner_dbos.times import check_times, repeats_time_of_day
 
 SPRING, AUTUMN = datetime(2026, 3, 28, 12), datetime(2026, 10, 24, 12)
 
@@ -38,9 +38,9 @@ def test_hourly_schedule_fires_in_each_hour_when_clocks_are_set_back(cron: Any):
 
 def test_firing_of_a_test_or_of_a_utc_schedule_is_never_repeated():
     again = {"cron": "30 2 * * *", "zone": "Europe/Berlin", "at": "2026-10-25T02:30:00+01:00"}
-    assert is_in_repeated_hour(again)
-    assert not is_in_repeated_hour({**again, "test": True})
-    assert not is_in_repeated_hour({**again, "zone": None})
+    assert repeats_time_of_day(again)
+    assert not repeats_time_of_day({**again, "test": True})
+    assert not repeats_time_of_day({**again, "zone": None})
 
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 1 1 * 2020"])
@@ -60,6 +60,6 @@ def times_of(cron: str, begin: datetime, zone: str) -> list[str]:
     each = croniter(cron, begin.replace(tzinfo=ZoneInfo(zone)), second_at_beginning=True)
     while (at := each.get_next(datetime)).date() <= day:
         firing = {"cron": cron, "zone": zone, "at": at.isoformat()}
-        if at.date() == day and not is_in_repeated_hour(firing):
+        if at.date() == day and not repeats_time_of_day(firing):
             found.append(at.strftime("%H:%M%z"))
     return found

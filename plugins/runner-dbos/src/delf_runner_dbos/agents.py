@@ -99,7 +99,7 @@ class Agents:
         Raises:
             ConfigurationError: If the tasks belong to another project.
         """
-        state = replace(self._state)
+        state = replace(self._state)  # a copy, which restore_options() changes
         options = Options(flags=_NO_FLAGS)
         if task_setup:
             folder = task_setup.get("folder", "")
@@ -112,13 +112,14 @@ class Agents:
                 )
             setup_here = {**task_setup, "folder": str(working_folder)}
             options = restore_options(state, options, setup_here)
-        # The project's settings override the defaults, and the fixed options override the settings.
         agent_setup = Setup.of(state, options)
-        project_fields = agent_setup.project.agent.model_fields_set
-        defaults = {
-            name: value for name, value in self._defaults.items() if name not in project_fields
+        # The project's settings override the defaults. The fixed options override everything.
+        fields_in_project = agent_setup.project.agent.model_fields_set
+        parameters = {
+            name: value for name, value in self._defaults.items() if name not in fields_in_project
         }
-        return agent_setup.agent(**{**defaults, **self._fixed_options})
+        parameters.update(self._fixed_options)
+        return agent_setup.agent(**parameters)
 
     async def aclose(self) -> None:
         """Stop all agents. Other runners can resume the interrupted tasks."""

@@ -67,12 +67,13 @@ class Workflows:
 
         If the start fails, DBOS is shut down again before the error is raised.
         """
-        # Both replace methods of DBOS's class for SQLite databases: the one that begins a
-        # transaction, and the one with which DBOS.launch() opens the database.
-        lock_claims()
-        add_missing_functions()
+        lock_claims()  # replaces DBOS's method that begins a transaction in SQLite
+        add_missing_functions()  # replaces DBOS's method that opens an SQLite database
         self._register(asyncio.get_running_loop())
-        DBOS.listen_queues([name for queue in queues for name in (queue, keyed_queue_name(queue))])
+        queue_names: list[str] = []
+        for queue in queues:
+            queue_names += [queue, keyed_queue_name(queue)]
+        DBOS.listen_queues(queue_names)
         try:
             await asyncio.to_thread(DBOS.launch)
         except BaseException:

@@ -265,7 +265,8 @@ class DbosQueue:
             excluded_ids: The ids of workflows that are not deleted.
         """
         completed_before = _iso(before)
-        # A full page always has workflows to delete, even if all excluded ones come first.
+        # Each page begins with the first workflow that is left. Even if all excluded ones come
+        # first, a full page has others, so that each round deletes some.
         page_size = BATCH_SIZE + len(excluded_ids)
         while True:
             rows = await self.call(

@@ -35,7 +35,7 @@ from delf_engine.retention import prune
 from delf_engine.task import TRUST, VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, belongs_to_project, task_id_of
 from delf_runner_dbos.schedules import delete_idle_firings, seen_digests
-from delf_runner_dbos.times import is_in_repeated_hour
+from delf_runner_dbos.times import repeats_time_of_day
 from delf_runner_dbos.watching import compare_items, items_of, truncate_item
 
 if TYPE_CHECKING:
@@ -394,13 +394,13 @@ class Runner:
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> str:
         """Retry a queue operation until the database responds, and return ``requeued``."""
         while not self._is_shutting_down:
-            # track() suppresses the error of a database that does not answer.
-            with self._queue_outage.track(DelfError):
+            with self._queue_outage.track(DelfError):  # suppresses the error of work()
                 await work()
                 return "requeued"
-            await asyncio.sleep(AWAY_SECONDS)  # only reached after an error
+            await asyncio.sleep(AWAY_SECONDS)
         # Never return: run() releases the task to other runners, and this process ends.
-        return await asyncio.get_running_loop().create_future()
+        never_done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never_done
 
     async def _fail(self, queued: TaskQueued, error: DelfError) -> None:
         """Record a task as failed, and notify its owner. Does nothing if the task is over."""
@@ -432,31 +432,37 @@ class Runner:
         """
         watches_call = context.get("each") is not None
         is_test = bool(context.get("test"))
-        known_digests = None
-        fields_for_next_firing: dict[str, Any] = {}
         if watches_call and not is_test:
-            known_digests = await seen_digests(self._queue, context)
-            # "made" distinguishes the schedule from a removed schedule of the same name.
-            fields_for_next_firing = {"made": context.get("made"), "seen": known_digests}
+            return await self._fire_for_new_items(workflow_id, context)
         try:
             await self._check_person(context.get("key"))
-            if not watches_call:
-                return await self._submit_unless_repeated_hour(workflow_id, context)
-            items = await self._watched_items(context)
-            if is_test:
+            if watches_call:
+                items = await self._watched_items(context)
                 return await self._submit_test(workflow_id, context, items)
+            return await self._submit_unless_repeated_hour(workflow_id, context)
+        except DelfError as error:
+            return _failed_firing(context, error)
+
+    async def _fire_for_new_items(
+        self, workflow_id: str, context: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        known_digests = await seen_digests(self._queue, context)
+        # "made" distinguishes the schedule from a removed schedule of the same name.
+        made = context.get("made")
+        try:
+            await self._check_person(context.get("key"))
+            items = await self._watched_items(context)
             comparison = compare_items(items, context.get("id_field"), known_digests)
         except DelfError as error:
-            _log.warning("the schedule %s failed: %s", context["name"], error.message)
-            return {**fields_for_next_firing, "tasks": [], "failure": error.message}
+            return {"made": made, "seen": known_digests, **_failed_firing(context, error)}
         task_ids = await self._submit_for_items(workflow_id, context, comparison.new)
-        fields_for_next_firing["seen"] = list(comparison.seen)
-        return {**fields_for_next_firing, "tasks": task_ids, "note": comparison.note}
+        seen = list(comparison.seen)
+        return {"made": made, "seen": seen, "tasks": task_ids, "note": comparison.note}
 
     async def _submit_unless_repeated_hour(
         self, workflow_id: str, context: Mapping[str, Any]
     ) -> dict[str, Any]:
-        if is_in_repeated_hour(context):
+        if repeats_time_of_day(context):
             return {"tasks": [], "note": _REPEATED_HOUR_NOTE}
         task_ids = await self._submit_scheduled(
             firing_id=workflow_id, idempotency_key=workflow_id, schedule=context
@@ -507,19 +513,19 @@ class Runner:
     async def _submit_test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task of a schedule as a test, with the first of ``items``.
+        """Start the task of a schedule as a test, with the first of the watched call's items.
 
         Args:
             workflow_id: The id of the test's firing.
             context: The schedule's fields from DBOS.
-            items: The items that the watched call, which looks for new items, has returned.
+            items: The items that the call has returned.
         """
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         item = truncate_item(items[0])
         tasks = await self._submit_scheduled(
             firing_id=workflow_id,
-            idempotency_key=workflow_id,
+            idempotency_key=workflow_id,  # a test has only one task
             schedule=context,
             variables={ITEM: item},
         )
@@ -720,6 +726,12 @@ def _fill_routine_call(task: str, item: Any) -> str:
     except ConfigurationError as error:
         _log.warning("a routine gets no values of an item: %s", error.message)
         return task
+
+
+def _failed_firing(schedule: Mapping[str, Any], error: DelfError) -> dict[str, Any]:
+    """Log the failure of a schedule, and return the result of its firing."""
+    _log.warning("the schedule %s failed: %s", schedule["name"], error.message)
+    return {"tasks": [], "failure": error.message}
 
 
 def _is_due(record: TaskRecord) -> bool:

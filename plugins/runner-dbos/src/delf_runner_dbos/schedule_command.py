@@ -302,16 +302,12 @@ def _task_text(task_id: str, state: TaskState | None) -> str:
 def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     # The state of a single task is the state of the firing, which the line shows anyway.
-    has_several_tasks = len(firing.task_ids) > 1
-    tasks = ", ".join(
-        _task_text(task_id, firing.task_states.get(task_id) if has_several_tasks else None)
-        for task_id in firing.task_ids
-    )
+    shown_states = firing.task_states if len(firing.task_ids) > 1 else {}
+    tasks = ", ".join(_task_text(task_id, shown_states.get(task_id)) for task_id in firing.task_ids)
     outcome = firing.state.value
     if firing.state is TaskState.DONE and not firing.task_states:
-        # No task has a state: the tasks were deleted later, or no task was needed, because there
-        # were no new items.
-        outcome = "started" if tasks else "checked"
+        # Either the tasks were deleted later, or there were no new items and so no tasks.
+        outcome = "started" if firing.task_ids else "checked"
     words = [at, f"{outcome:<8}"]
     if firing.test:
         words.append("test")

@@ -116,7 +116,7 @@ class DbosSchedules:
                 raise ConfigurationError(
                     f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
                 )
-            # A random text tells the schedule from a removed schedule of the same name.
+            # The random text is different for a later schedule of the same name.
             context = {**self._context(schedule, stored_name), "made": secrets.token_hex(8)}
             try:
                 client.create_schedule(

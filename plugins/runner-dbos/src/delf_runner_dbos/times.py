@@ -33,11 +33,10 @@ def check_times(cron: str, zone: str | None) -> None:
         ) from None
 
 
-def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
-    """Return True if a firing repeats a time of day, because clocks were set back.
+def repeats_time_of_day(firing: Mapping[str, Any]) -> bool:
+    """Return True if a daily schedule fires twice at 2:30, because clocks were set back at 3:00.
 
-    A schedule with fixed hours, such as ``30 2 * * *``, should fire only once at each of its times
-    of day. An hourly schedule also fires in the repeated hour: the result is then False.
+    False for an hourly schedule, which should fire in the repeated hour, too.
 
     Args:
         firing: The schedule's fields from DBOS, and ``at``, the time of the firing with its offset.
@@ -57,4 +56,5 @@ def is_in_repeated_hour(firing: Mapping[str, Any]) -> bool:
         _minutes, hours, *_ = fields
     else:  # six and seven fields begin with the seconds
         _seconds, _minutes, hours, *_ = fields
-    return not hours.startswith("*")
+    is_hourly = hours.startswith("*")  # also "*/2"
+    return not is_hourly

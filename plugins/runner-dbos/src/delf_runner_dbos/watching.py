@@ -106,15 +106,16 @@ def compare_items(
     items_by_digest = dict(zip(digests, items, strict=True))
     new_digests = [digest for digest in items_by_digest if digest not in known_set]
     note = None
-    are_all_new = len(new_digests) == len(items_by_digest)
-    if new_digests and known_set and are_all_new:
+    knew_items = bool(known)
+    knows_none_of_these = bool(new_digests) and len(new_digests) == len(items_by_digest)
+    if knew_items and knows_none_of_these:
         note = "all items are new: more may have come than one call returns; ask more often"
-    selected = new_digests[:_MAX_NEW_ITEMS]
-    # Items beyond the limit are not stored as known, so that the next call finds them again.
-    deferred = frozenset(new_digests[_MAX_NEW_ITEMS:])
-    seen = [digest for digest in digests if digest not in deferred]
+    handled_now = new_digests[:_MAX_NEW_ITEMS]
+    # Items beyond the limit are not stored as seen, so that they are new at the next call.
+    handled_later = frozenset(new_digests[_MAX_NEW_ITEMS:])
+    seen = [digest for digest in digests if digest not in handled_later]
     return Comparison(
-        new=[(digest, truncate_item(items_by_digest[digest])) for digest in selected],
+        new=[(digest, truncate_item(items_by_digest[digest])) for digest in handled_now],
         seen=_merge_digests(seen, known),
         note=note,
     )

@@ -204,18 +204,18 @@ class _ConnectionChecker:
 
         project = state.load_project()
         self._registry = registry
-        # The connection through which an agent calls workers. It uses the registry of the project's
-        # connection, with its trust decisions, instead of the registry that it created.
+        # The connection through which an agent calls workers.
         self._workers = Workers(folders=[str(folder) for folder in registry.folders])
+        # In place of the registry that Workers() has created: this one has the trust decisions.
         self._workers.registry = registry
         create_connection = project.connector(state.discover(project.environ))
         connections = {
             connection.name: connection
             for connection in map(create_connection, project.connections)
         }
-        # The agent's connections include the workers, which can call each other.
+        # Workers may call other workers, too.
         tools = {self._workers.name: self._workers, **connections}
-        # The workshop creates the connections of each worker.
+        # Creates the connections of each worker.
         self._workshop = Workshop(
             registry, tools, create_connection, project.environ, Workers.for_worker
         )

@@ -158,15 +158,13 @@ class Workers(Connection[WorkersSettings]):
     def _shared_workshop(self, context: CallContext) -> Workshop[Workers]:
         """Return the agent's workshop, which creates the connections of all workers.
 
-        The first call of a worker creates the workshop from the connections in the call's context.
-        The agent makes this call, so the context has the agent's connections. A worker can make
-        calls only after the workshop has created the worker's connections.
-
         Args:
             context: The context of the present call.
         """
         agent = self.agent_workers
         if agent.workshop is None:
+            # The first call comes from the agent, so the context has the agent's connections.
+            # Workers get connections, and can make calls, only from the workshop.
             agent.workshop = Workshop(
                 agent.registry, context.tools, context.connect, os.environ, Workers.for_worker
             )
@@ -351,9 +349,9 @@ class Workers(Connection[WorkersSettings]):
         _check_maker_has(names, {} if context is None else context.tools)
         table = {key: value for key, value in spec.items() if key != "instructions"}
         if "workers" in names:
-            # The new worker may call the workers that its maker may call. for_worker() adds the
-            # limits that the maker itself has inherited.
-            own_patterns_of_maker = self.allowed_patterns[0]
+            # The new worker may call the workers that its maker may call. The file has only the
+            # maker's own patterns, because for_worker() adds the inherited ones at each call.
+            own_patterns_of_maker, *_inherited_patterns = self.allowed_patterns
             settings: dict[str, dict[str, Any]] = {name: {} for name in names}
             settings["workers"] = {"allow_workers": list(own_patterns_of_maker)}
             table["connections"] = settings

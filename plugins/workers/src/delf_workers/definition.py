@@ -273,28 +273,20 @@ def from_front_matter(
     """
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
     if "toolsets" in table:
-        if "connections" in table:
-            raise front.error("give only one of connections and toolsets", ("toolsets",))
-        table["connections"] = _convert_toolsets(table.pop("toolsets"))
-        # Errors in the connections name the lines of the toolsets.
-        lines = dict(front.lines)
-        for keys, line in front.lines.items():
-            if keys and keys[0] == "toolsets":
-                keys_in_connections = ("connections", *keys[1:])
-                lines[keys_in_connections] = line
-        front = replace(front, lines=lines)
+        front = _rename_toolsets(front, table)
     _rename_policy(front, table)
     if "output_schema_ref" in table:
         table["result"] = _load_schema(front, table, read)
-    fields: dict[str, Any] = {"name": name, **table}
-    fields["connections"] = _connection_settings(front, table)
+    table["connections"] = _connection_settings(front, table)
     if not front.text:
         raise front.error("there are no instructions after the front matter")
     # Only the code below may set these fields, so they are unknown in a file.
     for key in _INTERNAL_FIELDS:
         if key in table:
             raise front.error(f"unknown key{did_you_mean(key, _keys())}", (key,), _known_keys())
-    fields |= {
+    fields: dict[str, Any] = {
+        "name": name,
+        **table,
         "instructions": front.text,
         "front": front,
         "generated": generated,
@@ -306,6 +298,21 @@ def from_front_matter(
         raise _explain_error(front, error) from None
     _check_values(front, worker, name)
     return worker
+
+
+def _rename_toolsets(
+    front: frontmatter.FrontMatter, table: dict[str, Any]
+) -> frontmatter.FrontMatter:
+    """Replace ``toolsets`` in the table by ``connections``; return the changed front matter."""
+    if "connections" in table:
+        raise front.error("give only one of connections and toolsets", ("toolsets",))
+    table["connections"] = _convert_toolsets(table.pop("toolsets"))
+    # Errors in the connections name the lines of the toolsets.
+    lines = dict(front.lines)
+    for keys, line in front.lines.items():
+        if keys and keys[0] == "toolsets":
+            lines["connections", *keys[1:]] = line
+    return replace(front, lines=lines)
 
 
 def _convert_toolsets(value: Any) -> Any:
@@ -332,11 +339,11 @@ def _prefix_rule(rule: Any) -> Any:
     """Convert one of llm-do's rules for shell commands, which match the start of a command."""
     if not isinstance(rule, dict):
         return rule
-    # The value "reading" means two things: the rule matches the start of a command, and the command
-    # needs approval unless the command only reads files.
+    # Let the rule ``git log`` also match ``git log -5``, as in llm-do. With "reading", delf asks a
+    # person about a longer command that may do more than read files.
     fields = {"match": "reading", **cast("dict[str, Any]", rule)}
-    # llm-do allows only commands on files in these folders. delf cannot check the files of a
-    # command, so that a person has to.
+    # llm-do allows only commands on files in these folders. delf cannot check that, so a person
+    # has to.
     allowed_folders = fields.pop("sandbox_paths", None)
     if allowed_folders:
         fields["approval_required"] = True
@@ -467,8 +474,8 @@ def _check_generated(front: frontmatter.FrontMatter, worker: WorkerDefinition) -
     server-side tools, sandbox and limits, so the file must not set these.
 
     Raises:
-        ConfigurationError: If the file sets one of these, or more than the allowed actions and
-            workers of a connection.
+        ConfigurationError: If the file sets one of these, adds a connection, or gives a connection
+            settings other than ``allow`` and ``allow_workers``.
     """
     for key in _GIVEN_BY_MAKER:
         if key in worker.model_fields_set:

@@ -169,7 +169,8 @@ def _record_lines(
     if id(node) in visited:
         raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not supported")
     visited.add(id(node))
-    lines.setdefault(keys, line)
+    if keys not in lines:  # a value of a mapping has the line of its key already
+        lines[keys] = line
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             _record_lines(path, item, (*keys, str(number)), lines, visited)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import click
 
@@ -14,6 +15,9 @@ from delf.machine.own_files import write_private
 from delf_cli import errors
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.state import state_of
+
+if TYPE_CHECKING:
+    from delf.plugins.host import PluginHost
 
 _FILES: Final = (
     "delf.toml", "tools.py", "notes.md", "workers/summarise.worker", "workers/tools.py",
@@ -69,49 +73,29 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     delf workers run summarise --attach notes.md
     """  # noqa: D301 - click's mark for lines that stay as they are
     from delf.specs import ConnectionSpec
-    from delf.trust.decisions import Trust, items_of
 
     host = state_of(ctx).discover()
-    usable_models = dict(host.providers.usable_suggestions(own_variables()))
-    # Used if no key of a provider is set.
-    suggested_provider = next((p for p in host.providers.all if p.suggested), None)
+    provider_without_key = None
     if llm:
         model = llm
-    elif usable_models:
-        model, *_ = usable_models
-    elif suggested_provider is not None and suggested_provider.suggested:
-        model = suggested_provider.suggested
     else:
-        model = "MODEL"
+        model, provider_without_key = _choose_model(host)
     installed = {spec.name for spec in host.specs(ConnectionSpec)}
     sections = "".join(text for name, text in _PLUGIN_SECTIONS.items() if name in installed)
     instructions = _INSTRUCTION_TO_ASK_A_MODEL if "llm" in installed else _INSTRUCTION_TO_READ
-    values = {"{llm}": model, "{sections}": sections, "{how}": instructions}
     root = Path(folder)
-    templates = files("delf_workers").joinpath("project")
-    created: list[str] = []
-    existing: list[str] = []
     try:
-        for name in _FILES:
-            path = root / name
-            if path.exists():
-                existing.append(str(path))
-                continue
-            text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
-            for placeholder, value in values.items():
-                text = text.replace(placeholder, value)
-            write_private(path, text.encode())
-            created.append(str(path))
-            if name != "notes.md":  # needs no trust, because delf does not load it
-                Trust.here().keep(root, {name: items_of(name, text)})
+        created, existing = _create_files(
+            root, {"{llm}": model, "{sections}": sections, "{how}": instructions}
+        )
     except OSError as error:
         errors.say("error", f"{error.filename}: {error.strerror}")
         ctx.exit(errors.USAGE)
     next_steps = ["delf workers run summarise --attach notes.md"]
     if root.resolve() != Path.cwd():
         next_steps.insert(0, f"cd {shlex.quote(folder)}")
-    if llm is None and not usable_models and suggested_provider is not None:
-        next_steps.insert(0, f"delf keys set {suggested_provider.name}")
+    if provider_without_key is not None:
+        next_steps.insert(0, f"delf keys set {provider_without_key}")
     if as_json:
         row = _InitRow(made=created, kept=existing, next=next_steps)
         write_result("", row, as_json=True)
@@ -123,3 +107,42 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     click.echo("\nNext:", err=True)
     for step in next_steps:
         click.echo(f"  {step}", err=True)
+
+
+def _choose_model(host: PluginHost) -> tuple[str, str | None]:
+    """Return the model of the project, and the provider whose key the user still has to set."""
+    usable_models = dict(host.providers.usable_suggestions(own_variables()))
+    if usable_models:
+        model, *_ = usable_models
+        return model, None
+    for provider in host.providers.all:
+        if provider.suggested:
+            return provider.suggested, provider.name
+    return "MODEL", None
+
+
+def _create_files(root: Path, values: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Create the project's files from templates; return the paths of new and of existing files.
+
+    Args:
+        root: The project's folder.
+        values: The values of the templates' placeholders.
+    """
+    from delf.trust.decisions import Trust, items_of
+
+    templates = files("delf_workers").joinpath("project")
+    created: list[str] = []
+    existing: list[str] = []
+    for name in _FILES:
+        path = root / name
+        if path.exists():
+            existing.append(str(path))
+            continue
+        text = templates.joinpath(f"{name}.txt").read_text(encoding="utf-8")
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)
+        write_private(path, text.encode())
+        created.append(str(path))
+        if name != "notes.md":  # needs no trust, because delf does not load it
+            Trust.here().keep(root, {name: items_of(name, text)})
+    return created, existing

@@ -83,11 +83,7 @@ class Workshop(Generic[W]):
     def _connection(
         self, worker: WorkerDefinition, name: str, agent_workers: W
     ) -> Iterator[ConnectionLike]:
-        """Create and yield the connections that one entry in the worker's file stands for.
-
-        The entry :data:`TOOLS` stands for functions of ``tools.py``. Any other entry stands for one
-        connection.
-        """
+        """Create and yield the connections for one entry of ``connections`` in a worker's file."""
         where = worker.place("connections", name)
         settings = dict(worker.connections[name])
         has_type = settings.pop("type", None) is not None
@@ -102,8 +98,8 @@ class Workshop(Generic[W]):
             # The folders of llm-do's sandbox are the roots of the connection.
             roots = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
             settings.setdefault("roots", roots)
-        is_connection_of_agent = settings.keys() <= _PERMISSIONS and not has_type
-        if is_connection_of_agent:
+        has_only_permissions = settings.keys() <= _PERMISSIONS  # such as ``allow``
+        if has_only_permissions and not has_type:  # restricts the agent's connection of this name
             yield _with_permissions(self._connection_by_name(name, where), settings, where)
             return
         # The name may be the import path of a class; scripts use the last part.

@@ -48,8 +48,10 @@ def why_refused(
     is_task_owner = _is_task_owner(decider, task_owner)
     has_influenced_task = rule.needs_others and _has_influenced_task(decider, request)
     if isinstance(decision, (Rejected, ChangesRequested)):
-        is_withdrawal = is_task_owner or has_influenced_task
-        return None if is_withdrawal else _why_no_decider(decider, rule)
+        # Whoever wanted the call may stop it, like the deciders.
+        if is_task_owner or has_influenced_task:
+            return None
+        return _why_no_decider(decider, rule)
     if is_task_owner and rule.four_eyes:
         return "the person who asked for it does not decide it: another person has to"
     if has_influenced_task:
@@ -80,8 +82,8 @@ def _why_no_decider(decider: Decider, rule: ApprovalRule) -> str | None:
 
 
 def _why_unknown(decider: Decider, rule: ApprovalRule) -> str | None:
-    """Return why the local user may not approve, who may be the person who asked; else None."""
-    is_local_user = decider.key is None
+    """Return why an unknown person may not approve; None if allowed."""
+    is_local_user = decider.key is None  # delf knows only people with a key
     if rule.four_eyes and is_local_user and LOCAL not in rule.deciders:
         return (
             "delf does not know who uses this machine: this may be the person who asked; add "
@@ -145,7 +147,7 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
 def is_valid(
     vote: ApprovalVoted, rule: ApprovalRule, task_owner: str | None, people: Sequence[Person]
 ) -> bool:
-    """Return whether a vote is still valid: its voter exists, may decide, and sees the task.
+    """Return whether a vote counts: the voter has not lost the right to decide or see the task.
 
     Args:
         vote: The vote.
@@ -155,36 +157,31 @@ def is_valid(
     """
     voter = next((person for person in people if person.holder == vote.key), None)
     if voter is None:
-        return not _is_name_taken(vote, people)
+        # The voter was never in the journal, like a user of Slack, or was replaced there.
+        return not _was_voter_replaced(vote, people)
     if voter.revoked_at is not None or "decide" not in voter.rights:
         return False
     present = [person for person in people if person.revoked_at is None]
     return sees(voter, present, task_owner) and _is_decider(voter, vote, rule, people)
 
 
-def _is_name_taken(vote: ApprovalVoted, people: Iterable[Person]) -> bool:
-    """Return whether the name of a voter who is not in the journal now belongs to another person.
-
-    The voter was then removed from the journal, and another person was added under the same name.
-    Otherwise the voter was never in the journal, like the local user, a user of a channel such as
-    Slack, or the owner of a key in the settings.
-    """
+def _was_voter_replaced(vote: ApprovalVoted, people: Iterable[Person]) -> bool:
+    """Return whether the journal now has another person with the voter's name."""
     return normalise_name(_voter(vote)) in {normalise_name(person.name) for person in people}
 
 
 def _is_decider(
     voter: Person, vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]
 ) -> bool:
-    """Return whether a rule names a voter, or a team of the voter, as a decider.
-
-    The teams in the journal count as they are now. The teams of a channel, such as its user groups,
-    count as they were recorded with the vote.
-    """
+    """Return whether a rule names a voter, or a team of the voter, as a decider."""
     if not rule.deciders:
         return True
-    journal_teams = {team for person in people for team in person.teams}
-    channel_teams = set(vote.teams) - journal_teams
-    return not {voter.name, *voter.teams, *channel_teams}.isdisjoint(rule.deciders)
+    # The voter may have left a team of the journal since the vote, so the current teams count. The
+    # journal does not have the groups of a channel such as Slack: those of the vote count.
+    teams_in_journal = {team for person in people for team in person.teams}
+    teams_of_channel = [team for team in vote.teams if team not in teams_in_journal]
+    names = (voter.name, *voter.teams, *teams_of_channel)
+    return any(name in rule.deciders for name in names)
 
 
 def _voter(vote: ApprovalVoted) -> str:
@@ -226,11 +223,13 @@ class Ballot:
         self._lock = asyncio.Lock()
 
     def take_answer(self, answer: Answer) -> bool:
-        """Check an answer, and register it as a vote if the rule needs two approvals.
+        """Check an answer; take it as a vote if the rule needs two approvals.
 
-        Returns True if the answer decides the request; False if it is a vote. Votes are counted
-        later, on the agent's event loop. May be called from any thread, but not by two threads at
-        the same time.
+        May be called from any thread, but not by two threads at the same time.
+
+        Returns:
+            True if the answer alone decides the request; False for a vote, which is counted later,
+            on the agent's event loop.
 
         Raises:
             DelfError: If the person may not give this answer.
@@ -249,7 +248,7 @@ class Ballot:
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people must approve it, or one reject it; the answer is {kind!r}")
         check_vote(answer.who, self._voters)
-        # Before the vote is recorded: the same person must not vote twice meanwhile.
+        # The vote is recorded later. From now on, the same person cannot vote again.
         self._voters.add(_normalised_name(answer.who))
         self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
         return False
@@ -266,16 +265,12 @@ class Ballot:
 
     def _begin_to_count(self, rule: ApprovalRule, answer: Answer) -> None:
         """Count a person's vote in a task, because the caller cannot wait for the journal."""
-        counting = asyncio.create_task(self._count(rule, answer))
+        counting = asyncio.create_task(self._decide_or_record_vote(rule, answer))
         self._counting_tasks.add(counting)
         counting.add_done_callback(self._counting_tasks.discard)
 
-    async def _count(self, rule: ApprovalRule, answer: Answer) -> None:
-        """Record a vote, and decide the request if the votes suffice.
-
-        The earlier votes of people who have lost the right to decide do not count. Only this method
-        can check that, because :meth:`take_answer` is synchronous and cannot read the journal.
-        """
+    async def _decide_or_record_vote(self, rule: ApprovalRule, answer: Answer) -> None:
+        """Decide the request if this is the second vote; record the vote if it is the first."""
         pending = self._approvals.pending
         request_id = self._request.request_id
         # One vote at a time: the second of two must find the first in the journal.
@@ -289,13 +284,14 @@ class Ballot:
                 self._voters.discard(_normalised_name(answer.who))
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
+            # An earlier voter may have lost the right to decide meanwhile.
             earlier_votes = [
-                each
-                for each in self._votes().values()
-                if is_valid(each, rule, self._task_owner, people)
+                vote
+                for vote in self._votes().values()
+                if is_valid(vote, rule, self._task_owner, people)
             ]
-            if earlier_votes:  # two votes decide
-                earlier_voters = tuple(dict.fromkeys(each.by for each in earlier_votes))
+            if earlier_votes:
+                earlier_voters = tuple(dict.fromkeys(vote.by for vote in earlier_votes))
                 pending.settle(request_id, replace(answer, earlier_voters=earlier_voters))
                 return
             await self._log.record(

@@ -21,7 +21,7 @@ from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
-from delf_engine.origins.outline import SourcesByParameter
+from delf_engine.origins.outline import Sources, SourcesByParameter
 from delf_engine.origins.texts import has_address_or_code
 from delf_engine.origins.values import MAX_LEAVES, is_content, parameter_of, values_of
 
@@ -89,22 +89,21 @@ class TaskFlows:
     async def reason_to_review(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
-        """Return why a person should review a call, after asking a model for the task's outline.
+        """Return why a person should review a call; None if no review is needed.
 
-        The outline lists the calls that the user's words ask for. Returns None if untrusted data
-        cannot have caused the call, if a rule allows the data flow, or if the outline contains the
-        call.
+        If the call is suspicious, a model first lists the calls that the user's words ask for. A
+        listed call needs no review.
 
         Args:
             call: The call.
             learned: Reads the rules from a person's approvals; called only if needed.
         """
         reason = self.reason(call)
-        rules: Sequence[str] = ()
-        if reason is not None and learned is not None:
-            rules = await learned()
-            # Without rules, too: a concurrent call may have extended the outline meanwhile.
-            reason = self.reason(call, rules)
+        if reason is None:
+            return None
+        rules = () if learned is None else await learned()
+        # Even without rules, the reason may be gone: concurrent calls extend the outline, too.
+        reason = self.reason(call, rules)
         while reason is not None and await self._extend_outline():
             reason = self.reason(call, rules)
         return reason
@@ -124,18 +123,18 @@ class TaskFlows:
     async def _ask_about_new_texts(self) -> None:
         """Ask the model which calls the user's texts ask for, unless the model has seen all texts.
 
-        The user's texts are the task, and the texts whose instructions the user wants the agent to
-        obey. The model is not asked about a task that a script wrote.
+        The texts are the task, and others that the user wants the agent to obey, such as a file.
         """
         origins = self._origins
         if not origins.user_words:  # a script wrote the task
             return
         texts_to_obey = [*origins.texts_to_obey()]
         text_count = 1 + len(texts_to_obey)  # with the task
-        # A resumed task has recorded answers, although this process has shown no text. Each of
-        # these answers followed a new text, so the model has seen at least one text per answer.
-        seen_count = max(self._shown_text_count, origins.outline.answers)
-        if seen_count >= text_count:
+        has_shown_all = self._shown_text_count >= text_count
+        # Before the task was resumed, another process may have shown the texts. The model was only
+        # asked when there was a new text, so it has seen as many texts as it gave answers.
+        has_answer_for_each = origins.outline.answers >= text_count
+        if has_shown_all or has_answer_for_each:
             return
         self._shown_text_count = text_count
         # The answer is recorded as an event, from which follow() adds it to the outline.
@@ -156,9 +155,14 @@ class _PlanComparison:
     differences: Sequence[Sequence[str]]
 
     @property
-    def fewest_differences(self) -> Sequence[str] | None:
-        """The differences from the most similar planned call; None without a planned call."""
-        return min(self.differences, key=len, default=None)
+    def has_planned_call(self) -> bool:
+        """True if the user's words ask for any call of the action."""
+        return bool(self.differences)
+
+    @property
+    def fewest_differences(self) -> Sequence[str]:
+        """The differences from the most similar planned call; there must be a planned call."""
+        return min(self.differences, key=len)
 
     @property
     def equal_call_count(self) -> int:
@@ -216,24 +220,21 @@ class _Suspect:
         if not paths_to_review:
             return None
         plan = self._compare_with_plan(self._untrusted_sources(paths_to_review))
-        differing_parameters = plan.fewest_differences
-        if differing_parameters is None:  # the user's words ask for no call of this action
-            differing_parameters = [parameter_of(paths_to_review[0])]
-        if not differing_parameters:  # the call equals a planned call
+        if not plan.has_planned_call:
+            return self._reason_of([parameter_of(paths_to_review[0])], paths_to_review)
+        if plan.equal_call_count > 0:
             return None
-        return self._reason_of(differing_parameters, paths_to_review)
+        return self._reason_of(plan.fewest_differences, paths_to_review)
 
     def _paths_to_review(self, deciding_paths: Sequence[str]) -> Sequence[str]:
-        """Return the paths of the values that need review; empty if the call needs no review.
-
-        A call that has only content needs no review if one value is the user's own. In
-        ``note(title="Invoices", text=mail.body)``, the user's title shows that the call is meant,
-        so that the text may be a stranger's.
-        """
+        """Return the paths of the values that need review; empty if the call needs no review."""
         checked_paths = self._paths_to_check(deciding_paths)
         paths_to_review = [path for path in checked_paths if self._needs_review(path)]
+        # In ``note(title="Invoices", text=mail.body)``, all values are content. The user's own
+        # title shows that the user wants the call, so the text may be a stranger's.
+        is_only_content = not deciding_paths
         has_own_value = len(paths_to_review) < len(checked_paths)
-        if has_own_value and not deciding_paths:
+        if is_only_content and has_own_value:
             return []
         return paths_to_review
 
@@ -244,34 +245,34 @@ class _Suspect:
             deciding_paths: The paths of the values that decide the effect of the call.
         """
         plan = self._compare_with_plan(sources_by_parameter=None)  # compares all parameters
-        differing_parameters = plan.fewest_differences
-        if differing_parameters is None:  # the user's words ask for no call of this action
-            if not deciding_paths:
-                return "the model wrote this call after it had read what others wrote"
-            differing_parameters = [*map(parameter_of, deciding_paths)]
-        if differing_parameters:
-            return self._reason_of(differing_parameters, self._paths_to_check(deciding_paths))
-        # The call equals a planned call, but its content may be a stranger's, and the planned call
-        # may have been made already.
-        return self._reason_of_content() or self._reason_of_repetition(plan.equal_call_count)
+        if plan.equal_call_count > 0:
+            # The user asked for this call. But its content may be a stranger's, and the call may
+            # have been made already.
+            return self._reason_of_content() or self._reason_of_repetition(plan.equal_call_count)
+        if plan.has_planned_call:
+            parameters = plan.fewest_differences
+        elif deciding_paths:
+            parameters = [*map(parameter_of, deciding_paths)]
+        else:
+            return "the model wrote this call after it had read what others wrote"
+        return self._reason_of(parameters, self._paths_to_check(deciding_paths))
 
     @property
-    def _has_only_content(self) -> bool:
-        """True if all values have names of content, and the action does not declare its content."""
+    def _has_only_content_names(self) -> bool:
+        """True for an action such as ``note(title, text)``, all of whose values look like content.
+
+        False if the action declares its content: then names do not matter.
+        """
         action = self.bound.action
-        is_undeclared = action.sinks is None and action.contents is None
-        # With an empty text, only the name in the path decides whether a value is content.
-        no_text = ""
-        return is_undeclared and all(self._is_content(path, no_text) for path in self.text_by_path)
+        if action.sinks is not None or action.contents is not None:
+            return False
+        return all(self._is_content(path, text="") for path in self.text_by_path)
 
     def _paths_to_check(self, deciding_paths: Sequence[str]) -> Sequence[str]:
-        """Return the paths of the values to check: those that decide the effect of the call.
-
-        Content, such as the body of a mail, is for people to read and decides no effect. If a call
-        has nothing but content, the content is checked, because a stranger's text could make such
-        a call in order to send data out.
-        """
-        if self._has_only_content and not deciding_paths:
+        """Return the paths of the values to check: the recipient of a mail, but not its body."""
+        # A call such as ``note(text=...)`` has nothing else to check than its content. A stranger's
+        # text could make the agent send data out with such a call.
+        if self._has_only_content_names and not deciding_paths:
             return [*self.text_by_path]
         return deciding_paths
 
@@ -283,16 +284,15 @@ class _Suspect:
         Content, such as the body of a mail, may differ.
 
         Args:
-            sources_by_parameter: The parameters to compare, each with the untrusted results in its
-                argument; None for a parameter whose results are unknown. An argument with the same
-                results as in the planned call does not differ. Without this mapping, all
-                parameters are compared.
+            sources_by_parameter: The parameters to compare, each with the earlier calls from whose
+                results the script computed the argument. An argument fits the plan if the plan
+                computes it from the same calls. None compares the values of all parameters.
         """
         differences = self.origins.outline.differing_arguments(
             self.bound.name,
             self.arguments,
             self._is_content,
-            has_only_content=self._has_only_content,
+            has_only_content=self._has_only_content_names,
             sources_by_parameter=sources_by_parameter,
         )
         return _PlanComparison(differences)
@@ -301,37 +301,36 @@ class _Suspect:
         return is_content(self.bound, path, text)
 
     def _untrusted_sources(self, paths: Sequence[str]) -> SourcesByParameter:
-        """Return the untrusted sources of the parameters to which some paths belong."""
-        # All paths of a parameter have the same sources, so the last one may replace the others.
-        return {
-            parameter_of(path): self.origins.untrusted_sources(self.bound.name, path, self.line)
-            for path in paths
-        }
+        """Return the untrusted sources of each parameter that occurs in some paths."""
+        sources: dict[str, Sources | None] = {}
+        for path in paths:
+            # Paths of one parameter, such as ``to[0]`` and ``to[1]``, have the same sources.
+            sources[parameter_of(path)] = self.origins.untrusted_sources(
+                self.bound.name, path, self.line
+            )
+        return sources
 
     def _needs_review(self, path: str) -> bool:
-        """Return whether a person has to review the argument at a path of the checked call.
-
-        False if the value is the user's own and stays in the user's services, or if a rule allows
-        its data flow.
-        """
+        """Return whether a person has to review the value at a path of the arguments."""
         action = self.bound.name
-        text = self.text_by_path[path]
-        # An action with ``egress`` sends its arguments out of the user's services. A value from a
-        # result then needs review even if the result has only the user's own data. A value without
-        # sources is a constant in the script, which contains no data of the user's services.
+        is_own = self.origins.is_only_from_user(action, path, self.text_by_path[path], self.line)
+        # A value without sources is a constant in the script, such as ``"euro"``.
         comes_from_a_result = bool(self.origins.sources(action, path, self.line))
+        # An action with ``egress``, such as a web search, would publish the user's own data.
         carries_data_out = self.bound.action.egress and comes_from_a_result
-        is_own = self.origins.is_only_from_user(action, path, text, self.line)
         if is_own and not carries_data_out:
             return False
-        # A rule such as ``mail.read.sender -> mail.send.to`` can allow the value. Rules name fields
-        # of results, so that they do not apply to values of another origin.
-        origin = self.origins.find(text) if self.rules else None
-        if origin is None or origin.kind != "result":
-            return True
-        flow = flow_between(str(origin.action), origin.path, action, path)
-        is_allowed = any(_is_flow_allowed(flow, rule) for rule in self.rules)
-        return not is_allowed
+        return not self._is_allowed_by_rule(path)
+
+    def _is_allowed_by_rule(self, path: str) -> bool:
+        """Return whether a rule such as ``mail.read.sender -> mail.send.to`` allows a value."""
+        if not self.rules:
+            return False
+        origin = self.origins.find(self.text_by_path[path])
+        if origin.kind != "result":
+            return False
+        flow = flow_between(str(origin.action), origin.path, self.bound.name, path)
+        return any(_is_flow_allowed(flow, rule) for rule in self.rules)
 
     def _reason_of(self, parameters: Collection[str], checked_paths: Sequence[str]) -> str:
         """Return the reason to show a person for the review of a call's parameters.
@@ -355,18 +354,21 @@ class _Suspect:
         """Return the reason to review the value at a path, from where the value comes from."""
         value = f"{path}: {origin.text}"
         if origin.kind == "task":
-            return f"{value}, but {self._doubt('the task does not ask for this value here')}"
-        is_own_result = origin.kind == "result" and not origin.is_from_untrusted_data
-        if not is_own_result:
+            finding = self._finding("the task does not ask for this value here")
+            return f"{value}, but {finding}"
+        if origin.kind != "result" or origin.is_from_untrusted_data:
             return value
+        # The value is the user's own. A read, such as a web search, needs review only because it
+        # sends the value out.
         if self.bound.action.effect == "read":
             return f"it sends your own data out as {value}"
-        return f"{value}; {self._doubt('the task does not say that this value is meant')}"
+        finding = self._finding("the task does not say that this value is meant")
+        return f"{value}; {finding}"
 
-    def _doubt(self, doubt: str) -> str:
-        """Return a doubt about a value; without an outline, that the value was not checked."""
+    def _finding(self, text: str) -> str:
+        """Return a finding of the comparison with the outline, or that there was no comparison."""
         has_outline = self.origins.outline.answers > 0  # False with flows = "show"
-        return doubt if has_outline else "it was not checked whether the task means this value here"
+        return text if has_outline else "it was not checked whether the task means this value here"
 
     def _reason_of_content(self) -> str | None:
         """Return why content of the call, such as the body of a mail, needs review; otherwise None.
@@ -393,12 +395,12 @@ class _Suspect:
         return None
 
     def _reason_of_repetition(self, planned_count: int) -> str | None:
-        """Return the reason to review a call that was already made as often as the task asks.
+        """Return why the call needs review if the task does not ask for it again; otherwise None.
 
         Args:
-            planned_count: The number of planned calls that equal this call.
+            planned_count: How often the task asks for the call.
         """
-        # The outline counts the calls that it admits.
+        # admit_call() counts this call, unless it was made as often as planned.
         is_admitted = self.origins.outline.admit_call(
             self.bound.name, self.arguments, self._is_content, planned_count
         )

@@ -109,16 +109,13 @@ class JournaledRequest:
                 pass
 
     def _in_effect(self, answer: Answer) -> Decision:
-        """Return the decision that takes effect.
-
-        A question that nobody has answered gets its default answer. An approval is remembered for a
-        shorter time than the person chose if the request or the person does not allow more.
-        """
+        """Return the decision that takes effect, which may differ from the person's decision."""
         decision = answer.decision
         question = self._request.question
-        if question is not None:
+        if question is not None:  # nobody may have answered: then the default takes effect
             return _answer_in_effect(question, answer)
         if isinstance(decision, Approved):
+            # The person may have chosen "until_revoked", but may approve only for this task.
             return replace(decision, remember=self._remember_in_effect(decision, answer.who))
         return decision
 

@@ -283,10 +283,10 @@ class FlowsJudge:
         self._worker = worker
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Overrule the approval of a call with a suspicious data flow.
+        """Let a person decide about a call with a suspicious data flow, even if it was approved.
 
-        A person has to decide instead; with ``flows = "deny"`` the call is denied. If the settings
-        require no review of flows, the answer stays, and the flow is only shown to people.
+        With ``flows = "deny"``, the call is denied instead; with ``flows = "show"``, the flow is
+        only shown to people who are asked anyway.
         """
         call = case.call
         if call is None or self._flows is None:
@@ -298,9 +298,8 @@ class FlowsJudge:
         if flow is None:
             return ruling
         ruling = replace(ruling, flow=flow)
-        # The user's option ``settle`` has answered whether to repeat this interrupted call.
-        is_settled = case.outcome_unknown and ruling.answer is not None
-        if is_settled:
+        if case.outcome_unknown and ruling.answer is not None:
+            # An interrupted call, which the user's option ``settle`` says to repeat or not.
             return ruling
         if self._denies:
             answer = Answer.given(Rejected(reason=flow), "policy", "flows deny")

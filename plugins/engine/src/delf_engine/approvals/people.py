@@ -53,21 +53,22 @@ class PeopleJudge:
         self._decisions = decisions
 
     async def judge(self, case: Case, ruling: Ruling) -> Ruling:
-        """Ask a person about an undecided case; journal the request and the answer."""
-        answer = ruling.answer
-        if answer is not None and not ruling.needs_journal:
+        """Ask a person about an undecided case; journal the request and the answer.
+
+        The answer of an earlier judge is only journaled, if needed.
+        """
+        if ruling.answer is not None and not ruling.needs_journal:
             return ruling
-        if answer is None:
-            answer = self._answer_without_people(case)
+        answer_of_policy = ruling.answer or self._answer_without_people(case)
         request = self._request_of(case, ruling)
         record = JournaledRequest(case, request, self._log, self._decisions)
-        if answer is None:
-            recorded_answer = await self._ask_people(case, request, record)
+        if answer_of_policy is None:
+            answer = await self._ask_people(case, request, record)
         else:
             async with record.closed_on_cancellation():
                 await record.announce(by_policy=True)
-            recorded_answer = await record.close(answer)
-        return replace(ruling, answer=recorded_answer)
+            answer = await record.close(answer_of_policy)
+        return replace(ruling, answer=answer)
 
     def _answer_without_people(self, case: Case) -> Answer | None:
         """Return the answer to a case about which no person can or may be asked; else None."""

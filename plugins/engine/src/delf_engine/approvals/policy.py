@@ -221,8 +221,10 @@ class TaskApprovals:
 
     def _answer_to_earlier_script(self, case: Case) -> Answer | None:
         """Return a person's answer to the same question of an earlier script, if any."""
-        # A question that is pending in the journal of a resumed task stays open for its own answer.
-        if not case.is_question or case.request_event is not None:
+        if not case.is_question:
+            return None
+        # The task was resumed while a person had this question open: that person answers it.
+        if case.request_event is not None:
             return None
         event = answer_before(self._log.events, case.request)
         return None if event is None else Answer.given(recorded(event), "policy", event.by)
@@ -252,12 +254,8 @@ class TaskApprovals:
     async def _with_record(self, case: Case, recorded_call: RecordedCall) -> Case:
         """Return a case with the recorded request and decision about its call, if these apply.
 
-        They apply if the request would show the same now. Otherwise, for example because a preview
-        has changed:
-
-        - a pending request is closed, and the case gets another request
-        - an approval is ignored, and the case gets another request
-        - a rejection still applies
+        They do not apply if the call has changed since the request, for example its preview. Only a
+        rejection applies anyway.
         """
         request_event, decision_event = recorded_call.request_for(
             outcome_unknown=case.outcome_unknown
@@ -266,16 +264,13 @@ class TaskApprovals:
         # recorded, no person has seen the request, and the case is decided like a new one.
         if request_event is None or _is_policy_pending(request_event, decision_event):
             return case
-        recorded_case = replace(case, request_event=request_event, decision_event=decision_event)
-        reason = self._what_changed(case, request_event)
-        if reason is None:
-            return recorded_case
-        if decision_event is None:
-            await self._void(request_event, reason)
-        else:
-            was_approved = decision_event.decision in ("approved", "edited")
-            if not was_approved:
-                return recorded_case
+        change = self._what_changed(case, request_event)
+        decision = None if decision_event is None else decision_event.decision
+        is_rejected = decision not in (None, "approved", "edited")
+        if change is None or is_rejected:
+            return replace(case, request_event=request_event, decision_event=decision_event)
+        if decision is None:  # people still see the request: close it
+            await self._void(request_event, change)
         return replace(case, has_changed_since_request=True)
 
     def _what_changed(self, case: Case, request_event: ApprovalRequested) -> str | None:
@@ -359,7 +354,7 @@ class TaskApprovals:
     def _request_for_call(self, case: Case) -> ApprovalRequest:
         """Make the request that a person is shown about a call, with secrets redacted."""
         call = case.call
-        assert call is not None  # noqa: S101 - a script has no call, and another request
+        assert call is not None  # noqa: S101 - requests for scripts are made elsewhere
         verdict = case.verdict
         redactor = self._log.redactor
         bound_action = call.bound

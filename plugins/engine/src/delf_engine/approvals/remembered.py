@@ -133,26 +133,22 @@ def refused_calls(events: Sequence[Event]) -> dict[CallKey, str]:
 
 
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
-    """Return the answer that a person gave to an earlier script of the task for the same question.
+    """Return a person's answer to the same question of an earlier script; None without an answer.
 
-    A script that replaces a failed script need not ask again. Return None if no person has answered
-    the question. Also return None if the latest answer went to the current script: a script that
-    asks a question twice wants two answers.
+    A script that replaces a failed script need not ask again.
 
     Args:
         events: The task's events.
         question: The question that the current script asks.
     """
-    latest: tuple[ApprovalRequested, ApprovalDecided] | None = None
+    answer: ApprovalDecided | None = None
     for request_event, decision_event in _decided_requests(events):
         is_same = request_event.is_question and call_key(request_event) == call_key(question)
         if is_same and decision_event.decision == "answered" and decision_event.source == "person":
-            latest = request_event, decision_event
-    if latest is None:
-        return None
-    request_event, decision_event = latest
-    is_of_earlier_script = request_event.script < question.script
-    return decision_event if is_of_earlier_script else None
+            is_of_earlier_script = request_event.script < question.script
+            # A script that asks the question a second time wants a second answer.
+            answer = decision_event if is_of_earlier_script else None
+    return answer
 
 
 def is_lasting_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:

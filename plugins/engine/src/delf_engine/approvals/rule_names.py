@@ -17,7 +17,7 @@ _WILDCARDS: Final = "*?["
 def check_rule_names(
     rules: Iterable[str], tools: Toolset, other_connections: Collection[str]
 ) -> Iterator[str]:
-    """Check that rules name actions of an agent; yield a warning for each rule that may be void.
+    """Raise an error for a rule with a misspelt name; yield warnings about rules without effect.
 
     Args:
         rules: The patterns of actions, and the flows.
@@ -26,8 +26,8 @@ def check_rule_names(
             them are not checked, because their actions are unknown.
 
     Raises:
-        AgentConfirmationError: If a rule names an action that a connection of the agent does not
-            have, a name that is similar to an action's, or a parameter that does not exist.
+        AgentConfirmationError: If a rule has a misspelt name, such as ``mail.sned`` or ``mial.*``,
+            or a parameter that the action does not have.
     """
     # Built-in actions count, too: a rule such as "*" or "files" may be about them.
     names = _Names(frozenset(tools.known_names), frozenset(other_connections))
@@ -64,7 +64,7 @@ def _may_be_target(pattern: str, tools: Toolset) -> bool:
     """Return whether a pattern may match a parameter of an action, such as ``mail.send.to``."""
     # The parameters of actions that are not allowed are unknown.
     not_allowed = set(tools.known_names).difference(each.name for each in tools.actions)
-    if any(_may_begin_with(pattern, name) for name in not_allowed):
+    if any(_may_be_in(pattern, name) for name in not_allowed):
         return True
     names = [each.name for each in tools.actions]
     for bound_action in tools.actions:
@@ -104,27 +104,24 @@ class _Names:
             yield from self.warn_or_raise(rule, name)
 
     def check_source(self, rule: str, source: str) -> Iterator[str]:
-        """Check the action in the source of a flow; yield a warning if the rule may be void.
+        """Check the source of a flow, such as ``mail.read.sender``; yield a warning if it is void.
 
-        The source may also name a field of the action's result, which is not checked.
+        Only the action is checked, not the field of its result.
 
         Raises:
             AgentConfirmationError: If the action is probably misspelt.
         """
-        if not any(_may_begin_with(source, known) for known in self.known):
-            name = source if _is_pattern(source) else self._action_in(source)
-            yield from self.warn_or_raise(rule, name)
+        if any(_may_be_in(source, known) for known in self.known):
+            return
+        name = source if _is_pattern(source) else self._action_in(source)
+        yield from self.warn_or_raise(rule, name)
 
     def _action_in(self, source: str) -> str:
-        """Return the name of the action in a source without wildcards, perhaps misspelt.
-
-        For example ``mail.read`` for ``mail.read.subject``, and ``lookup`` for ``lookup.name``.
-        """
+        """Return the action in a source without wildcards, such as ``mail.read.subject``."""
         first, *others = source.split(".")
-        resembles_function = did_you_mean(first, self.functions) != ""
-        if resembles_function and first not in self.connections:
-            return first
-        return ".".join([first, *others[:1]])
+        if first not in self.connections and did_you_mean(first, self.functions):
+            return first  # the misspelt function of ``lokup.name``
+        return ".".join([first, *others[:1]])  # ``mail.read``
 
     def warn_or_raise(self, rule: str, name: str) -> Iterator[str]:
         """Yield a warning about a name or pattern in a rule that fits none of the known actions.
@@ -132,8 +129,9 @@ class _Names:
         Raises:
             AgentConfirmationError: If the name is probably misspelt.
         """
-        connection, *_ = name.split(".")
-        if any(fnmatchcase(other, connection) for other in self.other_connections):
+        connection, *_ = name.split(".")  # may be a pattern, such as ``*``
+        is_about_other = any(fnmatchcase(other, connection) for other in self.other_connections)
+        if is_about_other:
             return
         if _is_pattern(name):
             suggestion = ""
@@ -158,17 +156,17 @@ class _Names:
         return f"for all actions of the connection, write {connection + '.*'!r}"
 
 
-def _may_begin_with(path: str, action: str) -> bool:
-    """Return whether a path, perhaps with wildcards, may be an action or something below it.
+def _may_be_in(path: str, action: str) -> bool:
+    """Return whether a path or pattern may name an action, or a field or parameter of the action.
 
-    For example ``mail.read.*`` and ``mail.*`` may be a field of ``mail.read``.
+    The paths ``mail.read.sender``, ``mail.read.*`` and ``mail.*`` may be in ``mail.read``.
     """
     if path == action:
         return True
     text_before_wildcard = path[: _pattern_start(path)]
     if text_before_wildcard.startswith(f"{action}."):
-        return True
-    return _is_pattern(path) and action.startswith(text_before_wildcard)
+        return True  # as in ``mail.read.*``
+    return _is_pattern(path) and action.startswith(text_before_wildcard)  # as in ``mail.*``
 
 
 def _is_pattern(name: str) -> bool:

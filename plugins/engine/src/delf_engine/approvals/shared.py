@@ -56,7 +56,7 @@ class Approvals:
 
     def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
         """Return whether a person may decide later, in this program or in another process."""
-        # In other modes, only the program's ``on_ask`` answers questions; see channels_for().
+        # In modes such as ``strict``, people are not asked questions: only ``on_ask`` answers.
         if is_question and self.config.approval_mode != "interactive":
             return False
         return task.wait_approvals or self.config.wait_approvals

@@ -102,8 +102,8 @@ class ChildTasks:
     async def reserve(self, call: Call) -> str | None:
         """Keep a place for the child task that a call may start.
 
-        Concurrent calls are counted together. If they exceed the limit, all are refused before any
-        of them starts.
+        Concurrent calls form a batch. If the batch exceeds the limit, all of its calls are refused
+        before any of them starts.
 
         Args:
             call: The call, at whose end the caller calls :meth:`release`.
@@ -112,20 +112,19 @@ class ChildTasks:
             None if reserved; the reason if the limit on child tasks is exceeded.
         """
         batch = self._batch
-        if batch is None:
-            batch = self._batch = _Batch()
-            batch.call_numbers.add(call.number)
-            try:
-                if not call.blocks_script:  # a blocked script makes no further calls
-                    await _wait_for_further_calls(batch)
-            finally:
-                # The batch is closed even after a cancellation: later calls belong to the next
-                # batch, and the calls that wait for this batch must be woken.
-                self._batch = None
-                self._decide_batch(batch)
-        else:
+        if batch is not None:  # the first call of the batch decides for all, below
             batch.call_numbers.add(call.number)
             await batch.is_decided.wait()
+            return batch.problem
+        batch = self._batch = _Batch()
+        batch.call_numbers.add(call.number)
+        try:
+            if not call.blocks_script:  # a blocked script makes no further calls
+                await _wait_for_further_calls(batch)
+        finally:
+            # Even if this call was cancelled, the other calls of the batch wait for the decision.
+            self._batch = None  # the next call opens another batch
+            self._decide_batch(batch)
         return batch.problem
 
     def _decide_batch(self, batch: _Batch) -> None:
@@ -148,13 +147,11 @@ class ChildTasks:
         batch.is_decided.set()
 
     def release(self, call: Call) -> None:
-        """Release the place that :meth:`reserve` has kept for a call's child task.
-
-        No-op if the child has started. If the call was cancelled while it waited in
-        :meth:`reserve`, no place will be kept for the call.
-        """
+        """Release the place that :meth:`reserve` has kept for a call's child task, if any."""
         self._calls_with_place.discard(call.number)
         if self._batch is not None:
+            # The call may have been cancelled in reserve(), before it got a place: then leave the
+            # batch.
             self._batch.call_numbers.discard(call.number)
 
     def recorded_children(self, call_id: int) -> list[ChildStarted]:
@@ -173,9 +170,8 @@ class ChildTasks:
         Args:
             call: The call that waits for the result.
             child: The child task.
-            recorded_starts: The recorded starts of the call's earlier children. The start of the
-                continued child is removed from the list, so that another child with the same task
-                text continues another earlier child.
+            recorded_starts: The starts of the call's earlier children. This method removes the
+                start of the child that it continues.
 
         Raises:
             TaskLimitError: If the limit on nesting or on the number of children is reached.
@@ -187,15 +183,16 @@ class ChildTasks:
             )
         request = self._request(child, call)
         recorded_start = next((each for each in recorded_starts if each.task == child.task), None)
-        # From here on, the child itself counts for the maximum, in place of the place kept for it.
+        # The child no longer needs its place: it is counted now, or was counted at its first start.
         self._calls_with_place.discard(call.number)
         if recorded_start is None:
             self._count_child()
-        else:  # counted at its first start
+        else:
+            # A second child with the same text must not continue the same earlier child.
             recorded_starts.remove(recorded_start)
             request = replace(request, task_id=recorded_start.child_id)
         key = call.number, request.task_id
-        # The child still runs if the call was cancelled with its sandbox and is now repeated.
+        # If only the sandbox died, the earlier child still runs.
         if key not in self._running:
             # In its own asyncio task, so that a cancelled call does not cancel the child.
             self._running[key] = asyncio.create_task(
@@ -263,6 +260,7 @@ class ChildTasks:
                 request = replace(request, past=await self._past(child_id))
             result = await self._run_child(request)
         except asyncio.CancelledError:
+            # A child that will be resumed with its parent, after keep_resumable(), gets no end.
             if not self._will_be_resumed:
                 log.record_soon(
                     ChildFinished,
@@ -273,7 +271,7 @@ class ChildTasks:
                 )
             raise
         except TaskLeftError as error:
-            # The parent cannot end while its child has not ended: both are resumed later.
+            # This child was left unfinished, so the parent and all its children are resumed later.
             self._will_be_resumed = True
             self.unfinished = error
             raise
@@ -329,11 +327,13 @@ class ChildTasks:
         The connection that starts the child may choose the options in ``child``; the request
         inherits an option that ``child`` omits, and all other options, from the parent.
         """
-        # The text of the child's task is as trusted as the call in two cases: if the connection
-        # declares that it wrote the text without data of others, or if the script passed the text
-        # as an argument of the call.
-        is_trusted_like_call = child.trust == "own" or child.task in call.arguments.values()
-        trust = self._run.trust_of(call) if is_trusted_like_call else "outside"
+        # The script may have passed the text of the child's task, as in ``summarise(text)``. Or the
+        # connection declares that it wrote the text itself. Any other text counts as a stranger's.
+        is_text_of_script = child.task in call.arguments.values()
+        is_text_of_connection = child.trust == "own"
+        trust = "outside"
+        if is_text_of_script or is_text_of_connection:
+            trust = self._run.trust_of(call)
         config = self._config_of(child)
         ledger = self._run.models.ledger
         if child.budget_usd is not None:

@@ -144,7 +144,8 @@ class CallContexts:
             # The action itself reports an unreadable file.
             with contextlib.suppress(ToolRefusedError, OSError):
                 await asyncio.to_thread(read_once, call.files, file_names, name, _MAX_FROZEN_BYTES)
-        # A text that names no file now may name a later file, whose content nobody has approved.
+        # If a file with the name ``notes.txt`` appears later, the call must not read it, because
+        # nobody has approved its content.
         call.unreadable_names = argument_texts - call.files.keys()
 
     def _read_file(

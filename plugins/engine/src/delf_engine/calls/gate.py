@@ -284,13 +284,16 @@ class Gate:
             return await self._make_new(call)
         if recorded_call.finished is not None:
             return self._replay_answer(call, recorded_call, recorded_call.finished)
+        # The earlier process died before the call ended, perhaps even before the call started.
+        start = recorded_call.started
         # Further events of this call must have the number under which the journal knows it.
         call.number = recorded_call.call_id
-        call.was_begun_before = call.has_start_event = recorded_call.started is not None
+        call.was_begun_before = call.has_start_event = start is not None
         self._records.register(request.call_id, call)
-        if recorded_call.started is None or recorded_call.started.effect == "read":
-            return await self._ask_and_make(call, recorded_call)
-        return await self._repeat_or_ask(call, recorded_call)  # it may have taken effect already
+        may_have_taken_effect = start is not None and start.effect != "read"
+        if may_have_taken_effect:
+            return await self._repeat_or_ask(call, recorded_call)
+        return await self._ask_and_make(call, recorded_call)
 
     def _replay_answer(
         self, call: Call, recorded_call: RecordedCall, end: CallFinished
@@ -378,24 +381,24 @@ class Gate:
             return await self._refuse_validated(call, _refused(call, verdict.message))
         if call.bound.name == ASK:
             return await self._ask_question(call, recorded_call)
-        # The user's setting ``confirm`` always requires an approval, even if the connection's check
-        # allows the call.
-        is_confirm_set = call.bound.asks
-        is_allowed = isinstance(verdict, Allowed) and not is_confirm_set
-        if is_allowed and not await self._approvals.requires_review(call):
+        # Either the connection's check or the user's setting ``confirm`` can require an approval.
+        needs_approval = isinstance(verdict, NeedsApproval) or call.bound.asks
+        if not needs_approval and not await self._approvals.requires_review(call):
             if recorded_call is not None:
-                # The rules have changed since an earlier process asked for approval. That request
-                # would stay open forever. A new call has no request yet.
+                # An earlier process may have asked for approval, which other rules required. That
+                # request would stay open forever.
                 await self._approvals.close(recorded_call)
             return await self._make(call)
         answer = await self._ask(call, recorded_call, verdict)
-        if isinstance(answer.decision, Approved):
-            return await self._make(call)
-        # _ask() checks an approved call once more, because its effect may have changed meanwhile.
-        if isinstance(answer.decision, RefusedByCheck):
-            return await self._refuse_validated(call, _refused(call, answer.decision.reason))
-        if isinstance(answer.decision, ChangesRequested):
-            self._reject_further_calls_of_script()
+        match answer.decision:
+            case Approved():
+                return await self._make(call)
+            case RefusedByCheck(reason=reason):
+                return await self._refuse_validated(call, _refused(call, reason))
+            case ChangesRequested():
+                self._reject_further_calls_of_script()
+            case _:
+                pass
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
 
     async def _ask_question(self, call: Call, recorded_call: RecordedCall | None) -> CallAnswer:
@@ -480,15 +483,16 @@ class Gate:
         obstacle = self._restore_edited_arguments(call, recorded_call)
         if obstacle is None and self._can_repeat_without_question(call):
             return await self._make_after_previous_process(call)
-        verdict: Verdict = Allowed()
+        shown: Allowed | NeedsApproval = Allowed()  # has no preview
         if obstacle is None:
             verdict = await self._verdict(call)
-        if isinstance(verdict, Refused):
-            obstacle = f"it is refused: {verdict.message}"
-            verdict = Allowed()  # shows no preview of a call that cannot be made
-        # A person is asked in spite of an obstacle, and may know that the call was already done.
-        verdict = self._with_warning_of_previous_process(verdict)
-        answer = await self._ask(call, recorded_call, verdict, outcome_unknown=True)
+            if isinstance(verdict, Refused):
+                obstacle = f"it is refused: {verdict.message}"
+            else:
+                shown = verdict
+        # A call that cannot be repeated is shown, too: the person may know that it was done.
+        shown = self._with_warning_of_previous_process(shown)
+        answer = await self._ask(call, recorded_call, shown, outcome_unknown=True)
         decision = answer.decision
         if isinstance(decision, AlreadyDone):
             return await self._record_stated_result(call, decision.result)
@@ -502,8 +506,7 @@ class Gate:
         """Give a repeated call the arguments that a person had edited, if any.
 
         Returns:
-            None if the call can be made with its arguments; otherwise the reason why not. The call
-            has the recorded arguments in any case, so that the request shows them to the person.
+            None if the call can be made with its arguments; otherwise the reason why not.
         """
         obstacle = None
         edited = recorded_call.edited_arguments
@@ -512,20 +515,18 @@ class Gate:
                 self._edit(call, edited)
             except ToolRefusedError as error:
                 obstacle = f"its recorded arguments do not fit: {error.message}"
+                # The next request shows the person these arguments all the same.
                 call.arguments = dict(edited)
                 if recorded_call.started is not None:
                     call.digest = recorded_call.started.digest
-        if recorded_call.lost_arguments:
-            obstacle = "its edited arguments held a secret, which the journal does not have"
+        if recorded_call.has_lost_arguments:
+            return "its edited arguments held a secret, which the journal does not have"
         return obstacle
 
     def _with_warning_of_previous_process(
         self, verdict: Allowed | NeedsApproval
     ) -> Allowed | NeedsApproval:
-        """Return a verdict that warns of a process that may not have noticed that it lost the task.
-
-        If that process still makes the call, an approval would have the effect twice.
-        """
+        """Add a warning to a verdict if another process may still be making the call."""
         previous_owner = self._replay.previous_owner
         if previous_owner is None:
             return verdict
@@ -545,19 +546,18 @@ class Gate:
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._refuse_validated(call, _refused(call, verdict.message))
-        # Read the digest now: if the person edits the call, _ask() changes the digest.
-        unknown_digest = call.digest
+        digest_before_edit = call.digest  # _ask() changes call.digest if the person edits the call
         reason = "the same call was made before, and its answer was lost: it may have been done"
         approval = verdict.with_reason_to_ask(reason)
         answer = await self._ask(call, None, approval, outcome_unknown=True)
         match answer.decision:
             case AlreadyDone(result=result):
                 # The outcome is known now, so an identical later call needs no such question.
-                self._maker.unknown_outcomes.discard(unknown_digest)
+                self._maker.unknown_outcomes.discard(digest_before_edit)
                 await self._records.begin(call)
                 return await self._record_stated_result(call, result)
             case Approved():
-                self._maker.unknown_outcomes.discard(unknown_digest)
+                self._maker.unknown_outcomes.discard(digest_before_edit)
                 return await self._make(call)
             case RefusedByCheck(reason=reason):
                 return await self._refuse_validated(call, _refused(call, reason))
@@ -639,16 +639,20 @@ class Gate:
     ) -> Answer:
         """Ask people for approval of a call, and apply their edits.
 
-        A call that a person approved or edited is checked again before it is made. People are asked
-        again if its effect or state is no longer what they saw, or if a rule demands that another
-        person approves an edited call.
+        People are asked again if the call changed while they decided, or if a rule demands that
+        another person approves an edited call.
+
+        Args:
+            call: The call.
+            recorded_call: The record of the call from an earlier process, if any.
+            verdict: The verdict of the connection's check, with the preview to show.
+            outcome_unknown: Whether the call may have taken effect already.
 
         Returns:
             The answer. Its decision is never ``Edited``; the decision is ``RefusedByCheck`` if the
             check refuses an approved call.
         """
-        # True if a person was asked about this call before, and the call is now another: it was
-        # edited, or its preview has changed. The next request tells people so.
+        # Whether the call is another than in the previous request; the next request says so.
         has_changed = self._restore_edits(call, recorded_call)
         for _ in range(_MAX_QUESTIONS):
             answer = await self._ask_once(
@@ -666,14 +670,14 @@ class Gate:
                 except ToolRefusedError as error:
                     reason = f"the edited arguments do not fit: {error.message}"
                     return replace(answer, decision=Rejected(reason=reason))
-            new_verdict = await self._verdict(call)
-            if isinstance(new_verdict, Refused):
-                return replace(answer, decision=RefusedByCheck(reason=new_verdict.message))
-            if _is_still_approved(answer, verdict, new_verdict):
-                call.basis = new_verdict.basis
+            verdict_now = await self._verdict(call)
+            if isinstance(verdict_now, Refused):
+                return replace(answer, decision=RefusedByCheck(reason=verdict_now.message))
+            if _is_still_approved(answer, verdict, verdict_now):
+                call.basis = verdict_now.basis
                 return replace(answer, decision=Approved())
             # Ask again, about the call as it is now.
-            verdict = new_verdict
+            verdict = verdict_now
             recorded_call = None  # its decision has been used
             has_changed = True
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
@@ -706,9 +710,8 @@ class Gate:
     def _restore_edits(self, call: Call, recorded_call: RecordedCall | None) -> bool:
         """Apply a person's recorded edits to a resumed call; return whether any was applied.
 
-        If an edit is invalid now, all edits are dropped, and the person is asked about the script's
-        arguments. An edit is invalid if the action's parameters have changed, or if the person
-        wrote a secret, of which the journal has only a placeholder.
+        If an edit does not fit the action any more, all edits are dropped, and the person is asked
+        about the script's arguments.
         """
         # The edits of a started call are part of the arguments in its start event.
         if recorded_call is None or recorded_call.started is not None:
@@ -716,13 +719,14 @@ class Gate:
         original_arguments = call.arguments
         for request_event, decision_event in recorded_call.edits:
             recorded_edit = Edited(arguments=decision_event.arguments or {})
-            # The script's own secrets are in the call, and so replace their placeholders.
+            # The journal has placeholders for secrets. The script's secrets are in call.arguments;
+            # a secret that the person wrote is lost, so that its edit does not fit.
             edit = with_secrets(recorded_edit, request_event, call.arguments)
             assert isinstance(edit, Edited)  # noqa: S101 - with_secrets() keeps the decision's type
             try:
                 self._edit(call, edit.arguments)
             except ToolRefusedError:
-                # Not only this edit: no person has seen the call with just the edits before it.
+                # Undo the earlier edits, too: nobody has seen the call with only these.
                 self._edit(call, original_arguments)
                 return False
         return bool(recorded_call.edits)
@@ -761,36 +765,36 @@ class Gate:
 
 def _can_retry(answer: Answer) -> bool:
     """Return whether the model may try another script after a call was not approved."""
-    # Nobody to ask, nobody who answers, or a bare no is the same for every script.
-    is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
-    return answer.source != "nobody" and not is_final
+    # Another script would not be answered either.
+    is_unanswered = answer.source == "nobody" or isinstance(answer.decision, Expired)
+    is_rejected_without_reason = answer.decision == Rejected()
+    return not is_unanswered and not is_rejected_without_reason
 
 
 def _needs_second_check(answer: Answer, verdict: Allowed | NeedsApproval) -> bool:
-    """Return whether a call is checked again after an answer.
-
-    A person may take hours to decide, and the effect may no longer be the one in the preview that
-    the person saw. An edited call has another effect than the checked call.
-    """
-    has_seen_preview = answer.was_shown and verdict.digest is not None
-    is_approved = isinstance(answer.decision, Approved)
-    return isinstance(answer.decision, Edited) or (is_approved and has_seen_preview)
+    """Return whether a call must be checked again after an answer, before it is made."""
+    if isinstance(answer.decision, Edited):
+        return True
+    # The person may have taken hours, so that the effect is no longer that of the preview.
+    has_preview = verdict.digest is not None
+    return isinstance(answer.decision, Approved) and answer.was_shown and has_preview
 
 
 def _is_still_approved(
-    answer: Answer, verdict: Allowed | NeedsApproval, new_verdict: Allowed | NeedsApproval
+    answer: Answer, shown: Allowed | NeedsApproval, now: Allowed | NeedsApproval
 ) -> bool:
     """Return whether an approval covers the call as it is after the second check.
 
     Args:
         answer: The answer, which approved or edited the call.
-        verdict: The verdict before the question, with the preview that the person saw.
-        new_verdict: The verdict after the answer.
+        shown: The verdict before the question, with the preview that the person saw.
+        now: The verdict after the answer.
     """
-    # With an edit, a person approves the effect of the edited call.
-    is_effect_approved = isinstance(answer.decision, Edited) or new_verdict.digest == verdict.digest
-    is_state_unchanged = new_verdict.basis == verdict.basis
-    return is_effect_approved and is_state_unchanged and not answer.needs_other_approver
+    is_basis_same = now.basis == shown.basis  # the state from which the preview was made
+    is_preview_same = now.digest == shown.digest
+    # A person who edits the arguments knows that the preview changes.
+    is_preview_approved = is_preview_same or isinstance(answer.decision, Edited)
+    return is_basis_same and is_preview_approved and not answer.needs_other_approver
 
 
 def _script_call(call: Call) -> ScriptCall:

@@ -131,19 +131,16 @@ class CallMaker:
                     result = await cast("Coroutine[Any, Any, Any]", result)
                 return result, notes
         finally:
-            # A call ends when the script abandons it. A call that is cut off because its sandbox
-            # died is repeated, so its child tasks must continue.
+            # If the sandbox died, the script is run again, and the repeated call waits for the same
+            # child tasks. If the script abandoned the call, the child tasks end.
             is_cut_off = is_cancelled() and not call.abandoned
             await self._contexts.end_call(call, is_cut_off=is_cut_off)
 
     async def _wait_until_other_calls_ended(self, call: Call, started: float) -> None:
-        """Wait until the other calls have ended, before a call fails because of a limit.
-
-        If this call itself is cancelled during the wait, the cancellation is recorded as its end.
-        """
+        """Wait for the other calls of the script, which the failure of this call may cancel."""
         try:
             await self._records.wait_for_calls_within_limit(call)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # of this call
             await self._records.cancel(call, "cancelled", started)
             raise
 

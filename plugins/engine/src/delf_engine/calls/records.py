@@ -113,7 +113,8 @@ class CallRecords:
                 line=call.line,
             )
         except asyncio.CancelledError:
-            # The journal may have stored the start all the same, so record an end, too.
+            # The journal may have stored the start all the same. Then the call needs an end, which
+            # says that the action was not run.
             call.has_start_event = True
             await self._end_not_started(call)
             raise
@@ -123,23 +124,20 @@ class CallRecords:
         call.has_start_event = True
 
     async def record_not_started(self, call: Call) -> None:
-        """Record a call that was cancelled before it could have any effect.
-
-        The journal gets a start and an end of the call. A call that an earlier process began is
-        recorded as cut off: its outcome stays unknown. No-op for a call that has ended.
-        """
+        """Record a call that was cancelled before it could have any effect, unless it has ended."""
         if call.ended:
             return
         if call.was_begun_before:
+            # In an earlier process, the call may have had an effect.
             await self.cancel(call, "cancelled before it was made again")
             return
         if not call.has_start_event:
             # In the journal, an end without a start means an invalid call. So record a start, too.
-            # A second cancellation, during begin(), is suppressed: begin() has recorded the end,
-            # and the caller raises the error of the first cancellation.
+            # If this is cancelled as well, begin() itself records the end. The caller raises the
+            # error of the first cancellation.
             with contextlib.suppress(asyncio.CancelledError):
                 await self.begin(call)
-        await self._end_not_started(call)  # no-op after a second cancellation
+        await self._end_not_started(call)  # no-op if begin() has recorded the end
 
     async def _end_not_started(self, call: Call) -> None:
         reason = "cancelled before it was made"
@@ -216,14 +214,10 @@ class CallRecords:
             raise self._unrecorded(call, failure) from failure
 
     def _mark_as_ended(self, call: Call) -> None:
-        """Mark a call as ended before its end is stored.
-
-        Of two ends at once, such as a result and a cancellation, only the first is recorded. Calls
-        in :meth:`wait_for_calls_within_limit` continue even if the journal fails.
-        """
-        call.ended = True
+        """Mark a call as ended, before the journal stores its end."""
+        call.ended = True  # a second end, such as a cancellation, is not recorded
         self._under_way.pop(call.number, None)
-        self._call_ended.set()
+        self._call_ended.set()  # wakes the calls that wait until other calls have ended
 
     def _unrecorded(self, call: Call, failure: Exception) -> UnrecordedCallError:
         """Return the error for a call whose end could not be recorded."""
@@ -238,9 +232,11 @@ class CallRecords:
 
 
 def _is_outcome_certain(call: Call, status: CallStatus, cancellation: Cancellation | None) -> bool:
-    """Return whether an end tells the final outcome, even if this process gives up the task.
+    """Return whether an end is recorded even while this process gives up the task.
 
-    True for a call that never began, and for a function in a thread, which always runs to its end.
+    The end of an async function may only be the result of giving up.
     """
-    ran_in_thread = status in ("ok", "error") and not call.bound.action.is_async
-    return ran_in_thread or cancellation == "not_started"
+    is_not_started = cancellation == "not_started"
+    # Plain functions run in threads, which cannot be cancelled.
+    has_run_in_thread = status in ("ok", "error") and not call.bound.action.is_async
+    return is_not_started or has_run_in_thread

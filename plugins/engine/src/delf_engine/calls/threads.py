@@ -20,6 +20,7 @@ class _Job:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function: Callable[[], Any] | None = function
+        # The result and the error. They are not set on the future, so that result() frees them.
         self._outcome: tuple[Any, BaseException | None] = (None, None)
         self.future: Future[None] = Future()
         """Done when the function has ended or was cancelled before its start."""
@@ -36,11 +37,12 @@ class _Job:
         # The future's own lock decides: either the event loop has cancelled it, or it starts here.
         if not self.future.set_running_or_notify_cancel():
             return
+        function = self._take_function()
         try:
-            self._outcome = (self._take_function()(), None)
+            self._outcome = (function(), None)
         except BaseException as error:
             self._outcome = (None, error)
-        self.future.set_result(None)
+        self.future.set_result(None)  # result() returns the outcome
 
     def _take_function(self) -> Callable[[], Any]:
         """Return the function, so that only its caller keeps it alive."""
@@ -57,7 +59,8 @@ class _Job:
         try:
             raise error
         finally:
-            # The error refers to this frame and to the job, which must not refer to the error.
+            # The error's traceback refers to this frame, which must not refer to the error: such a
+            # cycle would keep the arguments alive.
             del error
 
 
@@ -78,14 +81,13 @@ class ToolThreads:
     ) -> Any:
         """Run a function in a thread, in a copy of the current context.
 
-        A function that is cancelled before its start is never called. The first cancellation of a
-        started function has no effect, because a thread cannot be stopped; a second cancellation
-        abandons the function.
+        A thread cannot be stopped. If this method is cancelled while the function runs, it waits
+        for the function all the same; only a second cancellation ends the wait.
 
         Args:
             function: The function, called without arguments. An exception of it is raised here.
-            abandoned: Returns True if the script has stopped waiting for the function; the first
-                cancellation then abandons the function.
+            abandoned: Returns True if the script does not wait for the function any more. Then the
+                first cancellation ends the wait.
 
         Raises:
             RuntimeError: After :meth:`close`, at the interpreter's shutdown, or if no thread can be
@@ -100,8 +102,8 @@ class ToolThreads:
         try:
             await _completion(job.future)
         except asyncio.CancelledError:
-            never_starts = job.cancel()
-            if never_starts or abandoned():
+            has_started = not job.cancel()
+            if not has_started or abandoned():
                 raise
             await _completion(job.future)  # a second cancellation is raised here
         if job.future.cancelled():  # by close()
@@ -118,11 +120,12 @@ class ToolThreads:
             self._pool.submit(job.run)
         except RuntimeError as error:
             # After close() and at the interpreter's shutdown, submit() does not queue the job.
-            is_refused = self._closed or "interpreter shutdown" in str(error)
-            # Otherwise submit() has queued the job before it failed to start a new thread. If the
-            # pool has earlier jobs, one of their threads takes this job from the queue later.
+            # Otherwise, submit() has queued the job before it failed to start another thread.
+            is_queued = not self._closed and "interpreter shutdown" not in str(error)
+            # The thread of an earlier job takes the next job from the queue.
             has_thread = bool(self._futures)
-            if is_refused or not has_thread:
+            will_run = is_queued and has_thread
+            if not will_run:
                 job.cancel()  # frees the function, because the queue may keep the job
                 raise
 

@@ -97,16 +97,17 @@ class Claims:
         if task_id in self.claimed:
             raise DelfError(f"task {task_id} is being worked on by this agent", hint="wait for it")
         can_go_on = partial(_can_go_on, even_if_ended_at_limit=even_if_ended_at_limit)
+        # The end of the block undoes the claim, unless pop_all() is called.
         async with AsyncExitStack() as undo:
-            # Marked before the first await: two callers on this loop must not both pass the check.
+            # Before the first await: two callers on this loop must not both pass the check above.
             self.claimed.add(task_id)
             undo.callback(self.claimed.discard, task_id)
             events = await journal.read(task_id)
             if can_go_on(events) and isinstance(journal, SharedJournal):
                 events = await self._claim_in_journal(journal, task_id, events, undo)
             events = await _end_incomplete_fork(journal, events)
-            if can_go_on(events):
-                undo.pop_all()  # keep the claim, which the end of the block would undo
+            if can_go_on(events):  # false if another process ended the task before the claim
+                undo.pop_all()
             return events
 
     async def _claim_in_journal(

@@ -236,9 +236,11 @@ def _track_open_calls(open_calls: set[int], event: Event) -> None:
     """Add the call that an event starts to the open calls, or remove the call that it ends."""
     if isinstance(event, CallStarted):
         open_calls.add(event.call_id)
-    # A call that was cut off, because its sandbox died, ends later: its script is run again.
-    elif isinstance(event, CallFinished) and event.cancellation != "cut_off":
-        open_calls.discard(event.call_id)
+    elif isinstance(event, CallFinished):
+        # After "cut_off", which means that the sandbox died, the script makes the call again.
+        is_still_open = event.cancellation == "cut_off"
+        if not is_still_open:
+            open_calls.discard(event.call_id)
 
 
 def _ended_calls(events: Sequence[Event]) -> AbstractSet[int]:
@@ -274,21 +276,22 @@ def _without_cost(event: Event) -> Event:
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
-    """Remove the approval events of each call or script whose end is not among the events."""
+    """Remove approvals of calls and scripts that have not ended: people decide about them again."""
     ended_calls = _ended_calls(events)
     script_ends = [event.seq for event in events if isinstance(event, ScriptFinished)]
     last_script_end = max(script_ends, default=0)
 
-    def has_end(request: ApprovalRequested) -> bool:
-        if request.code is not None:  # a request for a whole script
+    def has_ended(request: ApprovalRequested) -> bool:
+        is_about_script = request.code is not None
+        if is_about_script:  # scripts run one after the other
             return request.seq < last_script_end
         return request.call_id in ended_calls
 
     requests = [event for event in events if isinstance(event, ApprovalRequested)]
-    open_requests = {request.request_id for request in requests if not has_end(request)}
+    removed_ids = {request.request_id for request in requests if not has_ended(request)}
     kept: list[Event] = []
     for event in events:
-        if getattr(event, "request_id", None) in open_requests:
+        if getattr(event, "request_id", None) in removed_ids:
             continue
         if isinstance(event, ApprovalRemembered) and event.call_id not in ended_calls:
             continue
@@ -297,12 +300,11 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _model_call_with_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of a model call, whose reply is replaced with a person's script.
+    """Return the events of a model call, with a person's script in place of the model's.
 
     Args:
         events: The events of the task.
-        at: The number of an event. The first model call after the event that wrote a script is
-            returned.
+        at: The number of an event. The model's first script after this event is replaced.
         script: The script of a person.
 
     Raises:

@@ -173,17 +173,16 @@ class TaskLog:
             self._deadline = asyncio.get_running_loop().time() + seconds
 
     async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
-        """Write an event after all queued events; queue the event if the caller is cancelled."""
+        """Write an event after all queued events; if cancelled, let a later flush write it."""
         has_write_begun = False
         try:
             async with self._lock:
                 if self._has_queued:
                     await self._write_queued()
-                # If the write is cancelled, it keeps the event in ``_unconfirmed_event``, and the
-                # next write appends it. An event that is also queued would be journalled twice.
                 has_write_begun = True
                 await self._write(kind, fields)
         except asyncio.CancelledError:
+            # If _write() was cancelled, ``_unconfirmed_event`` keeps the event for the next flush.
             if not has_write_begun:
                 self._queued_events.append((kind, fields))
             self._flush_soon()
@@ -281,8 +280,8 @@ class TaskLog:
         """Buffer event-loop turns of a script; the turns are recorded before the next event.
 
         Args:
-            turns: Alternately the number of an iteration of the script's event loop, and a call or
-                timer of that iteration, as the method of the same name of ``ScriptHost`` describes.
+            turns: Pairs of numbers in one list. ``[7, 2, 8, -1]`` means: in iteration 7 of the
+                script's event loop, call 2 was answered; in iteration 8, timer 1 fired.
         """
         # While this process gives the task up, only outcomes of calls are recorded.
         if not self._is_leaving:
@@ -362,12 +361,12 @@ class TaskLog:
         # numbers.
         seq = len(self.events) + 1
         event = kind(task_id=self.task_id, seq=seq, at=time.time(), **fields)
-        self._unconfirmed_event = event
+        self._unconfirmed_event = event  # _confirm() clears this
         try:
             await self._confirm(event)
         except Exception:
-            # The append failed, so the event is given up. If the append is cancelled instead, the
-            # event stays unconfirmed, because the journal may have stored it.
+            # The append failed, so the event is given up. After a cancellation, in contrast, the
+            # journal may have stored the event, so it stays unconfirmed.
             self._unconfirmed_event = None
             raise
 

@@ -74,13 +74,11 @@ class RecordedCall:
         return started.arguments
 
     @property
-    def lost_arguments(self) -> bool:
-        """True if a person edited the call's arguments, and the new arguments contained a secret.
-
-        The journal does not store secrets, so the call cannot be made again with these arguments.
-        """
-        edited_arguments = None if self.decision is None else self.decision.arguments
-        return REDACTED in repr(edited_arguments) or REDACTED in repr(self.edited_arguments)
+    def has_lost_arguments(self) -> bool:
+        """True if a person's edit contained a secret, which the journal does not store."""
+        arguments_of_decision = None if self.decision is None else self.decision.arguments
+        arguments_of_start = self.edited_arguments
+        return REDACTED in repr(arguments_of_decision) or REDACTED in repr(arguments_of_start)
 
     def request_for(
         self, *, outcome_unknown: bool
@@ -88,19 +86,19 @@ class RecordedCall:
         """Return a recorded request about the call, and the decision if it is still valid.
 
         Args:
-            outcome_unknown: If true, return the question whether to repeat the interrupted call. An
-                approved repetition counts for one repetition only. If false, return the ordinary
-                request for approval of the call.
+            outcome_unknown: Whether to return the question whether to repeat the interrupted call,
+                instead of the ordinary request for approval.
         """
-        if not outcome_unknown:
-            if self.lost_arguments:
-                # The request cannot be shown without its arguments: a person is asked anew.
+        if outcome_unknown:
+            repeat_decision = self.repeat_decision
+            if repeat_decision is not None and repeat_decision.decision == "approved":
+                # The approved repetition was interrupted, too: ask a person again.
                 return None, None
-            return self.request, self.decision
-        if self.repeat_decision is not None and self.repeat_decision.decision == "approved":
-            # The approved repetition was interrupted, too: a person is asked anew.
+            return self.repeat_request, repeat_decision
+        if self.has_lost_arguments:
+            # The request cannot be shown without its arguments: ask a person again.
             return None, None
-        return self.repeat_request, self.repeat_decision
+        return self.request, self.decision
 
     def answer(self) -> CallAnswer:
         """Return the recorded answer that the script got.
@@ -224,9 +222,8 @@ class Recording:
         if not self._unmatched:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
-            # Other ends of calls are found by the call's digest, but an invalid call is refused
-            # before it gets a digest. It is matched by its message, because a replay may make calls
-            # in another order and give the call another number.
+            # An invalid call is refused before it gets a digest, by which other calls are matched.
+            # Its number may differ, too, because a replay may make calls in another order.
             key = _refusal_key(fields["action"], fields["error"])
         else:
             names = kind.replay_key
@@ -348,17 +345,18 @@ class Recording:
             return  # a tool's own question during the call
         self._call_by_request[event.request_id] = recorded_call
         recorded_call.request_has_lapsed = False
-        # An interrupted call has two requests: the one for its first start, and, after a resume,
-        # the question whether to repeat the call.
-        if event.outcome_unknown:
+        if event.outcome_unknown:  # the question whether to repeat an interrupted call
             recorded_call.repeat_request, recorded_call.repeat_decision = event, None
             return
-        # A person may have answered the previous request by editing the arguments. The new request
-        # then asks for approval of the edited call.
-        previous = recorded_call.request
-        answer = recorded_call.decision
-        if previous is not None and answer is not None and answer.decision == "edited":
-            recorded_call.edits.append((previous, answer))
+        previous_request = recorded_call.request
+        previous_answer = recorded_call.decision
+        if (
+            previous_request is not None
+            and previous_answer is not None
+            and previous_answer.decision == "edited"
+        ):
+            # The new request asks for approval of the edited call. Keep the edit.
+            recorded_call.edits.append((previous_request, previous_answer))
         recorded_call.request, recorded_call.decision = event, None
 
     def _add_decision(self, event: ev.ApprovalDecided) -> None:
@@ -370,19 +368,18 @@ class Recording:
         recorded_call = self._call_by_request.get(event.request_id)
         if recorded_call is None:
             return
-        if event.source == "sandbox_died":
+        if event.source == "sandbox_died":  # nobody has decided
             recorded_call.request_has_lapsed = True
-        # After a crash, a person is asked in a second request whether to repeat the call.
         elif _is_answered_by(recorded_call.repeat_request, event):
             recorded_call.repeat_decision = event
-        elif _is_answered_by(recorded_call.request, event):
-            # The effect of the call changed after the request, so nobody has decided about the
-            # call as it is now.
-            is_outdated = event.source == "changed"
-            if is_outdated:
-                recorded_call.request = recorded_call.decision = None
-            else:
-                recorded_call.decision = event
+        elif not _is_answered_by(recorded_call.request, event):
+            return
+        elif event.source == "changed":
+            # The request was closed because the effect of the call had changed. Nobody has decided
+            # about the call as it is now, so forget the request.
+            recorded_call.request = recorded_call.decision = None
+        else:
+            recorded_call.decision = event
 
     def _add_abandonment(self, event: ev.CallAbandoned) -> None:
         self.highest_call_id = max(self.highest_call_id, event.call_id)
@@ -399,16 +396,15 @@ class Recording:
         if recorded_call is None and event.digest is not None:
             recorded_call = self._find_or_add_call(event, event.digest, script)
         if recorded_call is None:
-            # Only a call that was refused as invalid ends without a digest and without any earlier
-            # event. A replay makes the call again, and match() then finds its refusal recorded.
+            # An invalid call was refused, which is its only event. A replay makes the call again,
+            # and match() then finds the refusal.
             self._unmatched[_refusal_key(event.action, event.error)] += 1
         elif event.cancellation == "cut_off":
-            # The sandbox died during the call, and the call may have continued. A resume asks a
-            # person whether to repeat the call.
+            # The sandbox died during the call. This is not its end: the call is repeated later.
             recorded_call.was_interrupted = True
         elif event.cancellation == "not_started":
-            # The sandbox died after the decision about the call and before its start. The decision
-            # stays valid, and a resume starts the call. The recorded start has had no effect.
+            # The sandbox died before the action was run, although the journal has a start. The
+            # decision stays valid, and a resume starts the call.
             recorded_call.was_interrupted = True
             recorded_call.started = None
         else:

@@ -58,10 +58,11 @@ class _CallOrder:
         self._unclaimed: defaultdict[str, deque[RecordedCall]] = defaultdict(deque)
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
-        # The calls that the replay must still make, by id. An abandoned call is left out: depending
-        # on timing, the script may end without making the call again.
+        # The calls that the script must still make again, by id. It need not repeat a call that it
+        # abandoned: depending on timing, it may end before.
         self._unrepeated_calls = {call.call_id: call for call in script.calls_to_repeat}
-        # The calls and answers that have not happened again yet, in order, for the same calls.
+        # The rest of the recorded order, with the next step first. Steps of calls that the script
+        # need not repeat are left out.
         self._remaining_steps = deque(
             step for step in script.steps if step.call_id in self._unrepeated_calls
         )
@@ -85,17 +86,14 @@ class _CallOrder:
         return tuple(self._unrepeated_calls.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the first recorded call with this digest that is not replayed yet, else None.
-
-        The returned call counts as replayed from now on.
-        """
+        """Return the next recorded call with this digest, at most once; None if there is none."""
         if not self._unclaimed.get(digest):
             return None
         # Equal calls are interchangeable: coroutines may make them in another order than before.
         recorded_call = self._unclaimed[digest].popleft()
-        # No-op for a call that the recorded script abandoned.
+        # Calls that the recorded script abandoned are not in this dict.
         self._unrepeated_calls.pop(recorded_call.call_id, None)
-        self._advance()  # another call may have waited until this call was made
+        self._advance()  # wakes calls that waited until this call was made
         return recorded_call
 
     async def turn(self, recorded_call: RecordedCall | None, *, blocks_script: bool) -> None:
@@ -118,8 +116,8 @@ class _CallOrder:
             if not is_turn:
                 await self._wait(turn_key)
         finally:
-            # A script may stop waiting. Later calls must not wait for the answer then.
-            # _wake() does not remove the answer, because the next answer could overtake this one.
+            # Other calls wait until this answer is removed, even if the script stops waiting for
+            # it. An earlier removal, in _wake(), would let the next answer overtake this one.
             if recorded_call is not None and recorded_call.finished is not None:
                 self._remove_answer(recorded_call.call_id)
 
@@ -129,7 +127,8 @@ class _CallOrder:
             return not self._remaining_steps
         if turn_key == _AFTER_ALL_ANSWERS:
             return self._remaining_answer_count == 0
-        answer = RecordedStep(turn_key, is_answer=True)
+        # The key is the number of a call, whose turn comes with its recorded answer.
+        answer = RecordedStep(call_id=turn_key, is_answer=True)
         return bool(self._remaining_steps) and self._remaining_steps[0] == answer
 
     def _remove_answer(self, call_id: int) -> None:
@@ -157,13 +156,15 @@ class _CallOrder:
         await waiter
 
     def _advance(self) -> None:
-        """Remove the calls that the script has made again, and wake the calls whose turn it is.
+        """Go on to the next step that has not happened again, and wake the calls whose turn it is.
 
-        Each recorded step is a call or the answer to a call. :meth:`_remove_answer` removes
-        answers.
+        Called after a call was made again or an answer was removed.
         """
         steps = self._remaining_steps
-        while steps and not steps[0].is_answer and steps[0].call_id not in self._unrepeated_calls:
+        while steps:
+            was_repeated = steps[0].call_id not in self._unrepeated_calls
+            if steps[0].is_answer or not was_repeated:
+                break
             steps.popleft()
         if self._remaining_answer_count == 0:
             self._wake(_AFTER_ALL_ANSWERS)
@@ -173,11 +174,7 @@ class _CallOrder:
             self._wake(steps[0].call_id)
 
     def _wake(self, turn_key: int) -> None:
-        """Wake the calls that wait with a turn key.
-
-        The key is the number of the call whose recorded answer is next, or one of the constants,
-        with which several calls may wait.
-        """
+        """Wake the calls that wait with a turn key."""
         for waiter in self._waiting.pop(turn_key, ()):
             # The script may have cancelled the call meanwhile; a result for a done future raises.
             if not waiter.done():
@@ -185,10 +182,11 @@ class _CallOrder:
 
     @property
     def next_steps(self) -> str:
-        """The first of the remaining calls, or an answer if only answers remain; for messages."""
-        if not self._unrepeated_calls:
+        """The next recorded calls, for error messages."""
+        calls = self.unrepeated_calls
+        if not calls:  # only answers remain
             return "an earlier answer"
-        return ", ".join(_named(call) for call in self.unrepeated_calls[:3])
+        return ", ".join(_named(call) for call in calls[:3])
 
     def _wrong_order_error(self, recorded_call: RecordedCall | None) -> ReplayMismatch:
         made = "a call that is not recorded" if recorded_call is None else _named(recorded_call)
@@ -196,10 +194,10 @@ class _CallOrder:
 
 
 def _turn_key(recorded_call: RecordedCall | None) -> int:
-    """Return what a call waits for; None stands for a call that is not recorded."""
-    if recorded_call is None:
+    """Return the key with which a call waits for its turn."""
+    if recorded_call is None:  # a new call
         return _AFTER_ALL_STEPS
-    if recorded_call.finished is None:
+    if recorded_call.finished is None:  # an interrupted call
         return _AFTER_ALL_ANSWERS
     return recorded_call.call_id  # for its own recorded answer
 
@@ -298,15 +296,15 @@ class Replay:
             ReplayMismatch: If the script ended with another status than the recorded status, or
                 before it made all recorded calls.
         """
-        script_order = self._recorded_order  # set by begin_script(); None for a new script
-        # From now on, the strategy's own calls are made, until the next script begins.
+        ended_order = self._recorded_order
+        # Until the next script begins, only the strategy makes calls.
         self._recorded_order = self._order_between_scripts
-        if script_order is None:
+        if ended_order is None:  # the script is new
             return
-        if status == "crashed":
-            return  # the script is run again, so its missing calls are no mismatch
-        script = script_order.script
-        unrepeated_calls = script_order.unrepeated_calls
+        if status == "crashed":  # the script is run again, and may make its other calls then
+            return
+        script = ended_order.script
+        unrepeated_calls = ended_order.unrepeated_calls
         if unrepeated_calls:
             raise _mismatch(f"the script ended without the recorded {_named(unrepeated_calls[0])}")
         if script.finished is not None and script.finished.status != status:
@@ -327,15 +325,12 @@ class Replay:
     # -- calls ----------------------------------------------------------------------------
 
     async def call(self, digest: str, *, blocks_script: bool = False) -> RecordedCall | None:
-        """Wait for a call's turn in the recorded order; return its record, None for a new call.
-
-        If the recorded script abandoned the call, or ended without making it, wait until the script
-        cancels the call or ends.
+        """Wait for a call's turn in the recorded order, and return its record.
 
         Args:
             digest: The digest of the call.
-            blocks_script: Whether the script is blocked until the answer arrives, so that the
-                script cannot take any other recorded step first.
+            blocks_script: Whether the script is blocked until the answer arrives, so that it cannot
+                make another call first.
 
         Returns:
             The recorded call; None for a new call.
@@ -351,7 +346,7 @@ class Replay:
             await _wait_before_new_call(order, blocks_script=blocks_script)
         elif recorded_call.was_abandoned:
             _check_can_end_unanswered(order.script, blocks_script=blocks_script)
-            # Wait until the script cancels the call again.
+            # Wait until the script abandons the call again, which cancels this wait.
             never_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             await never_done
         else:
@@ -361,49 +356,44 @@ class Replay:
     def timeout_mismatch(self) -> ReplayMismatch | None:
         """Return the error for a task that timed out while a call waited in :meth:`call`.
 
-        None if no call was waiting. There are two kinds of mismatch:
-
-        - The recorded script ended without the waiting call, and this script did not end.
-        - The turn of the waiting call comes after other recorded calls, which the script did not
-          make, or after the answer to another call.
+        None if no call was waiting.
         """
         order = self._recorded_order
         if order is None or not order.is_waiting:
             return None
         recorded_end = order.script.finished
         if recorded_end is not None and order.waits_for_end_of_script:
+            # The recorded script ended without the waiting call, and this script did not end.
             return _further_call_error(recorded_end)
+        # The waiting call comes after a recorded call that this script did not make.
         return _mismatch(f"the task timed out before the replay reached {order.next_steps}")
 
 
 async def _wait_before_new_call(order: _CallOrder, *, blocks_script: bool) -> None:
-    """Wait until a call that is not recorded may be made, after all recorded calls and answers.
-
-    If the recorded script ended without the call, wait until the end of the script cancels the
-    call.
-    """
+    """Wait until a call that is not recorded may be made, after all recorded calls and answers."""
     await order.turn(None, blocks_script=blocks_script)
-    was_interrupted = order.script.finished is None
-    if was_interrupted:
-        return  # the script now continues beyond its record
+    has_recorded_end = order.script.finished is not None
+    if not has_recorded_end:
+        return  # the script was interrupted, and now continues beyond its record
     _check_can_end_unanswered(order.script, blocks_script=blocks_script)
-    # The recorded script may have ended just after it made this call, before the call was recorded.
-    # If this script does not end, the call waits until the task's timeout.
+    # The recorded script may have made this call just before its end, too late to be recorded. So
+    # this script should end, too, which cancels the call. Otherwise the task's timeout ends it.
     await order.wait_for_end_of_script()
 
 
 def _check_can_end_unanswered(script: RecordedScript, *, blocks_script: bool) -> None:
-    """Check that a script can end as recorded without an answer to the current call.
+    """Check that a script can end without an answer to its current call, like the recorded script.
 
     Args:
         script: The recorded script.
         blocks_script: Whether the script is blocked until the answer arrives.
 
     Raises:
-        ReplayMismatch: If the script is blocked, so that the script differs from its record.
+        ReplayMismatch: If the recorded script ended, and the script is blocked.
     """
-    if blocks_script and script.finished is not None:
-        raise _further_call_error(script.finished)
+    recorded_end = script.finished
+    if recorded_end is not None and blocks_script:
+        raise _further_call_error(recorded_end)
 
 
 def _further_call_error(script_end: ev.ScriptFinished) -> ReplayMismatch:

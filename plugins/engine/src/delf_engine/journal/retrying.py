@@ -43,27 +43,24 @@ def next_try(
         return None
     if _has_unknown_write(events) or isinstance(error, UnrecordedCallError):
         return None
-    # A retry repeats the recorded script with the recorded answers, so the script would fail again.
-    # If the answer of a read call made it fail, that answer is removed, and the call made again.
-    would_fail_again = _failed_after_script(events) and _failed_read(events) is None
-    if would_fail_again:
-        return None
+    if _failed_after_script(events):
+        # A retry runs the script again with its recorded answers, so it would fail again. Only a
+        # failed read is made again, and may succeed.
+        repeats_read = _index_of_failed_read(events) is not None
+        if not repeats_read:
+            return None
     return min(after * 2.0**attempts, _MAX_PAUSE_SECONDS)
 
 
 def without_recorded_failures(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Remove the failures after which the task was retried or resumed.
-
-    If a failed read call was the cause, its ``CallFinished`` is removed, too, so that the call is
-    made again.
-    """
+    """Remove the failures after which the task was retried or resumed, and the failed reads."""
     remaining: list[ev.Event] = []
     for event in events:
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             remaining.append(event)
             continue
-        # A failed read is made again only here. A timeout, the other end of a task that can be
-        # resumed, does not come from a failed call.
+        # A failed read may have caused a retry, or the end of a task at its budget. It did not
+        # cause a timeout.
         is_postponement = isinstance(event, ev.TaskPostponed)
         if is_postponement or event.code == BudgetExceededError.code:
             remaining = _without_failed_read(remaining)
@@ -76,7 +73,7 @@ def _without_failed_read(events: list[ev.Event]) -> list[ev.Event]:
     The read is made again, and the script continues from there. The ends of other calls and
     people's decisions are kept, so that the retry neither repeats these calls nor asks again.
     """
-    read_index = _failed_read(events)
+    read_index = _index_of_failed_read(events)
     if read_index is None:
         return events
     kept_types = (ev.CallFinished, ev.ApprovalDecided)
@@ -119,16 +116,17 @@ def _is_read(call_id: int, events: Sequence[ev.Event]) -> bool:
     return any(start.call_id == call_id and start.effect == "read" for start in starts)
 
 
-def _failed_read(events: Sequence[ev.Event]) -> int | None:
-    """Return the index of the end event of the read call whose failure made the task fail.
+def _index_of_failed_read(events: Sequence[ev.Event]) -> int | None:
+    """Return the index of the ``CallFinished`` of the read whose failure made the task fail.
 
-    None if the task failed for another reason, or if the script did anything after the failed
-    call: if the call succeeds at the retry, the script may do something else.
+    None if the task failed for another reason.
     """
     if not _failed_after_script(events):
         return None
     for index, event in reversed(list(enumerate(events))):
         if isinstance(event, (ev.CallStarted, ev.ApprovalRequested, ev.ScriptGenerated)):
+            # The script handled the failure and went on. A retry in which the read succeeds would
+            # differ from the record.
             return None
         if isinstance(event, ev.CallFinished) and event.raised is not None:
             return index if _is_read(event.call_id, events) else None

@@ -100,15 +100,14 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
     """Return all model calls of a task in order."""
     prompts_by_number: dict[int, Prompt] = {}
-    # The messages of the newest call of each purpose; None if these are not recorded.
-    last_messages: dict[str, tuple[PromptMessage, ...] | None] = {}
+    # The messages of the latest call of each purpose, such as ``"generate"``.
+    last_messages: dict[str, tuple[PromptMessage, ...]] = {}
     copied_count = copied_event_count(events)
     for event in events:
         if isinstance(event, ModelCalled):
-            # The event has only the messages missing in the previous call with its purpose.
             messages = _unpack_messages(event, last_messages.get(event.purpose, ()))
-            last_messages[event.purpose] = messages
-            number = event.number or len(prompts_by_number) + 1
+            last_messages[event.purpose] = messages or ()
+            number = event.number or len(prompts_by_number) + 1  # 0 means unknown
             prompts_by_number[number] = _unanswered_prompt(event, number, messages)
         elif isinstance(event, (ModelReplied, ModelFailed)):
             prompt = _find_prompt(prompts_by_number, event)
@@ -175,21 +174,15 @@ def _find_prompt(
 
 
 def _unpack_messages(
-    event: ModelCalled, previous_messages: tuple[PromptMessage, ...] | None
+    event: ModelCalled, previous_messages: tuple[PromptMessage, ...]
 ) -> tuple[PromptMessage, ...] | None:
-    """Return the messages of a prompt.
+    """Return the messages of a prompt; None if some of them are not in the journal.
 
     Args:
-        event: The event of the model call. Of the messages, the event has only those that are
-            not in the previous call, compressed.
-        previous_messages: The messages of the previous call, with which the prompt begins; None if
-            the journal does not have them.
-
-    Returns:
-        The messages; None if some of them are not in the journal.
+        event: The event of the model call. ``event.same`` is the number of messages that this
+            prompt and the previous prompt begin with; ``event.prompt`` has the others, compressed.
+        previous_messages: The messages of the previous prompt, as far as the journal has them.
     """
-    previous_messages = previous_messages or ()
-    # ``same`` is the number of messages that both prompts begin with.
     shared = previous_messages[: event.same]
     if event.prompt is None or len(shared) < event.same:
         return None

@@ -98,7 +98,7 @@ def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> Stream
         elapsed = int((_seconds(events) + since_last_event) * 1000)
         return StreamSnapshot(elapsed_ms=elapsed, **common)
     events_to_end = [event for event in events if event.seq <= end.seq]
-    has_succeeded = end.status  # False for a failed or stopped task, which has an error instead
+    has_succeeded: bool = end.status  # otherwise the task failed or was stopped, and has an error
     return StreamSnapshot(
         elapsed_ms=int(_seconds(events_to_end) * 1000),
         result=end.text if has_succeeded else None,

@@ -43,10 +43,9 @@ def _sources_of_call(call: CallStarted, origins: Origins) -> dict[str, Any]:
     """Return the origins of the arguments that come from the task or a result, by path."""
     sources: dict[str, Any] = {}
     for path, text in values_of(call.arguments):
-        # data() needs a trust, which the journal does not record. Any value serves, because it is
-        # removed at once.
-        data = replace(origins.find(text), trust="own").data()
-        del data["trust"]
-        if data["kind"] in ("task", "result"):
-            sources[path] = data
+        origin = origins.find(text)
+        if origin.kind in ("task", "result"):
+            # The journal does not record the trust, without which data() fails.
+            sources[path] = replace(origin, trust="own").data()
+            del sources[path]["trust"]
     return sources

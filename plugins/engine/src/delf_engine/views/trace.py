@@ -220,14 +220,17 @@ class Trace:
         text = event.text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *line_ends, rest = text.split("\n")
+        *line_ends, rest = text.split("\n")  # the first text may continue an unfinished line
         for line_end in line_ends[: self._remaining_line_count()]:
             self._continue_printed_line(line_end, event.at)
-            self._join_unfinished_line()
-            self._unfinished_line_parts.clear()  # the next text begins a line
-        is_within_limit = self._remaining_line_count() > 0
+            self._finish_printed_line()
+        is_within_limit = self._remaining_line_count() > 0  # also with the new lines
         if rest and is_within_limit:
             self._continue_printed_line(rest, event.at)
+
+    def _finish_printed_line(self) -> None:
+        self._join_unfinished_line()
+        self._unfinished_line_parts.clear()
 
     def _remaining_line_count(self) -> int:
         """Return how many more lines can be completed within ``MAX_LINES``.
@@ -240,16 +243,14 @@ class Trace:
         return max(MAX_LINES - complete_line_count, 0)
 
     def _continue_printed_line(self, text: str, at: float) -> None:
-        """Append text to the unfinished printed line; begin a line if there is none.
-
-        Each printed line has an entry in the timeline, with the line as its label. Both get only
-        the first part here. :meth:`_join_unfinished_line` adds the other parts when the line ends
-        or is read, because joining at each part would take quadratic time.
-        """
+        """Append text to the unfinished printed line; begin a line if there is none."""
         if not self._unfinished_line_parts:
+            # The line is printed, and is the label of an entry in the timeline.
             self._unfinished_line_entry = self._add_timeline_entry("say", text, at, "success")
             self._unfinished_line_entry.duration_ms = 0
             self._printed_lines.append(text)
+        # _join_unfinished_line() adds further parts to the line and the label, when they are read.
+        # Joining at each part would take quadratic time.
         self._unfinished_line_parts.append(text)
 
     def _join_unfinished_line(self) -> None:
