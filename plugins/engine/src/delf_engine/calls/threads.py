@@ -37,9 +37,9 @@ class _Job:
         # The future's own lock decides: either the event loop has cancelled it, or it starts here.
         if not self.future.set_running_or_notify_cancel():
             return
-        function = self._take_function()
         try:
-            self._outcome = (function(), None)
+            # A local variable would keep the function alive as long as its error's traceback.
+            self._outcome = (self._take_function()(), None)
         except BaseException as error:
             self._outcome = (None, error)
         self.future.set_result(None)  # result() returns the outcome

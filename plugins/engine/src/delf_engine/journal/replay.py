@@ -365,7 +365,8 @@ class Replay:
         if recorded_end is not None and order.waits_for_end_of_script:
             # The recorded script ended without the waiting call, and this script did not end.
             return _further_call_error(recorded_end)
-        # The waiting call comes after a recorded call that this script did not make.
+        # The waiting call comes after a recorded call that this script did not make, or after the
+        # answer to another call.
         return _mismatch(f"the task timed out before the replay reached {order.next_steps}")
 
 
