@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
 from datetime import datetime
@@ -302,7 +302,7 @@ def _task_text(task_id: str, state: TaskState | None) -> str:
 def _firing_line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     # The state of a single task is the state of the firing, which the line shows anyway.
-    shown_states = firing.task_states if len(firing.task_ids) > 1 else {}
+    shown_states: Mapping[str, TaskState] = firing.task_states if len(firing.task_ids) > 1 else {}
     tasks = ", ".join(_task_text(task_id, shown_states.get(task_id)) for task_id in firing.task_ids)
     outcome = firing.state.value
     if firing.state is TaskState.DONE and not firing.task_states:
