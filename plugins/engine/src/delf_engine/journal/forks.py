@@ -300,7 +300,7 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _model_call_with_script(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the events of a model call, with a person's script in place of the model's.
+    """Return the events of a model call, with a person's script as the reply.
 
     Args:
         events: The events of the task.
